@@ -31,6 +31,7 @@ SOURCES = {
     "mysql": Kind(f"{__name__}.mysql.source:MySqlSource", f"{__name__}.mysql.config:MySqlConfig"),
     "mariadb": Kind(f"{__name__}.mysql.source:MariaDbSource", f"{__name__}.mysql.config:MySqlConfig"),
     "oracle": Kind(f"{__name__}.oracle.source:OracleSource", f"{__name__}.oracle.config:OracleConfig"),
+    "db2": Kind(f"{__name__}.db2.source:Db2Source", f"{__name__}.db2.config:Db2Config"),
 }
 """Kind, as connector definitions spell it → its classes."""
 

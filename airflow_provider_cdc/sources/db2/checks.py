@@ -1,0 +1,162 @@
+"""Prerequisites of capture: the database, the capture agent, the tables in capture mode, and the account's privileges, each with its remedy.
+
+See "Setting up Db2" of the Debezium Db2 connector document (spec DB2-208 to 233, DB2-369 to 378).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.snapshot.policy import never_reads
+from airflow_provider_cdc.core.spi.source import Finding
+from airflow_provider_cdc.sources.db2.asn.control import Published, capture_parameters, published
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Connection, Database, Db2Error, connect, database_of, translated
+from airflow_provider_cdc.sources.db2.errors import FORBIDDEN, UNDEFINED
+from airflow_provider_cdc.sources.db2.privileges import privileges_of
+from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
+from airflow_provider_cdc.sources.db2.signal_checks import signal_findings
+from airflow_provider_cdc.sources.db2.snapshot.locks import locks
+from airflow_provider_cdc.sources.db2.table_checks import table_findings
+
+OLDEST: Final = (10, 5)
+LATE_S: Final = 60
+"""An agent that is as many seconds behind is told of, or as often its own pause as :data:`PAUSES` says, if that is longer."""
+PAUSES: Final = 3
+SHORT_RETENTION_MINUTES: Final = 1_440
+
+_LOGARCHMETH1: Final = """SELECT t."VALUE" FROM SYSIBMADM.DBCFG t WHERE t.NAME = 'logarchmeth1'"""
+_CONTROL: Final = ("IBMSNAP_REGISTER", "IBMSNAP_UOW", "IBMSNAP_CAPPARMS")
+
+
+def check(config: Db2Config) -> list[Finding]:
+    """All findings about prerequisites that are not met; an empty list = ready.
+
+    :raises SourceUnavailable: the database does not answer
+    :raises AccessDenied: user or password is wrong
+    """
+    with contextlib.closing(connect(config)) as connection, translated(config):
+        found = [*_platform(database_of(connection)), *_log(connection, config)]
+        if any(f.fatal for f in found):
+            return found
+        missing = [*_control_tables(connection, config)]
+        if missing:
+            return found + missing
+        found += _agent(connection, config)
+        return found + _tables(connection, config)
+
+
+# -- the database -----------------------------------------------------------------------------------------------------
+
+
+def _platform(database: Database) -> Iterator[Finding]:
+    if database.zos or database.product == "AS":
+        yield Finding(
+            f"{database.name} is a database of Db2 for {'z/OS' if database.zos else 'i'}, whose catalog is another one.",
+            "capture from Db2 for Linux, UNIX and Windows",
+        )
+    elif database.number and database.number[:2] < OLDEST:
+        yield Finding(f"Db2 {database.version} is older than 10.5, and has not all columns of the catalog that are read.", "upgrade the database")
+
+
+def _log(connection: Connection, config: Db2Config) -> Iterator[Finding]:
+    """Whether the database archives its log, without which the agent does not start."""
+    try:
+        method = str(connection.scalar(_LOGARCHMETH1) or "").strip()
+    except Db2Error as e:
+        if e.code not in FORBIDDEN | UNDEFINED:
+            raise
+        connection.rollback()
+        return  # not everybody may see the configuration
+    if method.upper() == "OFF":
+        name = config.database_dbname
+        yield Finding(
+            "The database does not archive its log (LOGARCHMETH1 is OFF): the capture agent cannot read it.",
+            f"db2 update db cfg for {name} using LOGARCHMETH1 DISK:<folder>; db2 backup db {name} to <folder>; db2 restart db {name}",
+        )
+
+
+# -- the agent --------------------------------------------------------------------------------------------------------
+
+
+def _control_tables(connection: Connection, config: Db2Config) -> Iterator[Finding]:
+    schema = config.asn_capture_schema
+    for name in _CONTROL:
+        try:
+            connection.rows(f"SELECT 1 FROM {config.capture_schema}.{name} FETCH FIRST 1 ROWS ONLY WITH UR")
+        except Db2Error as e:
+            connection.rollback()
+            if e.code in UNDEFINED:
+                yield Finding(
+                    f"There is no control table {schema}.{name} of the capture agent.",
+                    "run asncdctables.sql and asncdcaddremove.sql on the database, or set asn.capture.schema to the schema that the agent has",
+                )
+                return
+            if e.code not in FORBIDDEN:
+                raise
+            yield Finding(
+                f"The account may not read {schema}.{name}.",
+                f"GRANT SELECT ON TABLE {config.capture_schema}.{quoted_name(name)} TO USER {config.database_user.upper()}",
+            )
+
+
+def _agent(connection: Connection, config: Db2Config) -> Iterator[Finding]:
+    """Whether the agent runs and is near the end of the log, and what its parameters mean for capture."""
+    schema = config.asn_capture_schema
+    start = f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), and run the command that it gives: asncap capture_schema={schema} "
+    start += f"capture_server={config.database_dbname}"
+    now, parameters = published(connection, config.capture_schema), capture_parameters(connection, config.capture_schema)
+    connection.rollback()
+    if not now.lsn:
+        yield Finding("The capture agent has not published anything yet: there is no position in the log.", start)
+        return
+    pause_s = 0
+    if parameters is not None:
+        pause_s = (parameters.commit_interval or 0) + (parameters.sleep_interval or 0)
+        retention = parameters.retention_limit
+        if parameters.autoprune and retention is not None and retention < SHORT_RETENTION_MINUTES:
+            yield Finding(
+                f"The agent prunes changes after {retention:,} minutes: what was not captured by then is lost.",
+                f"UPDATE {schema}.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = 10080, and restart the agent",
+                fatal=False,
+            )
+        if parameters.autostop:
+            yield Finding(
+                "The agent stops by itself at the end of the log (AUTOSTOP is Y).",
+                f"UPDATE {schema}.IBMSNAP_CAPPARMS SET AUTOSTOP = 'N', and restart the agent",
+                fatal=False,
+            )
+    yield from _lateness(now, pause_s, start)
+
+
+def _lateness(now: Published, pause_s: int, start: str) -> Iterator[Finding]:
+    behind_us = now.latency_us
+    if behind_us is not None and behind_us > max(LATE_S, PAUSES * pause_s) * 1_000_000:
+        yield Finding(f"The capture agent is {behind_us / 1e6:,.0f} s behind, or does not run.", start, fatal=False)
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _tables(connection: Connection, config: Db2Config) -> list[Finding]:
+    filters, catalog = Filters(config), Catalog(connection, config)
+    rights, registered = privileges_of(connection, config), catalog.registrations()
+    captured = {t: one for t, one in registered.items() if filters.table(t)}
+    found = [*table_findings(catalog, captured, registered, filters, config, rights)]
+    reads = not never_reads(config)
+    if reads and not locks(config.snapshot_isolation_mode):
+        for table, schema in catalog.captured(captured).items():
+            if not schema.key:
+                found.append(
+                    Finding(
+                        f"{table} has no key: with snapshot.isolation.mode={config.snapshot_isolation_mode.value} it cannot be read.",
+                        "set snapshot.isolation.mode=repeatable_read, give the table a primary key, or leave it out with table.exclude.list",
+                    )
+                )
+    found += signal_findings(catalog, config, rights, registered)
+    connection.rollback()
+    return found

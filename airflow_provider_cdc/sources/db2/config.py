@@ -1,0 +1,161 @@
+"""Properties of the Db2 source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, field_validator
+
+from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
+from airflow_provider_cdc.core.config.select_overrides import with_statements
+from airflow_provider_cdc.core.config.values import Patterns, TimePrecision
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.converters import check_converters
+from airflow_provider_cdc.sources.db2.config_values import Authentication, IsolationMode, LobHandling, SslMode
+from airflow_provider_cdc.sources.relational.config import RelationalConfig
+
+_FORBIDDEN = re.compile(r"[;{}\"\x00-\x1f]")
+
+
+class Db2Config(RelationalConfig):
+    """Documented names and defaults (Debezium Db2 connector, "Connector properties")."""
+
+    database_port: int = Field(
+        50000, alias="database.port", ge=1, le=65535, description="Port of the instance; from the Airflow connection."
+    )
+    database_dbname: str = Field(
+        alias="database.dbname", min_length=1, max_length=18, description="Name of the database to capture."
+    )
+    database_authentication: Authentication | None = Field(
+        None,
+        alias="database.authentication",
+        description="Ours. How user and password are sent; by default as the server asks for it.",
+    )
+    database_ssl_mode: SslMode = Field(
+        SslMode.DISABLED,
+        alias="database.ssl.mode",
+        description="Ours. required: TLS from the first byte on, and the server's certificate has to be one that is trusted.",
+    )
+    database_ssl_ca: str | None = Field(
+        None,
+        alias="database.ssl.ca",
+        description="Ours. File of the certificates that are trusted with TLS (PEM or ARM), on the workers.",
+    )
+    database_ssl_hostname_validation: bool = Field(
+        True,
+        alias="database.ssl.hostname.validation",
+        description="Ours. The server's certificate has to name the host that is connected to.",
+    )
+    schema_include_list: Patterns = Field(
+        (), alias="schema.include.list", description="Ours. Schemas to capture; all others are left out."
+    )
+    schema_exclude_list: Patterns = Field((), alias="schema.exclude.list", description="Ours. Schemas to leave out.")
+    time_precision_mode: TimePrecision = Field(
+        TimePrecision.ADAPTIVE,
+        alias="time.precision.mode",
+        description="Names and units of dates and times in the Debezium JSON form.",
+    )
+    unavailable_value_placeholder: str = Field(
+        "__debezium_unavailable_value",
+        alias="unavailable.value.placeholder",
+        description="In the Debezium JSON form, stands for a value that change tables do not have.",
+    )
+    asn_capture_schema: str = Field(
+        "ASNCDC",
+        alias="asn.capture.schema",
+        min_length=1,
+        description="Ours. Schema of the control tables of the ASN capture agent (capture_schema of asncap).",
+    )
+    snapshot_isolation_mode: IsolationMode = Field(
+        IsolationMode.REPEATABLE_READ,
+        alias="snapshot.isolation.mode",
+        description="Whether tables are locked while a snapshot reads them: exclusive and repeatable_read keep writers out, and the snapshot "
+        "is of one moment. With read_committed and read_uncommitted nothing is locked; tables need a key.",
+    )
+    snapshot_lock_timeout_ms: int = Field(
+        10_000,
+        alias="snapshot.lock.timeout.ms",
+        ge=-1,
+        description="How long a snapshot waits for its locks; 0 = not at all, -1 = for ever.",
+    )
+    snapshot_agent_timeout_ms: int = Field(
+        120_000,
+        alias="snapshot.agent.timeout.ms",
+        ge=1,
+        description="Ours. How long a snapshot with locks waits until the capture agent has published what was committed before them.",
+    )
+    snapshot_select_statement_overrides: dict[str, str] = Field(
+        {},
+        alias="snapshot.select.statement.overrides",
+        description="Names of tables, as SCHEMA.TABLE; the property of this name, a dot and the table's name is the SELECT "
+        "with which a snapshot reads it. The stream has all rows.",
+    )
+    lob_handling_mode: LobHandling = Field(
+        LobHandling.RESELECT,
+        alias="lob.handling.mode",
+        description="Ours. Change tables have no values of LOB and XML columns: reselect reads them from the table, by the row's key, "
+        "unavailable leaves them out.",
+    )
+
+    FORM: ClassVar[ConnectionForm] = ConnectionForm(
+        labels={"login": "User", "schema": "Database"},
+        placeholders={"host": "db.example.org", "port": "50000", "login": "cdc", "schema": "SAMPLE"},
+        extras={
+            "database.authentication": "server, server_encrypt or data_encrypt; by default as the server asks for it",
+            "database.ssl.mode": "disabled (default), or required for TLS",
+            "database.ssl.ca": "file of trusted certificates, on the workers",
+            "database.ssl.hostname.validation": "true (default): the certificate has to name the host",
+        },
+    )
+    CONNECTION: ClassVar[Mapping[str, str]] = {**RelationalConfig.CONNECTION, "schema": "database.dbname"}
+    LISTS: ClassVar[Mapping[str, Decides]] = {
+        "schema.include.list": Decides.TABLES,
+        "schema.exclude.list": Decides.TABLES,
+        "snapshot.select.statement.overrides": Decides.QUERIES,
+        "lob.handling.mode": Decides.COLUMNS,
+    }
+    NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
+        "schema.history.internal.skip.unparseable.ddl": "change tables have no DDL: structures are read from the catalog",
+        "include.schema.comments": "comments of tables and columns are not part of the schema history",
+        "snapshot.locking.mode": "Db2 connectors lock as snapshot.isolation.mode says",
+    }
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Self:
+        return super().parse(with_statements(properties, all_needed=True))
+
+    @property
+    def catalog(self) -> str:
+        """The catalog of table ids: the database, in capitals, as Db2 keeps its name."""
+        return self.database_dbname.upper()
+
+    @property
+    def capture_schema(self) -> str:
+        """:attr:`asn_capture_schema` as SQL takes it."""
+        escaped = self.asn_capture_schema.replace('"', '""')
+        return f'"{escaped}"'
+
+    @field_validator("converters")
+    @classmethod
+    def _known_converters(cls, converters: tuple[dict[str, str], ...]) -> tuple[dict[str, str], ...]:
+        check_converters(converters, {})
+        return converters
+
+    @field_validator("database_hostname", "database_dbname", "database_user", "database_ssl_ca")
+    @classmethod
+    def _of_one_keyword(cls, value: str | None) -> str | None:
+        if value is not None and _FORBIDDEN.search(value):
+            raise ValueError("has one of the characters ; { } and \", which end a keyword of Db2's connection string")
+        return value
+
+    @classmethod
+    def exclusive_pairs(cls) -> list[tuple[str, str]]:
+        return [*super().exclusive_pairs(), ("schema_include_list", "schema_exclude_list")]
+
+    def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.schema_include_list, self.schema_exclude_list
+
+    def dataset(self, table: TableId) -> tuple[str, str]:
+        return f"db2://{self.address}", f"{self.catalog}.{table}"

@@ -1,0 +1,34 @@
+"""Types of the values of the Db2 source's properties."""
+
+from __future__ import annotations
+
+import enum
+
+
+class IsolationMode(enum.StrEnum):
+    """How a snapshot keeps rows from changing while it reads them (Debezium Db2 connector, ``snapshot.isolation.mode``)."""
+
+    EXCLUSIVE = "exclusive"
+    REPEATABLE_READ = "repeatable_read"
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+class LobHandling(enum.StrEnum):
+    """What becomes of LOBs in the stream, of which change tables have no values."""
+
+    RESELECT = "reselect"
+    UNAVAILABLE = "unavailable"
+
+
+class Authentication(enum.StrEnum):
+    """How user and password are sent; of the CLI keyword ``Authentication`` those that need nothing but them."""
+
+    SERVER = "server"
+    SERVER_ENCRYPT = "server_encrypt"
+    DATA_ENCRYPT = "data_encrypt"
+
+
+class SslMode(enum.StrEnum):
+    DISABLED = "disabled"
+    REQUIRED = "required"

@@ -1,0 +1,302 @@
+"""Connections by ``ibm_db``, IBM's driver; identity of a database.
+
+The driver's functions are called as they are, without ``ibm_db_dbi``, which converts each value by itself. What fails raises :class:`Db2Error`,
+with the code that the database gave; :func:`translated` makes this project's errors of it.
+
+Nothing is left open: a connection does not commit by itself, statements are freed when they are read, and whoever has asked a question ends its
+transaction (:meth:`Connection.rollback`). Otherwise tables could not be put into and out of capture mode (spec DB2-406).
+
+The driver has no call that ends a running statement. :meth:`Connection.cancel` therefore ends a reading at its next fetch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import ibm_db
+
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.config_values import SslMode
+from airflow_provider_cdc.sources.db2.errors import Cancelled, Db2Error, translate
+
+__all__ = [
+    "ColumnDescription", "Connection", "Cursor", "Database", "Db2Error", "connect", "database_of", "translated",
+]  # fmt: skip
+
+CONNECT_SECONDS: Final = 20
+LOB_CACHE_BYTES: Final = 16 << 20
+"""LOBs of up to so many bytes come with their row; larger ones, one by one."""
+FETCH_ROWS: Final = 10_000
+_MOST_SECONDS: Final = 32_767
+"""Longest time-out that the driver takes."""
+
+
+class ColumnDescription(NamedTuple):
+    """A column of a result, as the driver describes it."""
+
+    name: str
+    type: str
+    precision: int
+    scale: int
+
+
+@dataclass(frozen=True, slots=True)
+class Database:
+    """Identity of a database.
+
+    :param name: its name (``CURRENT SERVER``)
+    :param product: as the driver has it: ``DB2/LINUXX8664``, ``DB2`` (z/OS), ``AS`` (i)
+    :param version: as the driver has it: ``11.05.0800``
+    """
+
+    name: str
+    product: str
+    version: str
+
+    @property
+    def zos(self) -> bool:
+        """Whether it is Db2 for z/OS, whose catalog and commands are others."""
+        return self.product in ("DB2", "DSN")
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """Version as numbers: ``11.05.0800`` → (11, 5, 800)."""
+        return tuple(int(part) for part in self.version.split(".") if part.isdigit())
+
+
+class Connection:
+    """A connection; one thread at a time uses it, except for :meth:`cancel` and :meth:`close`.
+
+    :param text: connection string
+    :raises Db2Error: no connection
+    """
+
+    def __init__(self, text: str) -> None:
+        self._busy, self._cancelled, self._closed = threading.RLock(), False, False
+        with _of_driver():
+            self._handle: Any = ibm_db.connect(text, "", "", {ibm_db.SQL_ATTR_AUTOCOMMIT: ibm_db.SQL_AUTOCOMMIT_OFF})
+
+    def cursor(self, sql: str, *params: Any, size: int = FETCH_ROWS) -> Cursor:
+        """Run a query; its rows are fetched in batches.
+
+        :param size: rows per batch
+        """
+        with self._using():
+            return Cursor(self, _executed(self._handle, sql, params), size)
+
+    def rows(self, sql: str, *params: Any) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+        with self._using():
+            statement = _executed(self._handle, sql, params)
+            try:
+                return _rows_of(statement)
+            finally:
+                _free(statement)
+
+    def scalar(self, sql: str, *params: Any) -> Any:
+        """First value of a query; ``None`` without a row."""
+        found = self.rows(sql, *params)
+        return found[0][0] if found else None
+
+    def execute(self, sql: str, *params: Any) -> int:
+        """Run a statement; gives the number of rows that it has changed."""
+        with self._using():
+            statement = _executed(self._handle, sql, params)
+            try:
+                with _of_driver():
+                    return int(ibm_db.num_rows(statement))
+            finally:
+                _free(statement)
+
+    def commit(self) -> None:
+        with self._using(), _of_driver():
+            ibm_db.commit(self._handle)
+
+    def rollback(self) -> None:
+        """End the transaction, and with it whatever it holds."""
+        with self._using(), _of_driver():
+            ibm_db.rollback(self._handle)
+
+    @property
+    def server(self) -> tuple[str, str]:
+        """Product and version of the server."""
+        with self._using(), _of_driver():
+            info = ibm_db.server_info(self._handle)
+            return str(info.DBMS_NAME), str(info.DBMS_VER)
+
+    def is_healthy(self) -> bool:
+        """Whether the server answers."""
+        try:
+            self.rows("VALUES 1")
+            self.rollback()
+        except Db2Error:
+            return False
+        return True
+
+    def cancel(self) -> None:
+        """Let the thread that uses the connection go no further than the next fetch; callable from another thread."""
+        self._cancelled = True
+
+    def close(self) -> None:
+        """Close the connection; twice, and from another thread, too. A statement that runs ends first."""
+        self._cancelled = True
+        with self._busy:
+            if not self._closed:
+                self._closed = True
+                with contextlib.suppress(Db2Error), _of_driver():  # gone already
+                    ibm_db.rollback(self._handle)
+                with contextlib.suppress(Db2Error), _of_driver():
+                    ibm_db.close(self._handle)
+                self._handle = None
+
+    @contextlib.contextmanager
+    def _using(self) -> Iterator[None]:
+        with self._busy:
+            if self._cancelled or self._closed:
+                raise Cancelled
+            yield
+
+
+class Cursor:
+    """The result of a query; a context manager, which frees it.
+
+    :ivar description: its columns
+    """
+
+    def __init__(self, connection: Connection, statement: Any, size: int) -> None:
+        self._connection, self._statement, self._size = connection, statement, size
+        self.description = [_described(statement, i) for i in range(ibm_db.num_fields(statement))]
+
+    def batches(self) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows, up to so many at a time as the cursor was opened for; at the end the result is freed."""
+        while batch := self.fetch(self._size):
+            yield batch
+        self.close()
+
+    def fetch(self, rows: int) -> list[tuple[Any, ...]]:
+        """The next rows; fewer at the end, and then none."""
+        with self._connection._using(), _of_driver():
+            return list(ibm_db.fetchmany(self._statement, rows)) if self._statement is not None else []
+
+    def close(self) -> None:
+        """Free the result; may be called twice."""
+        statement, self._statement = self._statement, None
+        if statement is not None and not self._connection._closed:
+            _free(statement)
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def connect(config: Db2Config) -> Connection:
+    """Open a connection.
+
+    :raises AccessDenied: user or password is wrong
+    :raises SourceUnavailable: no server answers
+    :raises ConfigError: the address or the database is not known, or the password cannot be sent
+    """
+    with translated(config):
+        return Connection(_connection_string(config))
+
+
+def database_of(connection: Connection) -> Database:
+    """Ask a database for its identity."""
+    product, version = connection.server
+    return Database(str(connection.scalar("VALUES CURRENT SERVER")).strip(), product, version)
+
+
+@contextlib.contextmanager
+def translated(config: Db2Config, where: str = "") -> Iterator[None]:
+    """Translate errors of the driver; they never contain the password.
+
+    :param where: table, LSN or statement, for the error's text; by default the server's address
+    """
+    try:
+        yield
+    except Db2Error as e:
+        error = translate(e, config, where)
+        raise error from (e if e.shows_nothing(config) else None)
+
+
+def _connection_string(config: Db2Config) -> str:
+    seconds = min(math.ceil(config.database_query_timeout_ms / 1000), _MOST_SECONDS)
+    keywords = {
+        "DATABASE": config.database_dbname,
+        "HOSTNAME": config.database_hostname,
+        "PORT": str(config.database_port),
+        "PROTOCOL": "TCPIP",
+        "UID": config.database_user,
+        "PWD": _enclosed(config.database_password.get_secret_value()),
+        "ConnectTimeout": str(CONNECT_SECONDS),
+        "ReceiveTimeout": str(seconds),
+        "LOBCacheSize": str(LOB_CACHE_BYTES),
+        "PATCH2": "15",  # numbers have a point, whatever the process's locale
+        "ClientApplName": "airflow_provider_cdc",
+    }
+    if config.database_authentication is not None:
+        keywords["Authentication"] = config.database_authentication.value.upper()
+    if config.database_ssl_mode is SslMode.REQUIRED:
+        keywords["Security"] = "SSL"
+        keywords["SSLClientHostnameValidation"] = "Basic" if config.database_ssl_hostname_validation else "Off"
+        if config.database_ssl_ca:
+            keywords["SSLServerCertificate"] = config.database_ssl_ca
+    return "".join(f"{name}={value};" for name, value in keywords.items())
+
+
+def _enclosed(password: str) -> str:
+    """A password as a connection string has it, in which a semicolon would end it."""
+    return f"{{{password}}}" if any(c in password for c in ";{= ") else password
+
+
+def _executed(handle: Any, sql: str, params: tuple[Any, ...]) -> Any:
+    """A statement that has run."""
+    with _of_driver(sql):
+        if not params:
+            return ibm_db.exec_immediate(handle, sql)
+        statement = ibm_db.prepare(handle, sql)
+        if not ibm_db.execute(statement, params):
+            raise Db2Error(str(ibm_db.stmt_errormsg(statement)), sql)
+        return statement
+
+
+def _rows_of(statement: Any) -> list[tuple[Any, ...]]:
+    with _of_driver():
+        return list(ibm_db.fetchall(statement)) if ibm_db.num_fields(statement) else []
+
+
+def _described(statement: Any, i: int) -> ColumnDescription:
+    with _of_driver():
+        return ColumnDescription(
+            str(ibm_db.field_name(statement, i)),
+            str(ibm_db.field_type(statement, i)),
+            int(ibm_db.field_precision(statement, i)),
+            int(ibm_db.field_scale(statement, i)),
+        )
+
+
+def _free(statement: Any) -> None:
+    with contextlib.suppress(Db2Error), _of_driver():  # the connection is lost: the next call says so
+        ibm_db.free_result(statement)
+        ibm_db.free_stmt(statement)
+
+
+@contextlib.contextmanager
+def _of_driver(sql: str = "") -> Iterator[None]:
+    """Errors of the driver, which are bare ``Exception``, as :class:`Db2Error`."""
+    try:
+        yield
+    except Db2Error:
+        raise
+    except Exception as e:
+        # the driver's own class is Exception itself: what is more particular is a mistake of this program
+        if type(e) is not Exception:
+            raise
+        raise Db2Error(str(e), sql) from None

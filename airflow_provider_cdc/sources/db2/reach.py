@@ -1,0 +1,111 @@
+"""From where to where the log reaches: what the capture agent has published, and what it has pruned.
+
+Nobody can say of one number where the log begins: each change table has its own beginning (``CD_OLD_SYNCHPOINT``), which moves when the table is
+registered and when the agent prunes it. A table that was registered after a position has lost nothing of it; one that was pruned has. While the
+agent still has a transaction from before the position (``IBMSNAP_UOW`` is pruned with the change tables), nothing after it was pruned; otherwise the
+time at which a change table was made tells them apart. The stream, which knows the tables, looks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.sources.db2.asn.control import Published, clock_us, published
+from airflow_provider_cdc.sources.db2.asn.registrations import Registration
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Connection
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
+from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+
+_FIRST = "SELECT MIN(IBMSNAP_COMMITSEQ) FROM {schema}.IBMSNAP_UOW WITH CS"
+_SAFE = "Everything up to the position is captured; the offset is untouched."
+
+
+def end_of_log(connection: Connection, config: Db2Config) -> Db2Position:
+    """The end of the log: what the agent has published.
+
+    :raises SourceUnavailable: it has not published anything yet
+    """
+    now = published(connection, config.capture_schema)
+    if not now.lsn:
+        raise SourceUnavailable(
+            "The capture agent has not published anything yet: the log has no end that could be read up to.",
+            where=f"{config.asn_capture_schema}.IBMSNAP_REGISTER",
+            safe="Nothing was read; the offset is untouched.",
+            remedy=f"VALUES {config.asn_capture_schema}.ASNCDCSERVICES('start','asncdc'), and wait until it has begun",
+        )
+    return Db2Position(now.lsn, now.synch_us)
+
+
+def oldest(connection: Connection, config: Db2Config) -> Db2Position:
+    """The first position from which all change tables of captured tables can be read."""
+    starts = [one.old for one in _captured(connection, config).values() if one.old is not None]
+    return Db2Position(max(starts, default=b""))
+
+
+def verify(connection: Connection, config: Db2Config, position: Db2Position) -> None:
+    """Make sure that the change tables hold everything after a position.
+
+    :raises PositionLost: they do not
+    """
+    now = published(connection, config.capture_schema)
+    if now.lsn and now.lsn < position.commit_lsn:
+        raise PositionLost(
+            f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the position: the database was set back or "
+            "replaced, or the agent was started cold.",
+            where=str(position),
+            safe=_SAFE,
+            remedy="set snapshot.mode=when_needed for one run to read all tables again",
+        )
+    captured = _captured(connection, config)
+    late = {
+        table: one
+        for table, one in captured.items()
+        if one.old is not None and one.old > max(position.commit_lsn, position.acknowledged.get(str(table), b""))
+    }
+    pruned = _pruned(connection, config, late, captured, position, now) if late else []
+    if pruned:
+        first = captured[pruned[0]]
+        raise PositionLost(
+            f"The capture agent has pruned changes after the position: the change table {first.change} holds those of {first.table} only after LSN "
+            f"{lsn_text(first.old or b'')}" + (f", and {len(pruned) - 1:,} others are like it." if len(pruned) > 1 else "."),
+            where=f"{first.table}, {position}",
+            safe=_SAFE,
+            remedy="set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
+            f"{config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
+        )
+
+
+def _captured(connection: Connection, config: Db2Config) -> dict[TableId, Registration]:
+    filters = Filters(config)
+    return {t: one for t, one in Catalog(connection, config).registrations().items() if filters.table(t)}
+
+
+def _pruned(
+    connection: Connection,
+    config: Db2Config,
+    late: Mapping[TableId, Registration],
+    captured: Mapping[TableId, Registration],
+    position: Db2Position,
+    now: Published,
+) -> list[TableId]:
+    """The tables whose changes after a position are lost.
+
+    :param late: tables whose change table begins after the position
+    """
+    first = connection.scalar(_FIRST.format(schema=config.capture_schema))
+    if first is not None and bytes(first) <= position.commit_lsn:
+        return []
+    if not position.published_us:
+        # nobody knows when the position was the end of the log: tables that began later are new, unless all did
+        return [*late] if len(late) == len(captured) else []
+    changes = {t: TableId(catalog=config.catalog, namespace=one.change_owner, name=one.change_table) for t, one in late.items()}
+    made = Catalog(connection, config).created(changes.values())
+    return [
+        table
+        for table, change in changes.items()
+        if change in made and clock_us(made[change]) - now.utc_offset_us <= position.published_us
+    ]

@@ -1,0 +1,172 @@
+"""Table schemas from the catalog (``SYSCAT``): for discovery, snapshots, chunks, and whenever the stream finds that a change table is another one.
+
+A handful of queries reads any number of tables. Only tables in capture mode can be captured: the structure of each is that of the table, as
+far as its change table has it (:mod:`.structure`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from typing import Any, Final
+
+from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableId, TableSchema
+from airflow_provider_cdc.sources.db2.asn.registrations import Registration, registrations
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Connection
+from airflow_provider_cdc.sources.db2.schema.column_defaults import default_of
+from airflow_provider_cdc.sources.db2.schema.structure import captured_structure
+from airflow_provider_cdc.sources.db2.schema.system_tables import is_system
+from airflow_provider_cdc.sources.db2.schema.types import ColumnType, make_column
+
+log = logging.getLogger(__name__)
+
+MOST_NAMED: Final = 200
+"""More tables are not named one by one in a query: their schemas are."""
+
+_TABLES: Final = "SELECT t.TABSCHEMA, t.TABNAME, t.CARD, t.CREATE_TIME FROM SYSCAT.TABLES t WHERE t.TYPE = 'T' AND {where} ORDER BY t.TABSCHEMA, t.TABNAME"
+_COLUMNS: Final = """
+SELECT t.TABSCHEMA, t.TABNAME, t.COLNAME, t.TYPESCHEMA, t.TYPENAME, t.LENGTH, t.STRINGUNITSLENGTH, t.SCALE, t.CODEPAGE, t."NULLS", t."DEFAULT",
+t."IDENTITY", t."GENERATED"
+FROM SYSCAT.COLUMNS t WHERE {where} ORDER BY t.TABSCHEMA, t.TABNAME, t.COLNO"""
+_KEYS: Final = """
+SELECT t.TABSCHEMA, t.TABNAME, t.INDNAME, t.UNIQUERULE, k.COLNAME
+FROM SYSCAT.INDEXES t JOIN SYSCAT.INDEXCOLUSE k ON k.INDSCHEMA = t.INDSCHEMA AND k.INDNAME = t.INDNAME
+WHERE t.UNIQUERULE IN ('P', 'U') AND k.COLORDER <> 'I' AND {where} ORDER BY t.TABSCHEMA, t.TABNAME, t.INDNAME, k.COLSEQ"""
+_DISTINCT: Final = "SELECT t.TYPESCHEMA, t.TYPENAME, t.SOURCENAME, t.LENGTH, t.SCALE, t.CODEPAGE FROM SYSCAT.DATATYPES t WHERE t.METATYPE = 'T'"
+
+_Row = tuple[Any, ...]
+_Name = tuple[str, str]
+
+
+class Catalog:
+    """Reads the catalog over one connection."""
+
+    def __init__(self, connection: Connection, config: Db2Config) -> None:
+        self.connection, self.config = connection, config
+        self._distinct: dict[_Name, _Row] | None = None
+
+    def registrations(self) -> dict[TableId, Registration]:
+        """The tables in capture mode; without those of Db2 and of the agent."""
+        found = registrations(self.connection, self.config.capture_schema, self.config.catalog)
+        return {table: one for table, one in found.items() if not is_system(table, self.config)}
+
+    def tables(self, only: Collection[TableId] | None = None) -> dict[TableId, TableSchema]:
+        """The structures with which tables are captured: of all that are in capture mode and exist, or of those of the given ones."""
+        registered = self.registrations()
+        return self.captured({t: one for t, one in registered.items() if only is None or t in only})
+
+    def table(self, table: TableId) -> TableSchema | None:
+        """The structure with which a table is captured; ``None`` if it does not exist or is not in capture mode."""
+        return self.tables([table]).get(table)
+
+    def captured(self, registered: dict[TableId, Registration]) -> dict[TableId, TableSchema]:
+        """The structures with which registered tables are captured; a table that does not exist is missing."""
+        changes = {t: self._id(one.change_owner, one.change_table) for t, one in registered.items()}
+        raw = self.structures([*registered, *changes.values()])
+        return {
+            table: captured_structure(raw[table], raw.get(changes[table]), one.before_prefix)
+            for table, one in registered.items()
+            if table in raw
+        }
+
+    def structures(self, tables: Iterable[TableId]) -> dict[TableId, TableSchema]:
+        """The own structures of any tables, of those that exist; change tables are tables, too."""
+        wanted = {(t.namespace, t.name) for t in tables}
+        if not wanted:
+            return {}
+        columns: dict[_Name, list[_Row]] = defaultdict(list)
+        keys: dict[_Name, dict[tuple[str, str], list[str]]] = defaultdict(lambda: defaultdict(list))
+        exist = {(_text(schema), _text(name)) for schema, name, *_ in self._query(_TABLES, wanted)}
+        for schema, name, *rest in self._query(_COLUMNS, wanted):
+            columns[_text(schema), _text(name)].append(tuple(rest))
+        for schema, name, index, kind, column in self._query(_KEYS, wanted):
+            keys[_text(schema), _text(name)][_text(kind), _text(index)].append(str(column))
+        return {self._id(*one): self._schema(one, columns[one], keys[one]) for one in sorted(exist) if columns[one]}
+
+    def sizes(self, tables: Iterable[TableId]) -> dict[TableId, int]:
+        """Rows of tables by the optimizer's statistics; 0 without statistics."""
+        wanted = {(t.namespace, t.name) for t in tables}
+        found = self._query(_TABLES, wanted) if wanted else []
+        return {self._id(_text(schema), _text(name)): max(int(card or 0), 0) for schema, name, card, _ in found}
+
+    def created(self, tables: Iterable[TableId]) -> dict[TableId, datetime]:
+        """When tables were created, by the server's clock, of those that exist."""
+        wanted = {(t.namespace, t.name) for t in tables}
+        found = self._query(_TABLES, wanted) if wanted else []
+        return {self._id(_text(schema), _text(name)): moment for schema, name, _, moment in found}
+
+    # -- plumbing -----------------------------------------------------------------------------------------------------
+
+    def _id(self, schema: str, name: str) -> TableId:
+        return TableId(catalog=self.config.catalog, namespace=schema, name=name)
+
+    def _query(self, sql: str, wanted: set[_Name]) -> list[_Row]:
+        if len(wanted) <= MOST_NAMED:
+            where = "(" + " OR ".join(["(t.TABSCHEMA = ? AND t.TABNAME = ?)"] * len(wanted)) + ")"
+            return self.connection.rows(sql.format(where=where), *(part for name in sorted(wanted) for part in name))
+        schemas = sorted({schema for schema, _ in wanted})
+        where = f"t.TABSCHEMA IN ({', '.join('?' * len(schemas))})"
+        found = self.connection.rows(sql.format(where=where), *schemas)
+        return [row for row in found if (_text(row[0]), _text(row[1])) in wanted]
+
+    def _schema(self, name: _Name, found: list[_Row], keys: dict[tuple[str, str], list[str]]) -> TableSchema:
+        columns = [self._column(row) for row in found]
+        candidates = [(kind == "P", index, tuple(names)) for (kind, index), names in keys.items()]
+        return TableSchema(id=self._id(*name), columns=tuple(columns), key=row_key(candidates, columns))
+
+    def _column(self, row: _Row) -> Column:
+        name, type_schema, type_name, length, units, scale, codepage, nulls, default, identity, generated = row
+        owner, distinct = _text(type_schema), None
+        type_name = _text(type_name)
+        if owner != "SYSIBM":
+            distinct = f'"{owner}"."{type_name}"'
+            source = self._source_type(owner, type_name)
+            if source is not None:
+                type_name, length, scale, codepage = source
+                units = None
+        type_ = ColumnType.of_catalog(type_name, _number(length if units is None else units), _number(scale), codepage=_number(codepage))
+        computed = _text(generated) != "" and _text(identity) != "Y"
+        value, expression = (None, False) if _text(identity) == "Y" or computed else default_of(default, type_)
+        return make_column(
+            str(name), type_, self.config, nullable=_text(nulls) == "Y", distinct=distinct, default=value,
+            default_is_expression=expression, generated=computed, auto_incremented=_text(identity) == "Y",
+        )  # fmt: skip
+
+    def _source_type(self, schema: str, name: str) -> tuple[str, int | None, int | None, int | None] | None:
+        """Source type, length, scale and code page of a distinct type; ``None`` for structured types, whose values are not captured."""
+        if self._distinct is None:
+            self._distinct = {(_text(row[0]), _text(row[1])): row[2:] for row in self.connection.rows(_DISTINCT)}
+        found = self._distinct.get((schema, name))
+        if found is None:
+            return None
+        source, length, scale, codepage = found
+        return _text(source), _number(length), _number(scale), _number(codepage)
+
+
+def row_key(candidates: Iterable[tuple[bool, str, tuple[str, ...]]], columns: Iterable[Column]) -> tuple[str, ...]:
+    """The key of a table: its primary key, else of its unique keys without a nullable column the first by name.
+
+    :param candidates: (is it the primary key, name of the index, its columns), in any order
+    """
+    columns = [*columns]
+    usable = {c.name for c in columns if c.type != NOT_CAPTURED}
+    certain = {c.name for c in columns if c.type != NOT_CAPTURED and not c.nullable}
+    unique = []
+    for primary, name, names in candidates:
+        if primary and set(names) <= usable:
+            return names
+        if not primary and set(names) <= certain:
+            unique.append((name, names))
+    return min(unique, default=("", ()))[1]
+
+
+def _text(value: Any) -> str:
+    """A text of the catalog; some versions pad them."""
+    return "" if value is None else str(value).rstrip()
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)

@@ -1,0 +1,274 @@
+"""The chunk reader: reads chunks of tables for incremental snapshots.
+
+Rows are read by plain queries, of committed rows (Debezium Db2 connector, "Incremental snapshots"). What the capture agent has published is behind
+what such a query sees, by seconds; the watermarks take that into account:
+
+* read-only: ``low`` is the LSN up to which the agent had published before the rows were read: everything up to it is in them. ``high`` is a moment of the
+  database's clock afterwards: everything that is in them had committed before it, and a stream has passed it when the agent has.
+* written: the row in the signal table is committed before the rows are read, and everything committed before it is visible.
+
+The table's columns in the catalog, and those of its change table, are compared before and after each chunk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from airflow_provider_cdc.core.config.values import CHUNK_BYTES
+from airflow_provider_cdc.core.errors import (
+    CdcError,
+    PrerequisiteError,
+    QueryRefused,
+    SourceUnavailable,
+    TransientError,
+    UnreadableValue,
+)
+from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange, StructureChanged
+from airflow_provider_cdc.sources.db2.asn.control import Published, published
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Db2Error, connect, translated
+from airflow_provider_cdc.sources.db2.errors import translate
+from airflow_provider_cdc.sources.db2.position import Db2Position
+from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
+from airflow_provider_cdc.sources.db2.snapshot.event_keys import Irreversible, event_key
+from airflow_provider_cdc.sources.db2.snapshot.known_tables import KnownTables
+from airflow_provider_cdc.sources.db2.snapshot.locks import set_lock_timeout
+from airflow_provider_cdc.sources.db2.snapshot.range_query import RangeQuery
+from airflow_provider_cdc.sources.db2.snapshot.read_blocks import FetchSize, read_block, refused, source_of
+from airflow_provider_cdc.sources.db2.snapshot.watermarks import Watermarks
+
+log = logging.getLogger(__name__)
+
+_PARTS: Final = 4
+"""Number of fetches for a full chunk of wide rows."""
+
+
+class Db2ChunkReader(ChunkReader):
+    """Reads chunks, and writes watermarks (:class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`).
+
+    :param signals: the signal table, if watermarks are written to it; ``None`` = read-only watermarks
+    :raises PrerequisiteError: the signal table does not exist, cannot be written to, or is not in capture mode
+    """
+
+    def __init__(self, config: Db2Config, signals: TableId | None) -> None:
+        self._config, self._signals = config, signals
+        self._connection = connect(config)
+        self._closed = False
+        self._tables = KnownTables(self._connection, config)
+        self._fetch_sizes: dict[tuple[TableId, int], FetchSize] = {}
+        self._conditions: set[tuple[TableId, str]] = set()
+        try:
+            with self._asking("opening a reader of chunks"):
+                set_lock_timeout(self._connection, config.snapshot_lock_timeout_ms)
+                self._marks = None if signals is None else Watermarks(self._connection, config, signals)
+        except BaseException:
+            self.close()
+            raise
+
+    # -- structures ---------------------------------------------------------------------------------------------------
+
+    def table(self, table: TableId) -> TableSchema | None:
+        with self._asking(str(table)):
+            return self._tables.read(table)
+
+    def _expect(self, schema: TableSchema) -> None:
+        """Check that a schema is the one last read from the catalog.
+
+        :raises StructureChanged: the table has another definition
+        """
+        known = self._tables.known(schema.id)
+        if known is None or not known.same_structure(schema):
+            self._compare(schema)
+
+    def _unchanged(self, schema: TableSchema) -> None:
+        """Check that the table's definition has not changed since it was last read from the catalog.
+
+        :raises StructureChanged: it has
+        """
+        with self._asking(str(schema.id)):
+            same = self._tables.is_as_known(schema.id)
+        if not same:  # the difference may be one that capture does not see
+            self._compare(schema)
+
+    def _compare(self, schema: TableSchema) -> None:
+        present = self.table(schema.id)
+        if present is None or not present.same_structure(schema):
+            raise StructureChanged(
+                f"{schema.id} {'does not exist, or is not in capture mode,' if present is None else 'has another definition'} now"
+            )
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def last(self, rows: KeyRange) -> Key | None:
+        self._expect(rows.table)
+        query = self._query(rows)
+        with self._reading(rows, query):
+            found = query.last(self._connection)
+        self._unchanged(rows.table)
+        return None if found is None else [c.to_json(value) for c, value in zip(query.key, found, strict=True)]
+
+    def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
+        self._expect(rows.table)
+        query = self._query(rows)
+        blocks: list[RowBlock] = []
+        last, size, complete, left = rows.after, 0, False, limit * queries
+        with self._reading(rows, query):
+            low = self._published()
+            began = time.monotonic()
+            while left > 0 and not complete and size < max_bytes:
+                asked, came = min(limit, left), 0
+                query = self._query(replace(rows, after=last, first=rows.first if last is None else None))
+                for block, last in self._first(query, asked, max_bytes, low, sum(map(len, blocks))):
+                    blocks.append(block)
+                    came, size = came + len(block), size + (block.after.nbytes if block.after is not None else 0)
+                    if size >= max_bytes:
+                        break
+                complete, left = came < asked and size < max_bytes, left - came
+            reading_s = time.monotonic() - began
+            high = None if self._signals is not None else self._end(self._published())
+        self._unchanged(rows.table)
+        bound = None if high is None else Db2Position(low.lsn, low.synch_us)
+        key = last if blocks else None
+        return ChunkRows(blocks, key, bound, high, complete, reading_s, low.now_us, source_of(low.lsn))
+
+    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+        given = [table.column(name) for name in columns]
+        try:
+            return [[event_key(c, value, self._config) for c, value in zip(given, key, strict=True)] for key in keys]
+        except Irreversible as e:
+            raise QueryRefused(
+                f"A key of events of {table.id} does not tell the key of its row: {e}.",
+                where=str(table.id),
+                safe="Nothing of the range was read; capture goes on.",
+                remedy="read the whole table again: send the signal without key-ranges",
+            ) from None
+
+    def _query(self, rows: KeyRange) -> RangeQuery:
+        return RangeQuery(rows, self._config, self._tables.gone(rows.table.id))
+
+    def _first(
+        self, query: RangeQuery, limit: int, max_bytes: int, low: Published, first: int
+    ) -> Iterator[tuple[RowBlock, Key]]:
+        """The first rows of a range, each block with its last key.
+
+        :param first: ``order`` of the first row
+        """
+        sizes = self._fetch_sizes.setdefault(
+            (query.rows.table.id, max_bytes),
+            FetchSize(self._config.snapshot_fetch_size, lobs=query.columns.lobs, max_bytes=max_bytes // _PARTS),
+        )
+        for condition, ordered in query.ranges():
+            with query.cursor(self._connection, condition, ordered, limit) as cursor:
+                while limit > 0 and (fetched := cursor.fetch(min(sizes.rows, limit))):
+                    block = read_block(query.columns, fetched, low.lsn, low.now_us, first)
+                    sizes.took(block)
+                    limit, first = limit - len(block), first + len(block)
+                    yield block, query.key_of(fetched[-1])
+            if limit <= 0:
+                break
+
+    def _published(self) -> Published:
+        now = published(self._connection, self._config.capture_schema)
+        self._connection.rollback()
+        return now
+
+    # -- watermarks ---------------------------------------------------------------------------------------------------
+
+    def write(self, id_: str, type_: str, data: str | None = None) -> None:
+        with self._marking() as marks:
+            marks.write(id_, type_, data)
+
+    def remove(self, id_: str) -> None:
+        with self._marking() as marks:
+            marks.remove(id_)
+
+    def end_of_log(self) -> Db2Position:
+        with self._asking("the end of the log"):
+            return self._end(self._published())
+
+    def _end(self, now: Published) -> Db2Position:
+        """The end of the log: a reader has reached it when the agent has published what had committed by now."""
+        return Db2Position(now.lsn, awaits_us=now.now_us)
+
+    @contextlib.contextmanager
+    def _marking(self) -> Iterator[Watermarks]:
+        assert self._marks is not None and self._signals is not None, "opened for read watermarks"
+        try:
+            with self._asking(str(self._signals)):
+                yield self._marks
+        except TransientError:
+            raise
+        except CdcError as e:
+            raise QueryRefused(
+                f"No watermark can be written into the signal table: {e.what}",
+                where=str(self._signals),
+                safe="None of the chunk's rows is captured; capture goes on.",
+                remedy=f"GRANT SELECT, INSERT, DELETE ON {quoted(self._signals)} TO USER {quoted_name(self._config.database_user.upper())}, give the "
+                "table the columns id VARCHAR(42), type VARCHAR(32) and data VARCHAR(2048), or set read.only=true",
+            ) from e
+
+    # -- errors, and the end ------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _asking(self, where: str) -> Iterator[None]:
+        """Translate the driver's errors, and end the transaction; after :meth:`close` every error becomes :class:`SourceUnavailable`."""
+        try:
+            with translated(self._config, where):
+                try:
+                    yield
+                except BaseException:
+                    with contextlib.suppress(Db2Error):  # the first error matters more
+                        self._connection.rollback()
+                    raise
+                self._connection.rollback()
+        except CdcError as e:
+            if self._closed:
+                raise SourceUnavailable("The reader was closed.", where=where, safe="Nothing is lost.") from e
+            raise
+
+    @contextlib.contextmanager
+    def _reading(self, rows: KeyRange, query: RangeQuery) -> Iterator[None]:
+        """Translate the errors of a query: a lost connection, a changed table, or a wrong condition of the user."""
+        table = rows.table.id
+        try:
+            with self._asking(str(table)):
+                self._check_condition(rows, query)
+                yield
+        except (TransientError, QueryRefused):
+            raise
+        except CdcError as e:
+            self._unchanged(rows.table)
+            if isinstance(e, UnreadableValue) and rows.condition is None:
+                raise
+            raise refused(f"The database refuses to read {table}", e.what, rows.condition or str(table)) from e
+
+    def _check_condition(self, rows: KeyRange, query: RangeQuery) -> None:
+        """Have the database read the condition by itself.
+
+        :raises QueryRefused: the database refuses it
+        """
+        asked = (rows.table.id, rows.condition or "")
+        if rows.condition is None or asked in self._conditions:
+            return
+        try:
+            self._connection.rows(query.condition_check())
+        except Db2Error as e:
+            meaning = translate(e, self._config)
+            if isinstance(meaning, TransientError):
+                raise
+            self._unchanged(rows.table)
+            raise refused(f"The database refuses the condition for {rows.table.id}", meaning.what, rows.condition) from e
+        self._conditions.add(asked)
+
+    def close(self) -> None:
+        self._closed = True
+        self._connection.cancel()
+        self._connection.close()

@@ -1,0 +1,100 @@
+"""The moment that a snapshot is of: with locks, until the capture agent has published everything from before them; without, as the agent is."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterable
+from typing import Final
+
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceBusy
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.sources.db2.asn.control import Published, clock, published
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.config_values import IsolationMode
+from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
+from airflow_provider_cdc.sources.db2.errors import UNDEFINED
+from airflow_provider_cdc.sources.db2.schema.sql_names import quoted
+
+log = logging.getLogger(__name__)
+
+_MODES: Final = {IsolationMode.EXCLUSIVE: "EXCLUSIVE", IsolationMode.REPEATABLE_READ: "SHARE"}
+_READS: Final = {
+    IsolationMode.EXCLUSIVE: "UR",  # nothing else may read: not even the session's other connections, unless they ask for no lock
+    IsolationMode.REPEATABLE_READ: "CS",
+    IsolationMode.READ_COMMITTED: "CS",
+    IsolationMode.READ_UNCOMMITTED: "UR",
+}
+_POLL_S: Final = 0.05
+_LONGEST_POLL_S: Final = 0.5
+_SHOW_S: Final = 10.0
+_MOST_SECONDS: Final = 32_767
+
+
+def locks(mode: IsolationMode) -> bool:
+    """Whether a snapshot locks its tables, and so is of one moment."""
+    return mode in _MODES
+
+
+def isolation(mode: IsolationMode) -> str:
+    """The isolation with which a snapshot's queries read."""
+    return _READS[mode]
+
+
+def set_lock_timeout(connection: Connection, timeout_ms: int) -> None:
+    """Let the connection's statements wait so long for a lock; 0 = not at all, -1 = for ever. Db2 counts whole seconds."""
+    seconds = min(math.ceil(timeout_ms / 1000), _MOST_SECONDS)
+    connection.execute(f"SET CURRENT LOCK TIMEOUT {'WAIT' if timeout_ms < 0 else 'NOT WAIT' if not timeout_ms else seconds}")
+
+
+def lock_tables(connection: Connection, tables: Iterable[TableId], mode: IsolationMode) -> None:
+    """Lock tables until the connection's transaction ends, in an order that is always the same; a table that was dropped meanwhile is no error."""
+    for table in sorted(tables, key=str):
+        try:
+            connection.execute(f"LOCK TABLE {quoted(table)} IN {_MODES[mode]} MODE")
+        except Db2Error as e:
+            if e.code not in UNDEFINED:
+                raise
+            log.info("%s is not locked: it does not exist any more.", table)
+
+
+def wait_for_agent(connection: Connection, config: Db2Config) -> Published:
+    """What the agent has published when it has published everything that had committed when this was called.
+
+    :raises SourceBusy: it did not get there in ``snapshot.agent.timeout.ms``
+    :raises PrerequisiteError: it does not move at all
+    """
+    moment = clock(connection)[0]
+    began, first, pause = time.monotonic(), published(connection, config.capture_schema), _POLL_S
+    now, shown = first, began
+    while now.synch_us <= moment:
+        waited = time.monotonic() - began
+        if waited * 1000 > config.snapshot_agent_timeout_ms:
+            raise _late(config, waited, moved=now.synch_us > first.synch_us, behind_us=moment - now.synch_us)
+        if time.monotonic() - shown > _SHOW_S:
+            shown = time.monotonic()
+            log.info("The snapshot's tables are locked; the capture agent is %.1f s behind.", (moment - now.synch_us) / 1e6)
+        time.sleep(pause)
+        pause = min(pause * 1.5, _LONGEST_POLL_S)
+        now = published(connection, config.capture_schema)
+    log.info("The capture agent had published everything from before the snapshot after %.2f s.", time.monotonic() - began)
+    return now
+
+
+def _late(config: Db2Config, waited_s: float, *, moved: bool, behind_us: int) -> PrerequisiteError | SourceBusy:
+    schema, safe = config.asn_capture_schema, "Nothing was read, and the locks are released; the offset is untouched."
+    if moved:
+        return SourceBusy(
+            f"The capture agent is still {behind_us / 1e6:,.0f} s behind after {waited_s:,.0f} s.",
+            where=f"{schema}.IBMSNAP_REGISTER",
+            safe=safe,
+            remedy=f"raise snapshot.agent.timeout.ms, or lower COMMIT_INTERVAL and SLEEP_INTERVAL in {schema}.IBMSNAP_CAPPARMS, and let the agent catch up first",
+        )
+    return PrerequisiteError(
+        f"The capture agent does not run: it has published nothing for {waited_s:,.0f} s.",
+        where=f"{schema}.IBMSNAP_REGISTER",
+        safe=safe,
+        remedy=f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), or start asncap capture_schema={schema} capture_server={config.database_dbname} "
+        "on the server; if it runs and sleeps for longer, raise snapshot.agent.timeout.ms",
+    )

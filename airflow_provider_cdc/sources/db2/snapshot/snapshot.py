@@ -1,0 +1,193 @@
+"""A snapshot of tables: several connections that read while their tables are locked, or while others write.
+
+Db2 has no view of the past. So a snapshot is of one moment only while nobody writes to its tables: with ``snapshot.isolation.mode`` ``exclusive``
+and ``repeatable_read``, they are locked from before the position is known until the last row was read, and writers wait. The position is the LSN
+up to which the capture agent has published, as soon as that is everything from before the locks.
+
+With ``read_committed`` and ``read_uncommitted`` nobody waits. Rows may then be newer than the position, and what made them so comes again in the
+stream: for a table with a key that ends in the right rows. A table without a key cannot be read so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final
+
+from airflow_provider_cdc.core.errors import PrerequisiteError, TransientError
+from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
+from airflow_provider_cdc.sources.db2.asn.control import Published, published
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error, connect, translated
+from airflow_provider_cdc.sources.db2.errors import translate
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
+from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
+from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.schema.sql_names import create_statement, quoted
+from airflow_provider_cdc.sources.db2.snapshot.locks import (
+    isolation,
+    lock_tables,
+    locks,
+    set_lock_timeout,
+    wait_for_agent,
+)
+from airflow_provider_cdc.sources.db2.snapshot.parts import conditions
+from airflow_provider_cdc.sources.db2.snapshot.read_blocks import FetchSize, read_block, refused
+from airflow_provider_cdc.sources.db2.snapshot.select_overrides import as_table, override_of
+
+log = logging.getLogger(__name__)
+
+ALIAS: Final = "t"
+
+
+class Db2Snapshot(SnapshotSession):
+    """A snapshot of tables (:class:`airflow_provider_cdc.core.spi.source.SnapshotSession`).
+
+    :param readers: number of connections that read tables in parallel
+    :param selects: table → SELECT that a signal gives for its rows
+    :raises PrerequisiteError: the agent does not run, or a table without a key would be read without locks
+    :raises SourceUnavailable: no server answers, or a lock was not granted in time
+    """
+
+    position: Db2Position
+
+    def __init__(
+        self,
+        config: Db2Config,
+        tables: Sequence[TableId],
+        readers: int,
+        selects: Mapping[TableId, str] = MappingProxyType({}),
+    ) -> None:
+        self._config, self._readers, self._selects = config, readers, selects
+        self._connections: list[Connection] = []
+        self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
+        try:
+            main = self._connect()
+            for _ in range(readers):
+                self._idle.put(self._connect())
+            with translated(config, "opening a snapshot"):
+                self._open(main, list(tables))
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, main: Connection, tables: list[TableId]) -> None:
+        mode, catalog, began = self._config.snapshot_isolation_mode, Catalog(main, self._config), time.monotonic()
+        found = catalog.tables(tables)
+        main.rollback()
+        if locks(mode):
+            set_lock_timeout(main, self._config.snapshot_lock_timeout_ms)
+            lock_tables(main, found, mode)
+            found = catalog.tables(tables)  # as they are now that nobody can change them
+            now = wait_for_agent(main, self._config)
+        else:
+            self._refuse_bags(found)
+            now = self._published(main)
+        self.schemas, self._own = found, catalog.structures(found)
+        self._sizes = catalog.sizes(found)
+        self.ts_us = now.now_us
+        self.lsn = now.lsn
+        self.position = Db2Position(now.lsn, now.synch_us)
+        self.source = {"change_lsn": None, "commit_lsn": lsn_text(now.lsn)}
+        self.ddl = {t: create_statement(schema) for t, schema in self._own.items()}
+        if not locks(mode):
+            main.rollback()
+        log.info("The snapshot is of %s; %s, after %.2f s.", self.position, mode.value, time.monotonic() - began)
+
+    def _published(self, main: Connection) -> Published:
+        now = published(main, self._config.capture_schema)
+        if not now.lsn:
+            raise PrerequisiteError(
+                "The capture agent has not published anything yet, so a snapshot would have no position.",
+                where=f"{self._config.asn_capture_schema}.IBMSNAP_REGISTER",
+                safe="Nothing was read; the offset is untouched.",
+                remedy=f"VALUES {self._config.asn_capture_schema}.ASNCDCSERVICES('start','asncdc'), and wait until it has begun",
+            )
+        return now
+
+    def _refuse_bags(self, found: Mapping[TableId, object]) -> None:
+        bags = [str(t) for t, schema in found.items() if not getattr(schema, "key", ())]
+        if bags:
+            raise PrerequisiteError(
+                f"{', '.join(bags)} cannot be read without locks: changes that are made meanwhile may be in the rows already, and without a key "
+                "the stream cannot make that good.",
+                where=f"snapshot.isolation.mode={self._config.snapshot_isolation_mode.value}",
+                safe="Nothing was read; the offset is untouched.",
+                remedy="set snapshot.isolation.mode=repeatable_read, give the table a primary key, or leave it out with table.exclude.list",
+            )
+
+    def _connect(self) -> Connection:
+        connection = connect(self._config)
+        self._connections.append(connection)
+        return connection
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    def chunks(self, table: TableId) -> list[Chunk]:
+        count = self._sizes.get(table, 0)
+        if self._readers < 2 or self._statement(table) is not None:
+            return [Chunk(table, None, count)]
+        connection = self._idle.get()
+        try:
+            with translated(self._config, str(table)):
+                parts = conditions(connection, self.schemas[table], count, self._readers, ALIAS)
+                connection.rollback()
+        finally:
+            self._idle.put(connection)
+        return [Chunk(table, condition, count // len(parts)) for condition in parts]
+
+    def read(self, chunk: Chunk) -> Iterator[RowBlock]:
+        connection = self._idle.get()
+        try:
+            with translated(self._config, str(chunk.table)):
+                try:
+                    yield from self._blocks(connection, chunk)
+                except Db2Error as e:
+                    self._refused(e, chunk.table)
+                    raise
+                connection.rollback()
+        finally:
+            self._idle.put(connection)
+
+    def _statement(self, table: TableId) -> str | None:
+        """The SELECT of a signal or of the configuration for a table, if there is one."""
+        return self._selects.get(table) or override_of(table, self._config.snapshot_select_statement_overrides)
+
+    def _refused(self, e: Db2Error, table: TableId) -> None:
+        """Raise :class:`QueryRefused` if the database refuses a signal's SELECT.
+
+        :raises QueryRefused: it does
+        """
+        if table not in self._selects:
+            return
+        meaning = translate(e, self._config)
+        if not isinstance(meaning, TransientError):
+            raise refused(f"The database refuses the statement for {table}", meaning.what, self._selects[table]) from e
+
+    def _blocks(self, connection: Connection, chunk: Chunk) -> Iterator[RowBlock]:
+        schema, statement = self.schemas[chunk.table], self._statement(chunk.table)
+        gone = set(schema.names) - set(self._own[chunk.table].names)
+        columns = SelectList(schema, self._config, ALIAS, absent=gone)
+        source = quoted(chunk.table) if statement is None else as_table(statement)
+        sql = f"SELECT {', '.join(columns.expressions)} FROM {source} {ALIAS}"
+        sql += f" WHERE {chunk.condition}" if chunk.condition else ""
+        sql += f" FOR READ ONLY WITH {isolation(self._config.snapshot_isolation_mode)}"
+        size, first = FetchSize(self._config.snapshot_fetch_size, lobs=columns.lobs), 0
+        with connection.cursor(sql) as cursor:
+            while rows := cursor.fetch(size.rows):
+                block = read_block(columns, rows, self.lsn, self.ts_us, first)
+                size.took(block)
+                first += len(block)
+                yield block
+
+    def close(self) -> None:
+        for connection in self._connections:
+            with contextlib.suppress(Db2Error):  # gone already
+                connection.close()
+        self._connections.clear()

@@ -1,0 +1,60 @@
+"""Rows of the signal table that mark the beginning and the end of a chunk's window."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Final
+
+from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
+from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
+from airflow_provider_cdc.sources.db2.signal_checks import DDL, registering
+
+_COLUMNS: Final = 3
+
+
+class Watermarks:
+    """Writes into the signal table.
+
+    :raises PrerequisiteError: the table does not exist, has not enough columns, or is not in capture mode
+    """
+
+    def __init__(self, connection: Connection, config: Db2Config, signals: TableId) -> None:
+        self._connection, self._table = connection, quoted(signals)
+        catalog = Catalog(connection, config)
+        schema = catalog.structures([signals]).get(signals)
+        if schema is None or len(schema.columns) < _COLUMNS:
+            raise PrerequisiteError(
+                f"The signal table {signals} does not exist, or has less than {_COLUMNS} columns.",
+                where=signals.full_name,
+                safe="Nothing was read; capture goes on.",
+                remedy=f"{DDL.format(self._table)}; {registering(signals, config)}; or set read.only=true",
+            )
+        if signals not in catalog.registrations():
+            raise PrerequisiteError(
+                f"Watermarks would not come back in the log: the signal table {signals} is not in capture mode.",
+                where=signals.full_name,
+                safe="Nothing was read; capture goes on.",
+                remedy=f"{registering(signals, config)}; or set read.only=true",
+            )
+        self._names = [quoted_name(name) for name in schema.names[:_COLUMNS]]
+
+    def write(self, id_: str, type_: str, data: str | None) -> None:
+        """Insert a row, and commit it."""
+        self._change(f"INSERT INTO {self._table} ({', '.join(self._names)}) VALUES (?, ?, ?)", id_, type_, data)
+
+    def remove(self, id_: str) -> None:
+        """Delete a row, and commit that; it need not be there."""
+        self._change(f"DELETE FROM {self._table} WHERE {self._names[0]} = ?", id_)
+
+    def _change(self, statement: str, *values: str | None) -> None:
+        try:
+            self._connection.execute(statement, *values)
+            self._connection.commit()
+        except Db2Error:
+            with contextlib.suppress(Db2Error):  # the first error matters more
+                self._connection.rollback()
+            raise
