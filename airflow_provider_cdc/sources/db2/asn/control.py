@@ -1,0 +1,159 @@
+"""How far the capture agent has come, and how it was set up: ``IBMSNAP_REGISTER``, ``IBMSNAP_CAPPARMS``, ``ASNCDCSERVICES``.
+
+The agent moves changes of committed transactions from Db2's log into change tables. It commits them together with its *synchpoints* in
+``IBMSNAP_REGISTER``. So whoever sees a committed synchpoint sees all changes up to that LSN: these questions read committed rows only
+(``WITH CS``), never ``WITH UR``.
+
+Db2's timestamps have no zone. Moments are made UTC with the offset that the server has when it is asked (``CURRENT TIMEZONE``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, Final
+
+from airflow_provider_cdc.sources.db2.connect import Connection
+
+_PUBLISHED: Final = """
+SELECT MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHPOINT END), MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHTIME END),
+MAX(CD_NEW_SYNCHPOINT), MAX(CD_OLD_SYNCHPOINT), SUM(CASE WHEN GLOBAL_RECORD = 'N' THEN 1 ELSE 0 END),
+SUM(CASE WHEN GLOBAL_RECORD = 'N' AND STATE = 'A' THEN 1 ELSE 0 END), CURRENT TIMESTAMP, CURRENT TIMEZONE
+FROM {schema}.IBMSNAP_REGISTER WITH CS"""
+_PARAMETERS: Final = """
+SELECT RETENTION_LIMIT, LAG_LIMIT, COMMIT_INTERVAL, PRUNE_INTERVAL, TRACE_LIMIT, MONITOR_LIMIT, MONITOR_INTERVAL, MEMORY_LIMIT,
+AUTOPRUNE, AUTOSTOP, SLEEP_INTERVAL, STARTMODE FROM {schema}.IBMSNAP_CAPPARMS WITH CS"""
+_STATUS: Final = "VALUES {schema}.ASNCDCSERVICES('status', 'asncdc')"
+_CLOCK: Final = "VALUES (CURRENT TIMESTAMP, CURRENT TIMEZONE)"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the agent has published, at one moment.
+
+    :param lsn: everything that committed up to and with this LSN is in the change tables; ``b""`` = the agent has not published anything yet
+    :param synch_us: the agent has published everything that had committed before this moment (``SYNCHTIME``), µs since the epoch, UTC;
+        0 = not known
+    :param now_us: the database's own clock when it was asked (``CURRENT TIMESTAMP``), µs since the epoch, UTC
+    :param utc_offset_us: what was subtracted from the database's timestamps
+    :param registered: number of registered tables
+    :param active: those of them that the agent captures (``STATE`` = ``A``)
+    :param newest_start: the greatest ``CD_OLD_SYNCHPOINT``: it grows when a table is registered or pruned; ``b""`` = none
+    """
+
+    lsn: bytes
+    synch_us: int
+    now_us: int
+    utc_offset_us: int
+    registered: int
+    active: int
+    newest_start: bytes
+
+    @property
+    def latency_us(self) -> int | None:
+        """How far the agent is behind the database; ``None`` = not known."""
+        return max(0, self.now_us - self.synch_us) if self.synch_us else None
+
+    @property
+    def tables(self) -> tuple[int, int, bytes]:
+        """Changes when a table was registered, removed, activated, deactivated or pruned."""
+        return self.registered, self.active, self.newest_start
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureParameters:
+    """The agent's parameters (``IBMSNAP_CAPPARMS``), as far as they are set; ``None`` where the agent takes its own default.
+
+    :param retention_limit: minutes after which changes are pruned that nobody has applied
+    :param lag_limit: minutes that the agent may be behind before it stops
+    :param commit_interval: seconds between two commits of the agent
+    :param prune_interval: seconds
+    :param trace_limit: minutes
+    :param monitor_limit: minutes
+    :param monitor_interval: seconds
+    :param memory_limit: megabytes
+    :param autoprune: whether the agent prunes by itself
+    :param autostop: whether the agent stops when it has read the log up to its end
+    :param sleep_interval: seconds that the agent sleeps at the end of the log
+    :param startmode: ``WARMSI``, ``WARMNS``, ``WARMSA``, ``COLD`` …
+    """
+
+    retention_limit: int | None
+    lag_limit: int | None
+    commit_interval: int | None
+    prune_interval: int | None
+    trace_limit: int | None
+    monitor_limit: int | None
+    monitor_interval: int | None
+    memory_limit: int | None
+    autoprune: bool | None
+    autostop: bool | None
+    sleep_interval: int | None
+    startmode: str | None
+
+
+def published(connection: Connection, schema: str) -> Published:
+    """How far the agent is: one query, one row.
+
+    :param schema: quoted name of the schema of the agent's control tables
+    :raises NotGranted: there is no such control table, or the account may not read it
+    """
+    point, time, newest, start, registered, active, now, zone = connection.rows(_PUBLISHED.format(schema=schema))[0]
+    offset = zone_us(zone)
+    now_us = clock_us(now) - offset
+    # where the clocks go back an hour, a time of before would be read as one of the future
+    synch_us = min(clock_us(time) - offset, now_us) if time is not None else 0
+    lsn = greatest(point, newest)
+    return Published(lsn, synch_us, now_us, offset, int(registered or 0), int(active or 0), greatest(start))
+
+
+def capture_parameters(connection: Connection, schema: str) -> CaptureParameters | None:
+    """The agent's parameters; ``None`` if the control table has no row.
+
+    :raises NotGranted: there is no such control table, or the account may not read it
+    """
+    found = connection.rows(_PARAMETERS.format(schema=schema))
+    if not found:
+        return None
+    numbers = [None if value is None else int(value) for value in (*found[0][:8], found[0][10])]
+    prune, stop = (None if value is None else str(value).strip().upper() == "Y" for value in found[0][8:10])
+    mode = found[0][11]
+    return CaptureParameters(*numbers[:8], prune, stop, numbers[8], None if mode is None else str(mode).strip())
+
+
+def agent_status(connection: Connection, schema: str) -> str:
+    """What ``ASNCDCSERVICES('status', 'asncdc')`` answers: the agent's processes, or that none runs.
+
+    :raises NotGranted: the function is not there (it is built from Db2's samples; z/OS has none), or may not be run
+    """
+    found = connection.rows(_STATUS.format(schema=schema))
+    value = found[0][0] if found else None
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")
+
+
+def clock(connection: Connection) -> tuple[int, int]:
+    """The database's clock, µs since the epoch, UTC; and the offset of its timestamps from UTC, µs."""
+    now, zone = connection.rows(_CLOCK)[0]
+    return clock_us(now) - zone_us(zone), zone_us(zone)
+
+
+def clock_us(moment: datetime) -> int:
+    """A timestamp as the server's clock shows it, µs since the epoch."""
+    since = moment.replace(tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def zone_us(zone: Any) -> int:
+    """``CURRENT TIMEZONE``, a number of the form hhmmss, in µs."""
+    number = int(Decimal(str(zone)))
+    hours, minutes, seconds = abs(number) // 10_000, abs(number) // 100 % 100, abs(number) % 100
+    return (1 if number >= 0 else -1) * (hours * 3600 + minutes * 60 + seconds) * 1_000_000
+
+
+def greatest(*lsns: bytes | None) -> bytes:
+    """The greatest LSN, compared as bytes after padding with zero bytes on the right; NULL is the least.
+
+    For bytes that is their usual order, in which a shorter one comes before what it begins.
+    """
+    return max((bytes(lsn) for lsn in lsns if lsn is not None), default=b"")

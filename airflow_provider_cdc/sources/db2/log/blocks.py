@@ -1,0 +1,51 @@
+"""From merged changes to the blocks that core takes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.core.model.events import LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.spi.source import VARIED
+from airflow_provider_cdc.sources.db2.log.merge import Block, Part
+from airflow_provider_cdc.sources.db2.log.windows import Window
+from airflow_provider_cdc.sources.db2.position import Db2Position
+
+SOURCE_FIELDS: Final = (
+    pa.field("change_lsn", pa.string(), metadata=VARIED),
+    pa.field("commit_lsn", pa.string()),
+)
+"""The source's own fields of the ``source`` block (spec DB2-157, DB2-158). Rows of snapshots have no ``change_lsn``."""
+
+
+def log_block(block: Block, window: Window, position: Db2Position) -> LogBlock:
+    """A block of the log.
+
+    :param position: behind its last complete transaction
+    """
+    ids, times = block.commits.texts(), window.times_of(block.commits)
+    rows = [_rows(part, ids, times) for part in block.parts]
+    return LogBlock(rows, Transactions(ids, times), position, block.open)
+
+
+def _rows(part: Part, ids: pa.StringArray, times: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> RowBlock:
+    changes = part.changes
+    # as dictionaries, which is what core makes of texts
+    each = pa.array(np.arange(len(changes), dtype=np.int32))
+    return RowBlock(
+        table=changes.table,
+        op=changes.op,
+        before=changes.before,
+        after=changes.after,
+        order=part.order,
+        transaction=part.transaction,
+        ts_us=times[part.transaction],
+        source={
+            "change_lsn": pa.DictionaryArray.from_arrays(each, changes.intent.texts()),
+            "commit_lsn": pa.DictionaryArray.from_arrays(pa.array(part.transaction), ids),
+        },
+        unavailable_before=changes.unavailable_before,
+        unavailable_after=changes.unavailable_after,
+    )

@@ -1,0 +1,262 @@
+"""Merges the changes of all tables into one order, transaction by transaction, in arrays.
+
+Each table is a *run*: it gives its changes in order, some at a time. What one run has not given yet comes after the last change that it has given.
+So every change up to the least of these last changes, over all runs that have more, can be put in order now: that is the *bound*. Transactions that
+committed before the bound's are complete. Of one that is larger than a block, what is there up to the bound goes out as an open block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.db2.kernels.merging import count_before, merged_order
+from airflow_provider_cdc.sources.db2.log.changes import Changes, concatenated
+from airflow_provider_cdc.sources.db2.log.lsns import Lsns, joined
+
+BLOCK_ROWS: Final = 32_768
+"""About how many changes a block has."""
+
+Int64s = npt.NDArray[np.int64]
+
+
+class Run(Protocol):
+    """The changes of one table in a window."""
+
+    @property
+    def more(self) -> bool:
+        """Whether :meth:`fetch` may give more."""
+
+    def fetch(self) -> Changes | None:
+        """The next changes, in order; ``None`` if there are none left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The changes of one table in a block.
+
+    :param order: the number of each among all changes of the block; ascending
+    :param transaction: the number of each one's transaction; ascending
+    """
+
+    changes: Changes
+    order: Int64s
+    transaction: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Changes of whole transactions, or of a part of one.
+
+    :param commits: LSNs of the commits of its transactions, ascending. If the block before was ``open``, the first is its rest
+    :param open: the only transaction goes on in the next block
+    """
+
+    parts: list[Part]
+    commits: Lsns
+    open: bool = False
+
+    def __len__(self) -> int:
+        return sum(len(part.changes) for part in self.parts)
+
+
+class Merge:
+    """Merges the runs of one window. Iterate :meth:`blocks` once.
+
+    :param block_rows: about how many changes a block has; no more than these, and one fetch of each run, are in memory
+    """
+
+    def __init__(self, runs: Sequence[Run], block_rows: int = BLOCK_ROWS) -> None:
+        self._waiting = [_Waiting(run) for run in runs]
+        self._block_rows = block_rows
+        self._open: Lsns | None = None  # commit of the transaction that goes on in the next block
+
+    def blocks(self) -> Iterator[Block]:
+        """The changes in the order of (commit, change), in blocks; the transactions of the last one are complete, too."""
+        while True:
+            self._fill()
+            bound = min((one.last for one in self._waiting if one.more), default=None)
+            if bound is None:
+                yield from self._complete([one.take_all() for one in self._waiting])
+                return
+            complete = [one.take_committed_before(bound) for one in self._waiting]
+            if any(len(changes) for changes in complete if changes is not None):
+                yield from self._complete(complete)
+            elif sum(one.rows for one in self._waiting) >= self._block_rows:
+                yield from self._unfinished([one.take_up_to(bound) for one in self._waiting])
+
+    def _fill(self) -> None:
+        """Fetch until each run that has more has some changes, and all have enough for a block."""
+        for one in self._waiting:
+            while one.more and not one.rows:
+                one.fetch()
+        rows = sum(one.rows for one in self._waiting)
+        while rows < self._block_rows:
+            least = min((one for one in self._waiting if one.more), key=lambda one: one.last, default=None)
+            if least is None:
+                return
+            rows -= least.rows
+            least.fetch()
+            rows += least.rows
+
+    def _complete(self, taken: Sequence[Changes | None]) -> Iterator[Block]:
+        """Blocks of transactions that are complete."""
+        runs = [changes for changes in taken if changes is not None and len(changes)]
+        if not runs:
+            yield from self._closed()
+            return
+        merged = _Merged(runs)
+        if self._open is not None and merged.commits_at(merged.begins[:1]).bare(0) != self._open.bare(0):
+            yield from self._closed()
+        self._open = None
+        for begin, end in _cuts(merged.begins, len(merged), self._block_rows):
+            yield merged.block(begin, end)
+
+    def _unfinished(self, taken: Sequence[Changes | None]) -> Iterator[Block]:
+        """An open block of a transaction that has more changes than a block."""
+        merged = _Merged([changes for changes in taken if changes is not None and len(changes)])
+        commit = merged.commits_at(merged.begins)
+        assert len(commit) == 1, "changes up to the bound, of which none belongs to a complete transaction"
+        if self._open is not None and commit.bare(0) != self._open.bare(0):
+            yield from self._closed()
+        self._open = commit
+        yield merged.block(0, len(merged), open_=True)
+
+    def _closed(self) -> Iterator[Block]:
+        """The end of an open transaction all of whose changes have gone out."""
+        if self._open is not None:
+            closing, self._open = self._open, None
+            yield Block([], closing)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Bound:
+    """A change, by its LSNs without the zero bytes at their ends: so they compare as if padded."""
+
+    commit: bytes
+    intent: bytes
+
+
+class _Waiting:
+    """The changes of a run that were fetched and have not gone out."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self.last = run, _Bound(b"", b"")
+        self._changes: Changes | None = None
+
+    @property
+    def more(self) -> bool:
+        return self._run.more
+
+    @property
+    def rows(self) -> int:
+        return 0 if self._changes is None else len(self._changes)
+
+    def fetch(self) -> None:
+        fetched = self._run.fetch()
+        if fetched is None or not len(fetched):
+            return
+        self.last = _Bound(fetched.commit.bare(-1), fetched.intent.bare(-1))
+        self._changes = concatenated([self._changes, fetched]) if self._changes is not None else fetched
+
+    def take_all(self) -> Changes | None:
+        return self._take(self.rows)
+
+    def take_committed_before(self, bound: _Bound) -> Changes | None:
+        """The changes of transactions that committed before the bound's."""
+        if self._changes is None:
+            return None
+        commit = Lsns.of([bound.commit])
+        words = max(self._changes.commit.words.shape[1], commit.words.shape[1])
+        return self._take(count_before(self._changes.commit.wider(words), commit.wider(words), words, False))
+
+    def take_up_to(self, bound: _Bound) -> Changes | None:
+        """The changes up to the bound, with it."""
+        if self._changes is None:
+            return None
+        commit, intent = Lsns.of([bound.commit]), Lsns.of([bound.intent])
+        widths = [
+            max(mine.words.shape[1], its.words.shape[1])
+            for mine, its in ((self._changes.commit, commit), (self._changes.intent, intent))
+        ]
+        key = np.hstack([commit.wider(widths[0]), intent.wider(widths[1])])
+        return self._take(count_before(self._changes.keys(*widths), key, sum(widths), True))
+
+    def _take(self, rows: int) -> Changes | None:
+        if self._changes is None or not rows:
+            return None
+        taken = self._changes.part(0, rows)
+        self._changes = self._changes.part(rows, self.rows) if rows < self.rows else None
+        return taken
+
+
+class _Merged:
+    """The changes of several runs, in one order.
+
+    :ivar begins: where in the order each transaction begins
+    """
+
+    def __init__(self, runs: Sequence[Changes]) -> None:
+        self._runs = runs
+        self._starts = np.cumsum([0, *map(len, runs)])
+        commit_words = max(changes.commit.words.shape[1] for changes in runs)
+        intent_words = max(changes.intent.words.shape[1] for changes in runs)
+        self._commits = joined([changes.commit for changes in runs])
+        if len(runs) == 1:
+            self._order = np.arange(len(runs[0]))
+        else:
+            keys = np.concatenate([changes.keys(commit_words, intent_words) for changes in runs])
+            self._order = merged_order(keys, self._starts)
+        words = self._commits.words if len(runs) == 1 else self._commits.words[self._order]
+        self._new = np.ones(len(self), np.bool_)
+        self._new[1:] = (words[1:] != words[:-1]).any(axis=1)
+        self.begins: Int64s = np.flatnonzero(self._new)
+
+    def __len__(self) -> int:
+        return int(self._starts[-1])
+
+    def commits_at(self, places: Int64s) -> Lsns:
+        """LSNs of the commits of the changes at some places of the order."""
+        return self._commits[self._order[places]]
+
+    def block(self, begin: int, end: int, *, open_: bool = False) -> Block:
+        """The block of the changes from one place of the order to before another one."""
+        rows = self._order[begin:end]
+        new = self._new[begin:end]
+        transaction = (np.cumsum(new) - 1).astype(np.int32)
+        commits = self.commits_at(np.flatnonzero(new) + begin)
+        if len(self._runs) == 1:
+            part = Part(self._runs[0].part(begin, end), np.arange(end - begin), transaction)
+            return Block([part], commits, open_)
+        run = np.searchsorted(self._starts, rows, side="right") - 1
+        by_run = np.argsort(run, kind="stable")
+        ends = np.cumsum(np.bincount(run, minlength=len(self._runs)))
+        parts = []
+        for number, places in enumerate(np.split(by_run, ends[:-1])):
+            if len(places):
+                first = int(rows[places[0]] - self._starts[number])
+                changes = self._runs[number].part(first, first + len(places))
+                parts.append(Part(changes, places, transaction[places]))
+        return Block(parts, commits, open_)
+
+
+def _cuts(begins: Int64s, rows: int, block_rows: int) -> Iterator[tuple[int, int]]:
+    """Stretches of whole transactions, of about so many rows.
+
+    :param begins: where each transaction begins
+    """
+    start = 0
+    while start < rows:
+        last = int(np.searchsorted(begins, start + block_rows, side="right")) - 1
+        end = int(begins[last])
+        if start + block_rows >= rows:
+            end = rows
+        elif end <= start:  # the transaction alone is larger than a block
+            end = int(begins[last + 1]) if last + 1 < len(begins) else rows
+        yield start, end
+        start = end
+

@@ -1,0 +1,139 @@
+"""Which change tables are to be read, and whether they hold everything that is to be read.
+
+Nothing is passed over in silence: a table that was known and is captured has a registration that is active, a change table, and every change after the
+position. Otherwise it is an error, which says what is lost and how to mend it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, STOPPED, Registration
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
+from airflow_provider_cdc.sources.db2.schema.sql_names import literal
+
+_SAFE = "Everything up to the position is captured; the offset is untouched."
+_AGAIN = "then read the table again: send a signal execute-snapshot for it with type blocking, or set snapshot.mode=when_needed for one run"
+
+
+class Registry:
+    """What the agent captures, as far as this connector is concerned.
+
+    :param schema: quoted name of the schema of the agent's control tables
+    """
+
+    def __init__(self, tables: Tables, schema: str) -> None:
+        self._tables, self._schema = tables, schema
+        self.registered: Mapping[TableId, Registration] = {}
+        self._begun: set[TableId] = set()  # tables that the agent has begun with
+
+    def known(self) -> list[TableId]:
+        """The tables whose changes are captured at the present position."""
+        return [table for table in self._tables.known() if self._tables.captured(table)]
+
+    def missing(self) -> list[TableId]:
+        """Known tables that are not registered."""
+        return [table for table in self.known() if table not in self.registered]
+
+    def new(self) -> list[Registration]:
+        """Registered tables that are to be captured and are not known yet. Those that the agent has not begun with have to wait."""
+        return [
+            one
+            for one in self.registered.values()
+            if one.old is not None and self._tables.get(one.table) is None and self._tables.captured(one.table)
+        ]
+
+    def to_read(self, position: Db2Position) -> list[Registration]:
+        """The known tables that have changes after a position.
+
+        :raises PositionLost: a change table does not hold all changes after the position
+        :raises PrerequisiteError: a table is not captured any more
+        """
+        found = []
+        for table in self.known():
+            one = self.registered.get(table)
+            if one is None:
+                raise self.taken_out(table, position)
+            self._check(one, position)
+            if one.new is not None and one.new > position.commit_lsn:
+                found.append(one)
+        return found
+
+    def check_starts(self, starts: Mapping[TableId, bytes], position: Db2Position, read: Iterable[Registration]) -> None:
+        """Make sure that nothing was pruned while change tables were read.
+
+        :param starts: tables whose change tables do not hold everything after the position
+        :param position: from which they were read
+        :param read: what was read
+        """
+        for one in read:
+            if (start := starts.get(one.table)) is not None:
+                self._check_start(one, start, position)
+
+    def taken_out(self, table: TableId, position: Db2Position) -> PrerequisiteError:
+        """A known table has no registration, though it exists."""
+        return PrerequisiteError(
+            f"The capture agent does not capture {table} any more: its registration is gone. Changes that are made now are lost.",
+            where=f"{table}, {position}",
+            safe=_SAFE,
+            remedy=f"take the table out of what is captured (table.include.list), or put it back into capture mode "
+            f"(CALL {self._schema}.ADDTABLE({literal(table.namespace)}, {literal(table.name)}), then reinit), {_AGAIN}",
+        )
+
+    def _check(self, one: Registration, position: Db2Position) -> None:
+        if one.state != ACTIVE:
+            raise self._inactive(one, position)
+        if one.altered is None:
+            raise change_table_gone(one, str(position))
+        if one.old is not None:
+            self._begun.add(one.table)
+            self._check_start(one, one.old, position)
+        elif one.table in self._begun:
+            raise self._anew(one, position)
+
+    def _check_start(self, one: Registration, start: bytes, position: Db2Position) -> None:
+        if start <= max(position.commit_lsn, position.acknowledged.get(str(one.table), b"")):
+            return
+        raise PositionLost(
+            f"The change table {one.change} holds changes of {one.table} only after LSN {lsn_text(start)}. Those between the position and that "
+            "LSN may be lost: they were pruned before they were read, or the table was registered anew.",
+            where=f"{one.table}, {position}",
+            safe=_SAFE,
+            remedy="set snapshot.mode=when_needed for one run to read all tables again; or, if nothing was changed in between (the writers were "
+            "stopped), say so with airflow cdc db2 switch-capture-instance. So that it does not happen again: let the agent keep changes for "
+            f"longer (RETENTION_LIMIT in {self._schema}.IBMSNAP_CAPPARMS, minutes)",
+        )
+
+    def _anew(self, one: Registration, position: Db2Position) -> PositionLost:
+        return PositionLost(
+            f"{one.table} was registered anew, and the capture agent has not begun with it yet: changes that were made meanwhile are lost.",
+            where=f"{one.table}, {position}",
+            safe=_SAFE,
+            remedy="wait until the agent has begun with the table (reinit); then set snapshot.mode=when_needed for one run to read all tables again, "
+            "or, if nothing was changed in between, say so with airflow cdc db2 switch-capture-instance",
+        )
+
+    def _inactive(self, one: Registration, position: Db2Position) -> PrerequisiteError:
+        why = f" after error {one.reason}" if one.reason else ""
+        how = f"stopped{why}" if one.state == STOPPED else f"inactive (STATE = {one.state})"
+        owner, name = literal(one.table.namespace), literal(one.table.name)
+        return PrerequisiteError(
+            f"The registration of {one.table} is {how}: the capture agent does not capture its changes.",
+            where=f"{one.table}, {position}",
+            safe=_SAFE,
+            remedy=f"mend the cause, which the agent's log names; UPDATE {self._schema}.IBMSNAP_REGISTER SET STATE = 'A' WHERE SOURCE_OWNER = "
+            f"{owner} AND SOURCE_TABLE = {name}; VALUES {self._schema}.ASNCDCSERVICES('reinit', 'asncdc'). If rows were changed meanwhile, {_AGAIN}",
+        )
+
+
+def change_table_gone(one: Registration, where: str) -> PrerequisiteError:
+    """A table is registered, and its change table does not exist."""
+    return PrerequisiteError(
+        f"The change table {one.change} of {one.table} does not exist any more, though the table is registered.",
+        where=f"{one.table}, {where}",
+        safe=_SAFE,
+        remedy=f"register the table anew: REMOVETABLE, ADDTABLE, reinit; {_AGAIN}",
+    )

@@ -1,0 +1,250 @@
+"""The loop that reads what the capture agent has published: look how far it is, read a window of change tables, wait.
+
+A look costs one query of one row. Only when something is new are the registrations read, and then only change tables that have something new.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
+from typing import Final
+
+from airflow_provider_cdc.core.errors import PositionLost
+from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, SchemaChange
+from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.schema import TableChange, TableId
+from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.sources.db2.asn.control import Published, published
+from airflow_provider_cdc.sources.db2.asn.registrations import Registration, later_starts
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
+from airflow_provider_cdc.sources.db2.log.blocks import log_block
+from airflow_provider_cdc.sources.db2.log.change_reader import FETCH_ROWS, ChangeReader
+from airflow_provider_cdc.sources.db2.log.cursors import Cursors
+from airflow_provider_cdc.sources.db2.log.lobs import Lobs
+from airflow_provider_cdc.sources.db2.log.merge import Block, Merge
+from airflow_provider_cdc.sources.db2.log.questions import Questions
+from airflow_provider_cdc.sources.db2.log.registry import Registry
+from airflow_provider_cdc.sources.db2.log.structures import Structures
+from airflow_provider_cdc.sources.db2.log.windows import Window, Windows, bound
+from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
+from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+
+log = logging.getLogger(__name__)
+
+BUFFERED_ROWS: Final = 200_000
+"""About how many rows all change tables together may have in memory: with many tables, each fetches fewer at once."""
+FEWEST_ROWS: Final = 100
+SHORTEST: Final = 0.02
+"""Least seconds between two looks while a caller waits for the log."""
+SILENT_SECONDS: Final = 120
+"""After so long without a sign of the agent, the task's log says so, again and again."""
+
+
+class AsnStream:
+    """Reads the change tables, from ``start`` on. Iterate :meth:`items` once.
+
+    :param until: position to end at; ``None`` = go on until the caller stops
+    :param metrics: the source's metrics, which the stream updates
+    :param patience: seconds after which the caller wants an item, at least a heartbeat; asked before each wait
+    """
+
+    def __init__(
+        self,
+        config: Db2Config,
+        start: Db2Position,
+        until: Db2Position | None,
+        tables: Tables,
+        metrics: StreamMetrics,
+        patience: Callable[[], float] | None = None,
+    ) -> None:
+        self._config, self._position, self._until, self._metrics = config, start, until, metrics
+        self._patience = patience or (lambda: config.poll_interval_ms / 1000)
+        self._questions = Questions(config)
+        self._registry = Registry(tables, config.capture_schema)
+        self._structures = Structures(config, tables, self._questions)
+        self._windows = Windows(config.capture_schema)
+        self._lobs = Lobs(config, self._questions)
+        self._reading: Connection | None = None
+        self._seen: tuple[int, int, bytes] | None = None
+        self._caught_up, self._took, self._told_at = False, 0.0, 0.0
+
+    def items(self) -> Iterator[LogItem]:
+        """The log items in commit order, see :meth:`airflow_provider_cdc.core.spi.source.Source.stream`.
+
+        :raises PositionLost: changes that are needed were pruned, or tables were registered anew
+        :raises PrerequisiteError: a table is not captured by the agent any more
+        :raises UnknownLogEvent: a row of a change table has an unknown operation
+        :raises SourceUnavailable: the connection is lost
+        """
+        try:
+            while self._until is None or not self._position.reached(self._until):
+                yield from self._step()
+                yield Heartbeat(self._position)
+                if self._until is not None and self._position.reached(self._until):
+                    return
+                yield from self._pause()
+        finally:
+            self._metrics.end()
+            self._questions.close()
+            if self._reading is not None:
+                self._reading.close()
+
+    def measured(self) -> dict[str, Value]:
+        """The current metrics; after the end of the stream, those at its end."""
+        return self._metrics.document()
+
+    # -- a look, and a window -------------------------------------------------------------------------------------------
+
+    def _step(self) -> Iterator[LogItem]:
+        """Look how far the agent is, and read at most one window."""
+        began = time.monotonic()
+        now = self._questions.ask(lambda c: published(c, self._config.capture_schema), "what the agent has published")
+        self._metrics.polled(now, self._position)
+        self._watch(now)
+        end = self._end(now)
+        new = end > self._position.commit_lsn
+        if new or now.tables != self._seen:
+            reading = yield from self._look(now)
+            self._seen = now.tables
+            if new:
+                yield from self._window(now, end, reading)
+        else:
+            self._position = self._position.read(end, now.synch_us if end == now.lsn else 0)
+        self._caught_up = self._position.commit_lsn >= end
+        self._took = time.monotonic() - began
+
+    def _end(self, now: Published) -> bytes:
+        """How far to read: to what is published, and not beyond ``until``, as tables whose snapshot is of that position join the stream there.
+
+        If ``until`` is the end of the log at some moment, only the agent's clock tells where that is.
+        """
+        until = self._until
+        if until is None or until.awaits_us or until.commit_lsn > now.lsn:
+            return now.lsn
+        return until.commit_lsn
+
+    def _look(self, now: Published) -> Generator[LogItem, None, list[Registration]]:
+        """Read the registrations. Gives the tables that have changes to read, after the changes of structures that they need."""
+        config, registry = self._config, self._registry
+        registry.registered = self._questions.ask(lambda c: Catalog(c, config).registrations(), "the registrations")
+        for change in self._structures.dropped(registry.missing()):
+            yield self._schema_change(change, now)
+        new = registry.new()
+        starts = {one.table: one.old for one in new if one.old is not None}
+        for change in self._structures.created(new):
+            self._acknowledge(change.id, starts[change.id])
+            yield self._schema_change(change, now)
+        reading = registry.to_read(self._position)
+        for change in self._structures.altered(reading):
+            yield self._schema_change(change, now)
+        return reading
+
+    def _acknowledge(self, table: TableId, start: bytes) -> None:
+        """A new table's change table need not hold what was before: rows that it had then are read, if they are wanted."""
+        if start > self._position.commit_lsn:
+            acknowledged = {**self._position.acknowledged, str(table): start}
+            self._position = replace(self._position, acknowledged=acknowledged)
+
+    def _schema_change(self, change: TableChange, now: Published) -> SchemaChange:
+        source: dict[str, object] = {"change_lsn": None, "commit_lsn": lsn_text(self._position.commit_lsn)}
+        return SchemaChange("", change.id.database, [change], self._position, now.synch_us or now.now_us, source)
+
+    def _window(self, now: Published, end: bytes, reading: list[Registration]) -> Iterator[LogItem]:
+        """Read the next window, at most up to ``end``."""
+        start, began = self._position, time.monotonic()
+        if reading:
+            window = self._questions.ask(
+                lambda c: self._windows.next(c, start.commit_lsn, end, now), f"transactions after {start}"
+            )
+            rows = yield from self._blocks(window, reading)
+            self._windows.done(window, rows)
+            self._metrics.windowed(time.monotonic() - began)
+            end = window.end
+        self._position = self._position.read(end, now.synch_us if end == now.lsn else 0)
+
+    def _blocks(self, window: Window, reading: Sequence[Registration]) -> Generator[LogItem, None, int]:
+        """The changes of a window. Gives the number of rows that were read."""
+        start = self._position
+        where = f"changes after {start}, up to LSN {lsn_text(window.end)}"
+        most = max(FEWEST_ROWS, min(FETCH_ROWS, BUFFERED_ROWS // len(reading)))
+        with translated(self._config, where):
+            if self._reading is None:
+                self._reading = connect(self._config)
+            cursors = Cursors(self._reading)
+            readers = [
+                ChangeReader(
+                    self._structures.layout(one), bound(window.start), window.end, cursors, self._lobs.fill, most
+                )
+                for one in reading
+            ]
+            try:
+                for block in Merge(readers).blocks():
+                    self._check_pruned(start, reading)
+                    yield self._log_block(block, window)
+            finally:
+                cursors.close()
+                rows = sum(reader.rows for reader in readers)
+                self._count(rows, cursors)
+        return rows
+
+    def _check_pruned(self, start: Db2Position, reading: Sequence[Registration]) -> None:
+        """Make sure that the rows that were fetched are all that there were: the agent may have pruned meanwhile."""
+        config = self._config
+        starts = self._questions.ask(
+            lambda c: later_starts(c, config.capture_schema, config.catalog, start.commit_lsn), "the registrations"
+        )
+        self._registry.check_starts(starts, start, reading)
+
+    def _log_block(self, block: Block, window: Window) -> LogBlock:
+        counted = self._metrics.counters
+        counted.changes += len(block)
+        if not block.open:
+            self._position = self._position.read(block.commits.bytes_at(-1))
+            counted.transactions += len(block.commits)
+        made = log_block(block, window, self._position)
+        if not block.open:
+            counted.last_transaction = made.transactions.id[-1].as_py()
+            counted.ts_us = int(made.transactions.ts_us[-1])
+        return made
+
+    def _count(self, rows: int, cursors: Cursors) -> None:
+        counted = self._metrics.counters
+        counted.rows += rows
+        counted.queries += cursors.opened
+        counted.lobs_read, counted.lobs_gone = self._lobs.read, self._lobs.gone
+
+    def _watch(self, now: Published) -> None:
+        """Make sure that the agent has not been set back, and tell if it does not move."""
+        if now.lsn and now.lsn < self._position.commit_lsn:
+            raise PositionLost(
+                f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the position: the database was set back or "
+                "replaced, or the agent was started cold.",
+                where=str(self._position),
+                safe="Everything up to the position is captured; the offset is untouched.",
+                remedy="set snapshot.mode=when_needed for one run to read all tables again",
+            )
+        silent = self._metrics.silent_s
+        if (not now.lsn or silent > SILENT_SECONDS) and time.monotonic() - self._told_at > SILENT_SECONDS:
+            self._told_at = time.monotonic()
+            log.warning(
+                "The capture agent %s: VALUES %s.ASNCDCSERVICES('status','asncdc') shows whether it runs. Changes are captured when it goes on.",
+                f"has not moved for {silent:.0f} s" if now.lsn else "has not published anything yet", self._config.capture_schema,
+            )  # fmt: skip
+
+    def _pause(self) -> Iterator[LogItem]:
+        """Wait for new changes, with heartbeats meanwhile."""
+        if not self._caught_up:
+            return
+        began = time.monotonic()
+        while True:
+            patience, pause = self._patience(), self._config.poll_interval_ms / 1000
+            if patience < pause:  # a caller waits for the log, as windows of incremental snapshots do
+                pause = min(pause, max(self._took, SHORTEST))
+            if (left := began + pause - time.monotonic()) <= 0:
+                return
+            time.sleep(min(left, max(patience, 0.001)))
+            yield Heartbeat(self._position)

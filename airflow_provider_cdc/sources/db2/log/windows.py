@@ -1,0 +1,104 @@
+"""Windows of commits: stretches of the log that are read with one query per change table.
+
+A window ends at the LSN that the agent has published. A backlog is cut into several, so that no query stays open for long and none has to sort
+everything: by ``IBMSNAP_UOW``, which has a row per transaction. These rows also say when each transaction was committed. What the agent has pruned
+there is no loss: a window is larger then, and the transactions have the time up to which the agent has published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.db2.asn.control import Published
+from airflow_provider_cdc.sources.db2.connect import Connection
+from airflow_provider_cdc.sources.db2.kernels.merging import places
+from airflow_provider_cdc.sources.db2.log.lsns import Lsns
+
+AIM_ROWS: Final = 500_000
+"""About how many changes a window of a backlog has."""
+FIRST: Final = 10_000
+LEAST: Final = 100
+MOST: Final = 200_000
+MOST_GROWTH: Final = 4
+
+_UOW: Final = """
+SELECT IBMSNAP_COMMITSEQ, IBMSNAP_LOGMARKER FROM {schema}.IBMSNAP_UOW WHERE IBMSNAP_COMMITSEQ > ? AND IBMSNAP_COMMITSEQ <= ?
+ORDER BY IBMSNAP_COMMITSEQ FETCH FIRST {count} ROWS ONLY WITH CS"""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The transactions that committed after ``start``, up to and with ``end``.
+
+    :param start: an LSN; likewise ``end``
+    :param whole: it ends where the log does
+    :param commits: commits that ``IBMSNAP_UOW`` has, ascending; ``times_us`` is when each was, µs since the epoch
+    :param otherwise_us: the time of all others
+    """
+
+    start: bytes
+    end: bytes
+    whole: bool
+    commits: Lsns
+    times_us: npt.NDArray[np.int64]
+    otherwise_us: int
+
+    def times_of(self, commits: Lsns) -> npt.NDArray[np.int64]:
+        """When transactions were committed.
+
+        :param commits: ascending
+        """
+        words = max(commits.words.shape[1], self.commits.words.shape[1])
+        at = places(commits.wider(words), self.commits.wider(words))
+        times = np.append(self.times_us, self.otherwise_us)
+        return times[at]  # -1, which is not there, is the last one
+
+
+class Windows:
+    """Chooses the windows of one stream.
+
+    :param schema: quoted name of the schema of the agent's control tables
+    :ivar transactions: the next window has at most so many
+    :ivar count: windows so far
+    """
+
+    def __init__(self, schema: str) -> None:
+        self._schema = schema
+        self.transactions, self.count = FIRST, 0
+
+    def next(self, connection: Connection, start: bytes, end: bytes, published: Published) -> Window:
+        """The window that begins behind an LSN.
+
+        :param end: an LSN that the agent has published, after ``start``
+        """
+        self.count += 1
+        sql = _UOW.format(schema=self._schema, count=self.transactions)
+        found = connection.rows(sql, bound(start), end)
+        commits = Lsns.of([bytes(commit) for commit, _ in found])
+        moments = np.array([moment for _, moment in found], "datetime64[us]").astype(np.int64)
+        cut = len(found) == self.transactions and commits.bytes_at(-1) < end
+        return Window(
+            start=start,
+            end=commits.bytes_at(-1) if cut else end,
+            whole=not cut,
+            commits=commits,
+            times_us=moments - published.utc_offset_us,
+            otherwise_us=published.synch_us or published.now_us,
+        )
+
+    def done(self, window: Window, rows: int) -> None:
+        """A window had so many changes: let the next one have about :data:`AIM_ROWS`."""
+        if window.whole:
+            return
+        wanted = self.transactions * AIM_ROWS // max(rows, 1)
+        most = min(MOST, self.transactions * MOST_GROWTH)
+        self.transactions = max(LEAST, min(wanted, most))
+
+
+def bound(lsn: bytes) -> bytes:
+    """An LSN as the lower bound of a query: the beginning of the log is before every LSN."""
+    return lsn or b"\0"
