@@ -20,7 +20,7 @@ if str(ROOT) not in sys.path:
 from dev import paths  # noqa: E402
 from dev.bootstrap.report import Problem  # noqa: E402
 from dev.compatibility import collected  # noqa: E402
-from dev.servers import S3, Database, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
+from dev.servers import S3, Database, Db2, Kafka, MariaDb, MySql, Postgres, Server  # noqa: E402
 from tests.support import costs  # noqa: E402
 from tests.support.costs import Measured  # noqa: E402
 from tests.support.fork import Forks  # noqa: E402
@@ -58,7 +58,18 @@ if "TMPDIR" not in os.environ and _plenty():
 
 AnyServer = TypeVar("AnyServer", bound=Server)
 
-SERVER_FIXTURES = {"mariadb", "mariadb_factory", "database", "postgres", "s3", "kafka", "oracle", "schema"}
+SERVER_FIXTURES = {
+    "mariadb",
+    "mariadb_factory",
+    "database",
+    "postgres",
+    "s3",
+    "kafka",
+    "oracle",
+    "schema",
+    "db2",
+    "db2_factory",
+}
 MYSQL_FIXTURES = {"mysql97", "mysql80", "mysql_factory"}
 SLOWNESS = ("server", "mysql", "crash", "slow", "airflow", "spark")
 COLLECTED = pytest.StashKey[set[str]]()
@@ -273,6 +284,20 @@ def kafka() -> Iterator[Kafka]:
     """The Kafka broker that all tests share."""
     with _started(Kafka()) as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def db2() -> Iterator[Db2]:
+    """The Db2 test server that all tests share; it is ours, and no Db2."""
+    with _started(Db2()) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def db2_factory() -> Iterator[Callable[..., Db2]]:
+    """Starts a Db2 test server of one's own: ``db2_factory(upd_to_del_ins=False)``."""
+    with _Started() as started:
+        yield lambda **options: started.add(Db2(options))
 
 
 @pytest.fixture

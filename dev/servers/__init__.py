@@ -10,6 +10,7 @@ where they are: ``host``, ``port``, ``user``, ``password``, ``log``; databases a
 """
 
 from dev.servers.base import Server
+from dev.servers.db2 import Db2
 from dev.servers.hive_metastore import HiveMetastore
 from dev.servers.iceberg_rest import IcebergRest
 from dev.servers.kafka import Kafka
@@ -26,6 +27,7 @@ __all__ = [
     "CAPTURE_PRIVILEGES",
     "S3",
     "Database",
+    "Db2",
     "HiveMetastore",
     "IcebergRest",
     "Kafka",

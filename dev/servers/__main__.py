@@ -15,7 +15,7 @@ from typing import Any
 
 from dev import paths
 from dev.bootstrap.report import Problem
-from dev.servers import S3, Kafka, MariaDb, MySql, Postgres, Server, ServerError
+from dev.servers import S3, Db2, Kafka, MariaDb, MySql, Postgres, Server, ServerError
 from dev.servers.process import GUARD, command_line
 
 KINDS: dict[str, Callable[[dict[str, Any], int | None], Server]] = {
@@ -24,6 +24,7 @@ KINDS: dict[str, Callable[[dict[str, Any], int | None], Server]] = {
     "mysql97": lambda options, port: MySql(options, edition="9.7", port=port),
     "mysql80": lambda options, port: MySql(options, edition="8.0", port=port),
     "postgres": lambda options, port: Postgres(options, port=port),
+    "db2": lambda options, port: Db2({name: json.loads(value) for name, value in options.items()}, port=port),
     "kafka": lambda options, port: Kafka(options, port=port),
     "s3": lambda options, port: S3(options, port=port),
 }
@@ -77,6 +78,13 @@ def _how_to_connect(server: Server) -> list[str]:
         lines += [f"  export {name}={value}" for name, value in server.environment.items()]
     elif isinstance(server, Kafka):
         lines = [f"Kafka {server.version} runs at {server.address}, and asks for no password"]
+    elif isinstance(server, Db2):
+        lines = [
+            f"A stand-in for Db2 runs on {server.host}:{server.port}, database {server.database}: a password is the user's name in lower case",
+            f"  capture user   {server.user} / {server.password}",
+            f"  owner          {server.owner} / {server.owner_password}",
+            f"  {server.dsn()}",
+        ]
     elif isinstance(server, Postgres):
         lines = [
             f"PostgreSQL {server.version} runs on {server.host}:{server.port}, user {server.user}, no password needed",

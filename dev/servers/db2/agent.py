@@ -1,0 +1,277 @@
+"""Plays ``asncap``, the Capture program: copies committed changes from the log to the change tables, and says how far it is.
+
+Each cycle ends with one transaction: rows of change tables, rows of IBMSNAP_UOW, synchpoints in IBMSNAP_REGISTER, and IBMSNAP_RESTART, from which it
+goes on after it was stopped or killed. So each change gets to its change table exactly once.
+
+* SYNCHPOINT and SYNCHTIME of the global row move on when nothing happens, too. All that was committed before SYNCHTIME, by the database's clock, is in.
+* A registration whose CD_OLD_SYNCHPOINT is NULL gets the LSN from which it is captured, when the agent starts or is told to read registrations again.
+  One that was in another STATE than A until then, too: it misses what happened in between.
+* CD_NEW_SYNCHPOINT is the LSN of the newest transaction that has changed the table; NULL before the first one.
+* A signal CAPSTART in IBMSNAP_SIGNAL sets a registration to STATE A, CAPSTOP to I, REINIT reads registrations again, STOP ends the agent.
+* COMMIT_INTERVAL and SLEEP_INTERVAL of IBMSNAP_CAPPARMS count where they are other ones than ASN's defaults; otherwise the server's own, short ones do.
+"""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from dev.servers.db2 import positions, registrations
+from dev.servers.db2.driver import Connection
+from dev.servers.db2.log import UPDATE, Log, Look, Table
+from dev.servers.db2.positions import literal
+from dev.servers.db2.registrations import Registration
+from dev.servers.db2.settings import Settings
+
+LOG = logging.getLogger("db2.agent")
+ASN_DEFAULTS = (30, 5)
+
+
+@dataclass
+class Pace:
+    """How often it works."""
+
+    commit_interval: float
+    idle_interval: float
+    delay: float = 0.0
+    """How much later than the log the change tables are."""
+
+
+class Agent(threading.Thread):
+    """The capture program of one database."""
+
+    def __init__(self, connection: Connection, log: Log, settings: Settings) -> None:
+        super().__init__(name="asncap", daemon=True)
+        self._connection, self._log, self._settings = connection, log, settings
+        self.lock = threading.RLock()
+        self.wake = threading.Event()
+        self.running, self.paused = False, False
+        self.pace = Pace(settings.agent_interval, settings.idle_interval, settings.delay)
+        self._known: dict[Table, Registration] = {}
+        self._looks: deque[Look] = deque()
+        self._at = 0
+        self._last = 0.0
+
+    @property
+    def at(self) -> int:
+        """The number up to which all is published."""
+        return self._at
+
+    # what it is told
+
+    def begin(self) -> None:
+        """Start to capture, from where it was."""
+        with self.lock:
+            if not self.running:
+                self._at = self._restart()
+                self._known = {}
+                self._looks.clear()
+                self._parameters()
+                self._read_registrations(starting=True)
+                self._trace("INIT", "ASN0100I CAPTURE: the Capture program initialization is successful.")
+                self._connection.commit()
+                self.running = True
+        self.wake.set()
+
+    def end(self) -> None:
+        """Stop to capture."""
+        with self.lock:
+            if self.running:
+                self.running = False
+                self._trace("INFO", "ASN0123I CAPTURE: the program stopped.")
+                self._connection.commit()
+
+    def reinit(self) -> None:
+        """Read the registrations and the parameters again."""
+        with self.lock:
+            if self.running:
+                self._cycle(self._log.look())
+                self._parameters()
+                self._read_registrations(starting=False)
+                self._trace("INFO", "ASN0133I CAPTURE: the program was reinitialized.")
+                self._connection.commit()
+
+    def step(self) -> int:
+        """Capture now what has been committed until now; returns how many transactions that were."""
+        with self.lock:
+            look = self._log.look()
+            self._cycle(look)
+            return look.taken
+
+    def published(self) -> bytes:
+        """The LSN up to which all is in the change tables."""
+        with self.lock:
+            value = self._connection.scalar("SELECT SYNCHPOINT FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'Y'")
+            self._connection.commit()
+            return bytes(value or b"")
+
+    # its life
+
+    def run(self) -> None:
+        """Work until the process ends."""
+        while True:
+            self.wake.wait(self.pace.idle_interval)
+            self.wake.clear()
+            pause = self._last + self.pace.commit_interval - time.monotonic()
+            if pause > 0:
+                time.sleep(pause)
+            try:
+                with self.lock:
+                    if self.running and not self.paused:
+                        self._cycle(self._log.look())
+                    elif not self.running:
+                        self._log.look()  # the log goes on
+            except Exception:
+                LOG.exception("a cycle failed; the agent tries again")
+                self._connection.rollback()
+                time.sleep(0.5)
+            self._last = time.monotonic()
+
+    def _parameters(self) -> None:
+        commit, sleep = self._connection.rows("SELECT COMMIT_INTERVAL, SLEEP_INTERVAL FROM ASNCDC.IBMSNAP_CAPPARMS")[0]
+        if commit != ASN_DEFAULTS[0]:
+            self.pace.commit_interval = float(commit)
+        if sleep != ASN_DEFAULTS[1]:
+            self.pace.idle_interval = float(sleep)
+
+    # one cycle
+
+    def _cycle(self, look: Look) -> None:
+        if self.pace.delay:
+            self._looks.append(look)
+            limit, found = datetime.timedelta(seconds=self.pace.delay), None
+            while self._looks and look.at - self._looks[0].at >= limit:
+                found = self._looks.popleft()
+            if found is None:
+                return
+            look = found
+        if look.end > self._at:
+            self._publish(look)
+
+    def _publish(self, look: Look) -> None:
+        run, between = self._connection, (self._at, look.end)
+        new = bool(run.rows("SELECT 1 FROM DB2LOG.UNITS WHERE N > ? AND N <= ? FETCH FIRST 1 ROW ONLY", between))
+        if new:
+            self._mark_lobs(between)
+            self._drop_those_without_table()
+            for registration in self._known.values():
+                self._copy(registration, between)
+            self._units(between)
+        lsn, moment = literal(positions.lsn(look.end, self._log.length)), f"TIMESTAMP('{look.at}')"
+        run.execute(
+            f"UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = {lsn}, SYNCHTIME = {moment} WHERE GLOBAL_RECORD = 'Y'"
+        )
+        run.execute(
+            f"UPDATE ASNCDC.IBMSNAP_RESTART SET MAX_COMMITSEQ = {lsn}, MAX_COMMIT_TIME = {moment}, MIN_INFLIGHTSEQ = {lsn}, CURR_COMMIT_TIME = {moment}"
+        )
+        if new:
+            self._signals()
+        run.commit()
+        self._at = look.end
+
+    def _copy(self, registration: Registration, between: tuple[int, int]) -> None:
+        for changes in self._log.of(registration.table):
+            count = sum(
+                self._connection.execute(sql, between) for sql in registration.inserts(changes, self._log.length)
+            )
+            if count > 0:
+                self._connection.execute(
+                    "UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_NEW_SYNCHPOINT = (SELECT U.COMMITSEQ FROM DB2LOG.UNITS U WHERE U.N = (SELECT MAX(V.N) FROM "
+                    f"DB2LOG.UNITS V JOIN {changes.name} S ON S.XID = V.XID WHERE V.N > ? AND V.N <= ?)) WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",
+                    (*between, *registration.table),
+                )
+
+    def _units(self, between: tuple[int, int]) -> None:
+        tables = [changes.name for table in self._known for changes in self._log.of(table)]
+        if not tables:
+            return
+        having = " OR ".join(f"EXISTS (SELECT 1 FROM {name} S WHERE S.XID = U.XID)" for name in tables)
+        self._connection.execute(
+            "INSERT INTO ASNCDC.IBMSNAP_UOW (IBMSNAP_UOWID, IBMSNAP_COMMITSEQ, IBMSNAP_LOGMARKER, IBMSNAP_AUTHTKN, IBMSNAP_AUTHID) "
+            f"SELECT CAST({positions.in_sql('U.N / 65536', 10)} AS CHAR(10) FOR BIT DATA), U.COMMITSEQ, U.LOGMARKER, 'python', U.AUTHID "
+            f"FROM DB2LOG.UNITS U WHERE U.N > ? AND U.N <= ? AND ({having})",
+            between,
+        )
+
+    def _mark_lobs(self, between: tuple[int, int]) -> None:
+        """Say of each large object whether its value has changed: the engine does not compare them."""
+        for changes in self._log.changes:
+            if not changes.lobs or changes.table not in self._known:
+                continue
+            images = ", ".join(f"S.B{order}, S.A{order}" for order in changes.lobs)
+            rows = self._connection.rows(
+                f"SELECT S.LSN, S.OP, {images} FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N > ? AND U.N <= ?",
+                between,
+            )
+            for lsn, operation, *values in rows:
+                pairs = zip(changes.lobs, values[::2], values[1::2], strict=True)
+                changed = [f"L{order} = 'U'" for order, before, after in pairs if _changed(operation, before, after)]
+                if changed:
+                    self._connection.execute(f"UPDATE {changes.name} SET {', '.join(changed)} WHERE LSN = {lsn}")
+
+    # registrations
+
+    def _restart(self) -> int:
+        rows = self._connection.rows("SELECT MAX_COMMITSEQ FROM ASNCDC.IBMSNAP_RESTART")
+        if rows:
+            return positions.number(bytes(rows[0][0]))
+        look = self._log.look()
+        lsn, moment = literal(positions.lsn(look.end, self._log.length)), f"TIMESTAMP('{look.at}')"
+        self._connection.execute(f"INSERT INTO ASNCDC.IBMSNAP_RESTART VALUES ({lsn}, {moment}, {lsn}, {moment}, {lsn})")
+        return look.end
+
+    def _read_registrations(self, *, starting: bool) -> None:
+        found = registrations.read(self._connection, self._log)
+        lsn = literal(positions.lsn(self._at, self._log.length))
+        for table in found:
+            where = "WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?"
+            if starting or table in self._known:
+                where += " AND CD_OLD_SYNCHPOINT IS NULL"
+            self._connection.execute(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_OLD_SYNCHPOINT = {lsn} {where}", table)
+        self._known = found
+
+    def _drop_those_without_table(self) -> None:
+        for table, registration in list(self._known.items()):
+            if not self._log.columns(registration.change_table):
+                del self._known[table]
+                self._trace(
+                    "ERROR", f"ASN0057E CAPTURE: the change table {'.'.join(registration.change_table)} is not there."
+                )
+                self._connection.execute(
+                    "UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'S', STATE_INFO = 'ASN0057E' WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",
+                    table,
+                )
+
+    def _signals(self) -> None:
+        run = self._connection
+        if not run.rows("SELECT 1 FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_STATE = 'P' FETCH FIRST 1 ROW ONLY WITH UR"):
+            return
+        rows = run.rows(
+            "SELECT SIGNAL_TIME, SIGNAL_SUBTYPE, SIGNAL_INPUT_IN FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_TYPE = 'CMD' AND SIGNAL_STATE = 'P' ORDER BY SIGNAL_TIME"
+        )
+        for moment, kind, argument in rows:
+            table = registrations.map_id(run, argument or "")
+            if kind in ("CAPSTART", "CAPSTOP") and table:
+                run.execute(
+                    f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = '{'A' if kind == 'CAPSTART' else 'I'}' WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",
+                    table,
+                )
+            self._read_registrations(starting=False)
+            run.execute(
+                f"UPDATE ASNCDC.IBMSNAP_SIGNAL SET SIGNAL_STATE = 'C' WHERE SIGNAL_TIME = TIMESTAMP('{moment}') AND SIGNAL_STATE = 'P'"
+            )
+            if kind == "STOP":
+                self.running = False
+
+    def _trace(self, operation: str, description: str) -> None:
+        self._connection.execute(
+            "INSERT INTO ASNCDC.IBMSNAP_CAPTRACE VALUES (?, CURRENT_TIMESTAMP, ?)", (operation, description)
+        )
+
+
+def _changed(operation: str, before: object, after: object) -> bool:
+    return before != after if operation == UPDATE else after is not None

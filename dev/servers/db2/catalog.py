@@ -1,0 +1,347 @@
+"""Fills SYSCAT: what the engine knows of tables, in the words of Db2."""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import dataclass
+from typing import Any
+
+from dev.servers.db2.driver import Connection, Row
+from dev.servers.db2.log import Log, Table
+from dev.servers.db2.positions import text
+
+HIDDEN_SCHEMAS = (
+    "DB2LOG",
+    "DB2CAT",
+    "SYS",
+    "SYSIBM",
+    "SYSCAT",
+    "SYSCS_UTIL",
+    "SYSCS_DIAG",
+    "SYSFUN",
+    "SYSPROC",
+    "SYSSTAT",
+    "NULLID",
+    "SQLJ",
+    "SYSTEM",
+)
+UNICODE, BITS = 1208, 0
+LENGTHS = {
+    "SMALLINT": 2,
+    "INTEGER": 4,
+    "BIGINT": 8,
+    "REAL": 4,
+    "DOUBLE": 8,
+    "DATE": 4,
+    "TIME": 3,
+    "TIMESTAMP": 10,
+    "BOOLEAN": 1,
+}
+STRINGS = {"CHAR": "CHARACTER", "VARCHAR": "VARCHAR", "CLOB": "CLOB", "LONG VARCHAR": "LONG VARCHAR"}
+BINARIES = {"CHAR () FOR BIT DATA": "CHARACTER", "VARCHAR () FOR BIT DATA": "VARCHAR", "BLOB": "BLOB"}
+BY_TABLE = ("COLUMNS", "TABCONST", "KEYCOLUSE", "INDEXES", "TABLES")
+
+
+@dataclass
+class Declared:
+    """What a column was declared as, where Derby has another word for it."""
+
+    type: str
+    length: int
+    scale: int = 0
+    units: str | None = None
+    code_page: int = UNICODE
+    hidden: bool = False
+
+
+class Catalog:
+    """The catalogue of one database."""
+
+    def __init__(self, connection: Connection, log: Log) -> None:
+        self._connection, self._log = connection, log
+        self._lock = threading.RLock()
+
+    def refresh_all(self) -> None:
+        """All tables of users."""
+        with self._lock:
+            found = self._tables("")
+            for table in sorted(found):
+                self.refresh(table)
+            known = self._connection.rows("SELECT TABSCHEMA, TABNAME FROM DB2CAT.TABLES")
+            for table in known:
+                if (table[0], table[1]) not in found:
+                    self._forget((table[0], table[1]))
+            self._connection.commit()
+
+    def refresh(self, table: Table) -> None:
+        """One table, which may be new or gone."""
+        with self._lock:
+            rows = self._tables(f"AND S.SCHEMANAME = {text(table[0])} AND T.TABLENAME = {text(table[1])}")
+            if table not in rows:
+                self._forget(table)
+            else:
+                self._write(table, *rows[table])
+            self._connection.commit()
+
+    def declare(self, table: Table, columns: dict[str, Declared]) -> None:
+        """Remember what columns were declared as."""
+        with self._lock:
+            for name, declared in columns.items():
+                self._connection.execute(
+                    "DELETE FROM DB2CAT.DECLARED WHERE TABSCHEMA = ? AND TABNAME = ? AND COLNAME = ?", (*table, name)
+                )
+                units, hidden = text(declared.units) if declared.units else "NULL", "I" if declared.hidden else " "
+                self._connection.execute(
+                    f"INSERT INTO DB2CAT.DECLARED VALUES (?, ?, ?, ?, ?, ?, {units}, NULL, ?, '{hidden}')",
+                    (*table, name, declared.type, declared.length, declared.scale, declared.code_page),
+                )
+            self._connection.commit()
+
+    def run_stats(self, table: Table) -> None:
+        """Count the rows of a table, as RUNSTATS does."""
+        with self._lock:
+            name = ".".join('"' + part.replace('"', '""') + '"' for part in table)
+            count = int(self._connection.scalar(f"SELECT COUNT(*) FROM {name} WITH UR"))
+            self._connection.execute(
+                f"UPDATE DB2CAT.TABLES SET CARD = {count}, NPAGES = {count // 100 + 1}, FPAGES = {count // 100 + 1}, STATS_TIME = CURRENT_TIMESTAMP "
+                "WHERE TABSCHEMA = ? AND TABNAME = ?",
+                table,
+            )
+            self._connection.commit()
+
+    def _tables(self, where: str) -> dict[Table, tuple[str, int]]:
+        rows = self._connection.rows(
+            "SELECT S.SCHEMANAME, T.TABLENAME, T.TABLETYPE, MIN(C.CONGLOMERATENUMBER) FROM SYS.SYSTABLES T JOIN SYS.SYSSCHEMAS S ON T.SCHEMAID = S.SCHEMAID "
+            f"LEFT JOIN SYS.SYSCONGLOMERATES C ON C.TABLEID = T.TABLEID WHERE T.TABLETYPE IN ('T', 'V') {where} "
+            "GROUP BY S.SCHEMANAME, T.TABLENAME, T.TABLETYPE"
+        )
+        return {(row[0], row[1]): (row[2], row[3] or 0) for row in rows if row[0] not in HIDDEN_SCHEMAS}
+
+    def _forget(self, table: Table) -> None:
+        run = self._connection
+        run.execute(
+            "DELETE FROM DB2CAT.INDEXCOLUSE WHERE INDSCHEMA || '.' || INDNAME IN (SELECT INDSCHEMA || '.' || INDNAME FROM DB2CAT.INDEXES WHERE TABSCHEMA = ? AND TABNAME = ?)",
+            table,
+        )
+        for name in (*BY_TABLE, "DECLARED", "TABAUTH"):
+            run.execute(f"DELETE FROM DB2CAT.{name} WHERE TABSCHEMA = ? AND TABNAME = ?", table)
+
+    def _write(self, table: Table, kind: str, conglomerate: int) -> None:
+        run = self._connection
+        columns, keys, indexes = self._columns(table), self._keys(table), self._indexes(table)
+        before = run.rows(
+            "SELECT CREATE_TIME, ALTER_TIME, CARD FROM DB2CAT.TABLES WHERE TABSCHEMA = ? AND TABNAME = ?", table
+        )
+        was = run.rows(
+            'SELECT COLNAME, TYPENAME, LENGTH, SCALE, "NULLS", "DEFAULT" FROM DB2CAT.COLUMNS WHERE TABSCHEMA = ? AND TABNAME = ? ORDER BY COLNO',
+            table,
+        )
+        now = run.scalar("VALUES CURRENT_TIMESTAMP")
+        shape = [(c["COLNAME"], c["TYPENAME"], c["LENGTH"], c["SCALE"], c["NULLS"], c["DEFAULT"]) for c in columns]
+        created = before[0][0] if before else now
+        altered = before[0][1] if before and [tuple(row) for row in was] == shape else now
+        run.execute(
+            "DELETE FROM DB2CAT.INDEXCOLUSE WHERE INDSCHEMA || '.' || INDNAME IN (SELECT INDSCHEMA || '.' || INDNAME FROM DB2CAT.INDEXES WHERE TABSCHEMA = ? AND TABNAME = ?)",
+            table,
+        )
+        for name in BY_TABLE:
+            run.execute(f"DELETE FROM DB2CAT.{name} WHERE TABSCHEMA = ? AND TABNAME = ?", table)
+        captured = "Y" if self._log.active(table) else "N"
+        self._insert("TABLES", {
+            "TABSCHEMA": table[0], "TABNAME": table[1], "OWNER": "DB2INST1", "TYPE": kind, "CREATE_TIME": created, "ALTER_TIME": altered,
+            "INVALIDATE_TIME": altered, "COLCOUNT": len(columns), "TABLEID": conglomerate % 32768, "TBSPACEID": 2, "TBSPACE": "USERSPACE1",
+            "CARD": before[0][2] if before else -1, "KEYCOLUMNS": len(keys), "KEYUNIQUE": sum(1 for index in indexes.values() if index["rule"] == "U"),
+            "DATACAPTURE": captured,
+        })  # fmt: skip
+        for column in columns:
+            self._insert(
+                "COLUMNS", {"TABSCHEMA": table[0], "TABNAME": table[1], **column, "KEYSEQ": keys.get(column["COLNAME"])}
+            )
+        self._write_keys(table, indexes, now)
+
+    def _write_keys(self, table: Table, indexes: dict[str, dict[str, Any]], now: Any) -> None:
+        of_table = {"TABSCHEMA": table[0], "TABNAME": table[1]}
+        for order, (name, index) in enumerate(sorted(indexes.items()), 1):
+            listed = "".join(f"{'-' if down else '+'}{column}" for column, down in index["columns"])
+            count, rule = len(index["columns"]), index["rule"]
+            self._insert("INDEXES", {
+                "INDSCHEMA": index["schema"], "INDNAME": name, "OWNER": "DB2INST1", **of_table, "COLNAMES": listed, "UNIQUERULE": rule,
+                "COLCOUNT": count, "UNIQUE_COLCOUNT": -1 if rule == "D" else count, "IID": order, "CREATE_TIME": now,
+                "SYSTEM_REQUIRED": 1 if index["constraint"] else 0,
+            })  # fmt: skip
+            for sequence, (column, down) in enumerate(index["columns"], 1):
+                self._insert(
+                    "INDEXCOLUSE",
+                    {
+                        "INDSCHEMA": index["schema"],
+                        "INDNAME": name,
+                        "COLNAME": column,
+                        "COLSEQ": sequence,
+                        "COLORDER": "D" if down else "A",
+                    },
+                )
+            if index["constraint"]:
+                self._insert(
+                    "TABCONST", {"CONSTNAME": index["constraint"], **of_table, "OWNER": "DB2INST1", "TYPE": rule}
+                )
+                for sequence, (column, _) in enumerate(index["columns"], 1):
+                    self._insert(
+                        "KEYCOLUSE",
+                        {"CONSTNAME": index["constraint"], **of_table, "COLNAME": column, "COLSEQ": sequence},
+                    )
+
+    def _insert(self, name: str, values: dict[str, Any]) -> None:
+        given = {column: value for column, value in values.items() if value is not None}
+        names = ", ".join(f'"{column}"' for column in given)
+        written = ", ".join(_literal(value) for value in given.values())
+        self._connection.execute(f"INSERT INTO DB2CAT.{name} ({names}) VALUES ({written})")
+
+    def _columns(self, table: Table) -> list[dict[str, Any]]:
+        rows = self._connection.rows(f"CALL SYSIBM.SQLCOLUMNS(NULL, {text(table[0])}, {text(table[1])}, NULL, NULL)")
+        declared = {
+            row[0]: Declared(row[1], row[2], row[3], row[4], row[5], row[6] == "I")
+            for row in self._connection.rows(
+                "SELECT COLNAME, TYPENAME, LENGTH, SCALE, STRINGUNITS, CODEPAGE, HIDDEN FROM DB2CAT.DECLARED WHERE TABSCHEMA = ? AND TABNAME = ?",
+                table,
+            )
+        }
+        mine = sorted((row for row in rows if (row[1], row[2]) == table), key=lambda row: row[16])
+        return [_column(row, declared.get(row[3])) for row in mine]
+
+    def _keys(self, table: Table) -> dict[str, int]:
+        rows = self._connection.rows(f"CALL SYSIBM.SQLPRIMARYKEYS(NULL, {text(table[0])}, {text(table[1])}, NULL)")
+        return {row[3]: row[4] for row in rows if (row[1], row[2]) == table}
+
+    def _indexes(self, table: Table) -> dict[str, dict[str, Any]]:
+        constraints = {
+            row[0]: (row[1], row[2])
+            for row in self._connection.rows(
+                "SELECT G.CONGLOMERATENAME, C.CONSTRAINTNAME, C.TYPE FROM SYS.SYSCONSTRAINTS C JOIN SYS.SYSKEYS K ON K.CONSTRAINTID = C.CONSTRAINTID "
+                "JOIN SYS.SYSCONGLOMERATES G ON G.CONGLOMERATEID = K.CONGLOMERATEID JOIN SYS.SYSTABLES T ON T.TABLEID = C.TABLEID "
+                f"JOIN SYS.SYSSCHEMAS S ON S.SCHEMAID = T.SCHEMAID WHERE S.SCHEMANAME = {text(table[0])} AND T.TABLENAME = {text(table[1])}"
+            )
+        }
+        rows = self._connection.rows(f"CALL SYSIBM.SQLSTATISTICS(NULL, {text(table[0])}, {text(table[1])}, 1, 1, NULL)")
+        found: dict[str, dict[str, Any]] = {}
+        for row in sorted(
+            (row for row in rows if (row[1], row[2]) == table and row[5]), key=lambda row: (row[5], row[7])
+        ):
+            constraint, kind = constraints.get(row[5], (None, None))
+            rule = kind if kind in ("P", "U") else "D" if row[3] else "U"
+            index = found.setdefault(
+                row[5],
+                {
+                    "schema": table[0],
+                    "rule": rule,
+                    "constraint": constraint if kind in ("P", "U") else None,
+                    "columns": [],
+                },
+            )
+            index["columns"].append((row[8], row[9] == "D"))
+        return found
+
+
+def _literal(value: Any) -> str:
+    if isinstance(value, bool | int):
+        return str(int(value))
+    if hasattr(value, "isoformat"):
+        return f"TIMESTAMP('{value}')"
+    return text(str(value))
+
+
+def _column(row: Row, declared: Declared | None) -> dict[str, Any]:
+    kind, size, scale, default = row[5], row[6] or 0, row[8] or 0, row[12]
+    units, page, length = None, BITS, LENGTHS.get(kind, size)
+    name = kind
+    if kind in STRINGS:
+        name, page, units = STRINGS[kind], UNICODE, "OCTETS"
+    elif kind in BINARIES:
+        name = BINARIES[kind]
+    elif kind == "TIMESTAMP":
+        scale = 6
+    elif kind not in ("DECIMAL", "NUMERIC"):
+        scale = 0
+    if kind == "NUMERIC":
+        name = "DECIMAL"
+    if declared is not None:
+        name, length, scale, units, page = (
+            declared.type,
+            declared.length or length,
+            declared.scale,
+            declared.units,
+            declared.code_page,
+        )
+    identity = str(default or "").startswith(("AUTOINCREMENT", "GENERATED_BY_DEFAULT"))
+    generated = " " if not identity else "A" if str(default).startswith("AUTOINCREMENT") else "D"
+    return {
+        "COLNAME": row[3], "COLNO": row[16] - 1, "TYPENAME": name, "LENGTH": length, "SCALE": scale, "TYPESTRINGUNITS": units,
+        "STRINGUNITSLENGTH": length if units else None, "DEFAULT": None if identity else default, "NULLS": "Y" if row[10] else "N", "CODEPAGE": page,
+        "IDENTITY": "Y" if identity else "N", "GENERATED": generated, "HIDDEN": "I" if declared and declared.hidden else " ",
+    }  # fmt: skip
+
+
+_DECLARATION = re.compile(
+    r'^\s*(?:ADD\s+(?:COLUMN\s+)?)?("(?:[^"]|"")+"|[\w#@$]+)\s+'
+    r"(TIMESTAMP|DECFLOAT|VARGRAPHIC|GRAPHIC|DBCLOB|XML|VARBINARY|BINARY|VARCHAR|CHARACTER|CHAR|CLOB)\b"
+    r"(?:\s*\(\s*(\d+)\s*([KMG]?)\s*(OCTETS|CODEUNITS16|CODEUNITS32)?\s*\))?(.*)$",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def declarations(sql: str) -> dict[str, Declared]:
+    """Columns of a CREATE TABLE or ALTER TABLE whose types Derby does not have."""
+    if re.match(r"\s*CREATE\b", sql, re.IGNORECASE):
+        inside = sql[sql.find("(") + 1 : sql.rfind(")")]
+        pieces = _split(inside)
+    else:
+        pieces = re.split(r"(?=\bADD\s)", sql, flags=re.IGNORECASE)[1:]
+    found = {}
+    for piece in pieces:
+        match = _DECLARATION.match(piece)
+        if match and (declared := _declared(match)) is not None:
+            name = match.group(1)
+            found[name[1:-1].replace('""', '"') if name.startswith('"') else name.upper()] = declared
+    return found
+
+
+def _split(inside: str) -> list[str]:
+    pieces, depth = [""], 0
+    for letter in inside:
+        depth += (letter == "(") - (letter == ")")
+        if letter == "," and depth == 0:
+            pieces.append("")
+        else:
+            pieces[-1] += letter
+    return pieces
+
+
+def _declared(match: re.Match[str]) -> Declared | None:
+    kind, number, power, units, rest = (
+        match.group(2).upper(),
+        match.group(3),
+        match.group(4),
+        match.group(5),
+        match.group(6),
+    )
+    length = int(number or 0) << {"": 0, "K": 10, "M": 20, "G": 30}[(power or "").upper()]
+    hidden = bool(re.search(r"\bIMPLICITLY\s+HIDDEN\b", rest, re.IGNORECASE))
+    if kind == "TIMESTAMP":
+        scale = length if number else 6
+        return Declared(kind, 7 + (scale + 1) // 2, scale, None, BITS, hidden) if number or hidden else None
+    if kind == "DECFLOAT":
+        return Declared(kind, 16 if length in (0, 34) else 8, 0, None, BITS, hidden)
+    if kind in ("GRAPHIC", "VARGRAPHIC", "DBCLOB"):
+        return Declared(kind, length or 1, 0, (units or "CODEUNITS16").upper(), 1200, hidden)
+    if kind in ("BINARY", "VARBINARY"):
+        return Declared(kind, length or 1, 0, None, BITS, hidden)
+    if kind == "XML":
+        return Declared(kind, 0, 0, None, BITS, hidden)
+    if units or hidden:
+        width = {"CODEUNITS32": 4, "CODEUNITS16": 2}.get((units or "").upper(), 1)
+        bits = bool(re.search(r"\bFOR\s+BIT\s+DATA\b", rest, re.IGNORECASE))
+        name = {"CHAR": "CHARACTER"}.get(kind, kind)
+        return Declared(
+            name, length * width, 0, None if bits else (units or "OCTETS").upper(), BITS if bits else UNICODE, hidden
+        )
+    return None

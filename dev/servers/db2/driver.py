@@ -1,0 +1,92 @@
+"""A thin wrapper of IBM's own driver, for the server itself and for tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Self
+
+DATABASE = "TESTDB"
+Row = tuple[Any, ...]
+_CONNECTING = threading.Lock()  # the driver's first connections load what is not safe among threads
+
+
+def connection_string(host: str, port: int, user: str, password: str, **more: Any) -> str:
+    """What the driver connects with.
+
+    ``AUTHENTICATION=SERVER``: the engine has no encrypted passwords. ``LOBCacheSize``: values of LOBs come with their rows, as the
+    engine has no locators that the driver understands.
+    """
+    words = {
+        "DATABASE": DATABASE, "HOSTNAME": host, "PORT": port, "PROTOCOL": "TCPIP", "AUTHENTICATION": "SERVER", "LOBCacheSize": 16777216,
+        "UID": user, "PWD": password, **more,
+    }  # fmt: skip
+    return "".join(f"{name}={value};" for name, value in words.items())
+
+
+class Connection:
+    """One connection; what it has changed is gone unless it commits."""
+
+    def __init__(self, dsn: str, *, autocommit: bool = False) -> None:
+        import ibm_db
+        import ibm_db_dbi
+
+        mode = ibm_db.SQL_AUTOCOMMIT_ON if autocommit else ibm_db.SQL_AUTOCOMMIT_OFF
+        with _CONNECTING:
+            self.handle = ibm_db.connect(dsn, "", "", {ibm_db.SQL_ATTR_AUTOCOMMIT: mode})
+        self._connection = ibm_db_dbi.Connection(self.handle)
+        self.closed = False
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Run a statement; the rows of its result, none where it has none."""
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute(sql, tuple(parameters)) if parameters else cursor.execute(sql)
+            return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
+        finally:
+            cursor.close()
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Run a statement; how many rows it has changed."""
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute(sql, tuple(parameters)) if parameters else cursor.execute(sql)
+            return int(cursor.rowcount)
+        finally:
+            cursor.close()
+
+    def scalar(self, sql: str, parameters: Sequence[Any] = ()) -> Any:
+        """The only value of a result."""
+        return self.rows(sql, parameters)[0][0]
+
+    def columns(self, sql: str) -> list[Any]:
+        """The description of a result's columns, as the DB-API has it."""
+        cursor = self._connection.cursor()
+        try:
+            cursor.execute(sql)
+            return list(cursor.description)
+        finally:
+            cursor.close()
+
+    def commit(self) -> None:
+        """End the transaction; others see what it has changed."""
+        self._connection.commit()
+
+    def rollback(self) -> None:
+        """End the transaction; what it has changed is gone."""
+        self._connection.rollback()
+
+    def close(self) -> None:
+        """Disconnect."""
+        if not self.closed:
+            self.closed = True
+            self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

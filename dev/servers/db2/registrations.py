@@ -1,0 +1,183 @@
+"""Which tables the capture agent captures: what ADDTABLE and REMOVETABLE do, and the registrations as the agent reads them.
+
+A registration is a row of ``IBMSNAP_REGISTER`` and a change table. The agent reads registrations when it starts and when it is told to
+(``ASNCDCSERVICES('reinit', …)``), and not in between, as ASN does: a table that is added, removed, or whose STATE is set to another one, is
+treated as before until then.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dev.servers.db2.driver import Connection
+from dev.servers.db2.errors import Db2Error, undefined
+from dev.servers.db2.log import LOB_TYPES, Changes, Log, Table
+from dev.servers.db2.positions import in_sql, quoted, text
+
+SCHEMA = "ASNCDC"
+HEAD = (
+    "CAST(X'' AS VARCHAR(16) FOR BIT DATA) AS IBMSNAP_COMMITSEQ, CAST(X'' AS VARCHAR(16) FOR BIT DATA) AS IBMSNAP_INTENTSEQ, "
+    "CAST('' AS CHAR(1)) AS IBMSNAP_OPERATION"
+)
+HEAD_NAMES = ("IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION")
+
+
+@dataclass
+class Registration:
+    """A table that is captured, as the agent knows it."""
+
+    table: Table
+    change_table: Table
+    pairs: bool
+    """An update is a row D and a row I."""
+    prefix: str
+    """Of columns with the image before the change; empty: there are none."""
+    columns: list[str]
+    """Of the change table, without those of ASN."""
+
+    def inserts(self, changes: Changes, length: int) -> list[str]:
+        """Statements that copy what one table of changes has between two numbers of transactions."""
+        before_of, after_of = self._sources(changes, "B"), self._sources(changes, "A")
+        if self.pairs:
+            after = self._insert(
+                changes, length, "CASE WHEN S.OP = 'U' THEN S.LSN + 1 ELSE S.LSN END", "'I'", after_of, "S.OP <> 'D'"
+            )
+            return [after, self._insert(changes, length, "S.LSN", "'D'", before_of, "S.OP <> 'I'")]
+        after = self._insert(changes, length, "S.LSN", "S.OP", after_of, "S.OP <> 'D'")
+        return [after, self._insert(changes, length, "S.LSN", "'D'", before_of, "S.OP = 'D'")]
+
+    def _sources(self, changes: Changes, side: str) -> dict[str, str]:
+        """For each column of the change table, the column of the table of changes that it is filled from."""
+        found = {}
+        for column in self.columns:
+            image, name = side, column
+            if self.prefix and column.startswith(self.prefix) and column[len(self.prefix) :] in self.columns:
+                image, name = "B", column[len(self.prefix) :]
+            order = _order(changes, name)
+            if order is not None:
+                found[column] = f"S.L{order}" if order in changes.lobs else f"S.{image}{order}"
+        return found
+
+    def _insert(
+        self, changes: Changes, length: int, intent: str, operation: str, sources: dict[str, str], where: str
+    ) -> str:
+        names = ", ".join([*HEAD_NAMES, *(quoted(name) for name in sources)])
+        values = ", ".join(["U.COMMITSEQ", in_sql(intent, length), operation, *sources.values()])
+        return (
+            f"INSERT INTO {quoted(*self.change_table)} ({names}) SELECT {values} FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID "
+            f"WHERE U.N > ? AND U.N <= ? AND {where}"
+        )
+
+
+def _order(changes: Changes, name: str) -> int | None:
+    for names in (changes.columns, changes.origins):
+        if name in names:
+            return names.index(name) + 1
+    return None
+
+
+def read(connection: Connection, log: Log) -> dict[Table, Registration]:
+    """The registrations in state A that have a change table."""
+    rows = connection.rows(
+        "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CHG_UPD_TO_DEL_INS, BEFORE_IMG_PREFIX FROM ASNCDC.IBMSNAP_REGISTER "
+        "WHERE GLOBAL_RECORD = 'N' AND STATE = 'A'"
+    )
+    found = {}
+    for owner, name, cd_owner, cd_table, pairs, prefix in rows:
+        columns = [column for column, _ in log.columns((cd_owner, cd_table)) if column not in HEAD_NAMES]
+        if columns:
+            found[(owner, name)] = Registration(
+                (owner, name), (cd_owner, cd_table), pairs == "Y", prefix or "", columns
+            )
+    return found
+
+
+def add(
+    connection: Connection, log: Log, table: Table, *, upd_to_del_ins: bool = True, before_prefix: str | None = None,
+    columns: list[str] | None = None, change_table: str | None = None, state: str = "A",
+) -> None:  # fmt: skip
+    """What ``ASNCDC.ADDTABLE`` does: log the changes of the table, make a change table, register it.
+
+    Large objects are columns ``CHAR(1)`` in the change table, as in those of ASN: ``U`` where the value was changed.
+    """
+    found = log.columns(table)
+    if not found:
+        raise undefined(".".join(table))
+    if columns is not None:
+        found = [(name, kind) for name, kind in found if name in columns]
+    log.enable(table)
+    name = change_table or f"CDC_{table[0]}_{table[1]}"
+    if log.columns((SCHEMA, name)):
+        raise Db2Error(-601, "42710", f"{SCHEMA}.{name}", "TABLE")
+    selects = [HEAD] + [
+        f"CAST('' AS CHAR(1)) AS {quoted(c)}" if _is_lob(kind) else f"T.{quoted(c)}" for c, kind in found
+    ]
+    if before_prefix:
+        selects += [
+            f"CAST(NULL AS CHAR(1)) AS {quoted(before_prefix + c)}"
+            if _is_lob(kind)
+            else f"B.{quoted(c)} AS {quoted(before_prefix + c)}"
+            for c, kind in found
+        ]
+    source, cd = quoted(*table), quoted(SCHEMA, name)
+    connection.execute(
+        f"CREATE TABLE {cd} AS SELECT {', '.join(selects)} FROM {source} T LEFT JOIN {source} B ON 1 = 0 WITH NO DATA"
+    )
+    for column, kind in found:
+        if _is_lob(kind):
+            connection.execute(f"ALTER TABLE {cd} ALTER COLUMN {quoted(column)} NULL")
+    connection.execute(
+        f"CREATE UNIQUE INDEX {quoted(SCHEMA, 'IX' + name)} ON {cd} (IBMSNAP_COMMITSEQ, IBMSNAP_INTENTSEQ)"
+    )
+    _register(connection, table, name, "Y" if upd_to_del_ins else "N", before_prefix, state)
+    connection.commit()
+
+
+def _is_lob(kind: str) -> bool:
+    return kind in LOB_TYPES
+
+
+def _register(
+    connection: Connection, table: Table, change_table: str, pairs: str, prefix: str | None, state: str
+) -> None:
+    connection.execute(
+        "INSERT INTO ASNCDC.IBMSNAP_REGISTER (SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL, GLOBAL_RECORD, SOURCE_STRUCTURE, SOURCE_CONDENSED, "
+        "SOURCE_COMPLETE, CD_OWNER, CD_TABLE, PHYS_CHANGE_OWNER, PHYS_CHANGE_TABLE, DISABLE_REFRESH, ARCH_LEVEL, BEFORE_IMG_PREFIX, CONFLICT_LEVEL, "
+        "CHG_UPD_TO_DEL_INS, CHGONLY, RECAPTURE, OPTION_FLAGS, STOP_ON_ERROR, STATE) "
+        f"VALUES (?, ?, 0, 'N', 1, 'Y', 'Y', 'ASNCDC', ?, 'ASNCDC', ?, 0, '0801', {text(prefix) if prefix else 'NULL'}, '0', "
+        "?, 'N', 'Y', 'NNNN', 'Y', ?)",
+        (*table, change_table, change_table, pairs, state),
+    )  # fmt: skip
+    numbers = connection.rows("SELECT MAP_ID FROM ASNCDC.IBMSNAP_PRUNCNTL")
+    next_ = max((int(row[0]) for row in numbers), default=0) + 1
+    connection.execute(
+        "INSERT INTO ASNCDC.IBMSNAP_PRUNCNTL (TARGET_SERVER, TARGET_OWNER, TARGET_TABLE, SOURCE_OWNER, SOURCE_TABLE, SOURCE_VIEW_QUAL, "
+        "APPLY_QUAL, SET_NAME, CNTL_SERVER, TARGET_STRUCTURE, CNTL_ALIAS, PHYS_CHANGE_OWNER, PHYS_CHANGE_TABLE, MAP_ID) "
+        "VALUES ('KAFKA', ?, ?, ?, ?, 0, 'KAFKAQUAL', 'SET001', 'TESTDB', 8, 'TESTDB', 'ASNCDC', ?, ?)",
+        (*table, *table, quoted(change_table), str(next_)),
+    )
+
+
+def remove(connection: Connection, log: Log, table: Table) -> None:
+    """What ``ASNCDC.REMOVETABLE`` does: no registration, no change table, no logging."""
+    rows = connection.rows(
+        "SELECT CD_OWNER, CD_TABLE FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?", table
+    )
+    for name in ("IBMSNAP_PRUNCNTL", "IBMSNAP_REGISTER"):
+        connection.execute(f"DELETE FROM ASNCDC.{name} WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?", table)
+    for change_table in rows:
+        if log.columns((change_table[0], change_table[1])):
+            connection.execute(f"DROP TABLE {quoted(*change_table)}")
+    connection.commit()
+    log.disable(table)
+
+
+def map_id(connection: Connection, identifier: str) -> Table | None:
+    """The table that a signal means by the number of its subscription."""
+    if not re.fullmatch(r"\d+", identifier):
+        return None
+    rows = connection.rows(
+        "SELECT SOURCE_OWNER, SOURCE_TABLE FROM ASNCDC.IBMSNAP_PRUNCNTL WHERE MAP_ID = ?", (identifier,)
+    )
+    return (rows[0][0], rows[0][1]) if rows else None

@@ -1,0 +1,31 @@
+"""Options of the server."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Settings:
+    """How the database and its capture agent are set up."""
+
+    agent: bool = True
+    """Whether the capture agent runs from the start."""
+    agent_interval: float = 0.02
+    """COMMIT_INTERVAL in seconds, unless IBMSNAP_CAPPARMS has another one than ASN's 30."""
+    idle_interval: float = 0.1
+    """SLEEP_INTERVAL in seconds, unless IBMSNAP_CAPPARMS has another one than ASN's 5: how often SYNCHTIME moves on when nothing happens."""
+    delay: float = 0.0
+    """How many seconds the change tables are behind the log."""
+    upd_to_del_ins: bool = True
+    """Whether ADDTABLE registers tables so that an update is a D and an I."""
+    before_prefix: str | None = None
+    """BEFORE_IMG_PREFIX with which ADDTABLE registers tables."""
+    lsn_bytes: int = 16
+    """Of how many bytes LSNs are: 16, or 10 as in older versions."""
+    lock_timeout: float | None = 10.0
+    """LOCKTIMEOUT of the database in seconds; None: wait for ever. Db2's default is for ever."""
+    authorize: bool = False
+    """Whether users other than the instance owner need privileges."""
+    heap_mb: int = 512
+    """Memory of the engine."""

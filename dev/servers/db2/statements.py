@@ -1,0 +1,208 @@
+"""What a statement of a client is: one for the engine, one that the server answers itself, or one that it refuses."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from dev.servers.db2.dialect import NAME, Masked, translated
+from dev.servers.db2.errors import Db2Error, undefined, unsupported
+
+Table = tuple[str, str]
+QUALIFIED = rf"(?:({NAME})\s*\.\s*)?({NAME})"
+NOTHING = "CALL DB2LOG.DONE()"
+"""A statement that does nothing, in place of those that the server has done itself."""
+
+
+@dataclass
+class Plan:
+    """What to do about a statement."""
+
+    sql: str
+    """What the engine is given."""
+    touched: list[Table] = field(default_factory=list)
+    """Tables whose structure it changes, once it is committed."""
+    captured: dict[Table, bool] = field(default_factory=dict)
+    """Tables whose changes are to be logged, or no longer, once it is committed."""
+    declared: dict[Table, str] = field(default_factory=dict)
+    """Tables with the list of their columns, as it was written."""
+    lock_timeout: float | Literal["same"] | None = "same"
+    """How long the session waits for locks from here on; None: for ever."""
+    structure: bool = False
+    schema: str | None = None
+    """The session's schema from here on."""
+
+
+class Server(Protocol):
+    """What statements ask of the server."""
+
+    def services(self, command: str) -> str: ...
+    def add_table(self, schema: str, table: str) -> None: ...
+    def remove_table(self, schema: str, table: str) -> None: ...
+    def data_capture(self, schema: str, table: str, *, changes: bool) -> None: ...
+    def is_captured(self, schema: str, table: str) -> bool: ...
+    def ensure_schema(self, user: str) -> None: ...
+    def before_query(self) -> None: ...
+    def grant(self, grantor: str, sql: Masked) -> None: ...
+    def authorize(self, user: str, schema: str, sql: Masked) -> None: ...
+
+
+class Session(Protocol):
+    """Who asks."""
+
+    user: str
+    schema: str
+    default_lock_timeout: float | None
+
+    @property
+    def changes_structure(self) -> bool: ...
+
+
+_PRIVATE = re.compile(
+    r"\b(DB2LOG|DB2CAT|SYSCS_UTIL|SYSCS_DIAG|SYS)\s*\.\s*(\w+)|\{\s*fn\b|\bEXTERNAL\s+NAME\b", re.IGNORECASE
+)
+_SERVICES = re.compile(
+    r"^VALUES\s*\(?\s*ASNCDC\s*\.\s*ASNCDCSERVICES\s*\(\s*(\x01\d+\x01)\s*,\s*(\x01\d+\x01)\s*\)\s*\)?$", re.IGNORECASE
+)
+_CALL = re.compile(r"^CALL\s+ASNCDC\s*\.\s*(\w+)\s*\(\s*(\x01\d+\x01)\s*,\s*(\x01\d+\x01)\s*\)$", re.IGNORECASE)
+_CAPTURE = re.compile(
+    rf"^ALTER\s+TABLE\s+{QUALIFIED}\s+DATA\s+CAPTURE\s+(CHANGES|NONE)\b(?:\s+INCLUDE\s+LONGVAR\s+COLUMNS)?$",
+    re.IGNORECASE,
+)
+_IGNORED = re.compile(rf"^ALTER\s+TABLE\s+{QUALIFIED}\s+(?:NOT\s+)?VOLATILE(?:\s+CARDINALITY)?$", re.IGNORECASE)
+_TABLE = re.compile(rf"^(?:CREATE|ALTER|DROP|RENAME)\s+(?:TABLE|VIEW)\s+{QUALIFIED}", re.IGNORECASE)
+_RENAMED = re.compile(rf"^RENAME\s+(?:TABLE\s+)?{QUALIFIED}\s+TO\s+({NAME})$", re.IGNORECASE)
+_INDEX = re.compile(rf"^CREATE\s+(?:UNIQUE\s+)?INDEX\s+{QUALIFIED}\s+ON\s+{QUALIFIED}", re.IGNORECASE)
+_STRUCTURE = re.compile(r"^(?:CREATE|ALTER|DROP|RENAME|COMMENT)\b", re.IGNORECASE)
+_TRUNCATE = re.compile(rf"^TRUNCATE\s+(?:TABLE\s+)?{QUALIFIED}(.*)$", re.IGNORECASE | re.DOTALL)
+_TIMEOUT = re.compile(
+    r"^SET\s+(?:CURRENT\s+)?LOCK\s+TIMEOUT\s*=?\s*(?:WAIT\s+)?(NOT\s+WAIT|NULL|WAIT|-?\d+)$", re.IGNORECASE
+)
+_SCHEMA = re.compile(rf"^SET\s+(?:CURRENT\s+)?SCHEMA\s*=?\s*({NAME})$", re.IGNORECASE)
+_GRANT = re.compile(r"^(?:GRANT|REVOKE)\b", re.IGNORECASE)
+_CATALOG = re.compile(r"\b(?:SYSCAT|SYSIBM|SYSIBMADM)\s*\.", re.IGNORECASE)
+_ALTERS_COLUMNS = re.compile(
+    r"\b(?:DROP\s+(?:COLUMN\b|(?!CONSTRAINT|PRIMARY|UNIQUE|FOREIGN|CHECK|DEFAULT|NOT|IDENTITY)\w)|ALTER\s+(?:COLUMN\s+)?\S+\s+SET\s+DATA\s+TYPE)",
+    re.IGNORECASE,
+)
+_LENGTHENS = re.compile(r"\bSET\s+DATA\s+TYPE\s+(?:VARCHAR|VARGRAPHIC|VARBINARY)\b", re.IGNORECASE)
+_FIRST = re.compile(
+    r"^\(*\s*(SELECT|VALUES|WITH|INSERT|UPDATE|DELETE|LOCK|CALL|SET|CREATE|ALTER|DROP|RENAME|TRUNCATE|COMMENT|GRANT|REVOKE|COMMIT|ROLLBACK|MERGE|DECLARE|SAVEPOINT|RELEASE)\b",
+    re.IGNORECASE,
+)
+
+
+def planned(text: str, session: Session, server: Server) -> Plan:
+    """Decide what a statement is, and do at once what the server itself is to do."""
+    sql = Masked(text)
+    if found := _PRIVATE.search(sql.text):
+        raise (
+            undefined(sql.shown(found.group()).upper())
+            if found.group(1)
+            else Db2Error(-104, "42601", found.group(), text[:40])
+        )
+    if not _FIRST.match(sql.text):
+        raise Db2Error(-104, "42601", text[:40], "BEGIN-OF-STATEMENT", "<query>")
+    if _GRANT.match(sql.text):
+        server.grant(session.user, sql)
+        return Plan(NOTHING)
+    if found := _TIMEOUT.match(sql.text):
+        return Plan(NOTHING, lock_timeout=_seconds(found.group(1), session))
+    return _of_asn(sql, session, server) or _of_structure(sql, session, server) or _of_rows(sql, session, server)
+
+
+def _seconds(word: str, session: Session) -> float | None:
+    word = " ".join(word.upper().split())
+    if word == "NULL":
+        return session.default_lock_timeout
+    if word == "NOT WAIT":
+        return 0
+    if word in ("WAIT", "-1"):
+        return None
+    return float(word)
+
+
+def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
+    """Stored procedures and functions of the capture agent, and DATA CAPTURE: the server does them at once, in a transaction of its own."""
+    if found := _SERVICES.match(sql.text):
+        answer = server.services(sql.literal(found.group(1)))
+        quoted = answer.replace("'", "''")
+        return Plan(f"VALUES CAST('{quoted}' AS VARCHAR(1024))")
+    call, capture = _CALL.match(sql.text), _CAPTURE.match(sql.text)
+    if call is None and capture is None:
+        if re.match(r"^CALL\s+ASNCDC\b", sql.text, re.IGNORECASE):
+            raise Db2Error(-440, "42884", "ASNCDC", "PROCEDURE", "literals as arguments")
+        return None
+    if session.changes_structure:
+        raise unsupported("this statement in a transaction that has changed structure: commit first")
+    if call:
+        procedure, schema, table = call.group(1).upper(), sql.literal(call.group(2)), sql.literal(call.group(3))
+        if procedure not in ("ADDTABLE", "REMOVETABLE"):
+            raise Db2Error(-440, "42884", f"ASNCDC.{procedure}", "PROCEDURE")
+        (server.add_table if procedure == "ADDTABLE" else server.remove_table)(schema, table)
+    elif capture:
+        schema, table = _table(sql, session, capture.group(1), capture.group(2))
+        server.data_capture(schema, table, changes=capture.group(3).upper() == "CHANGES")
+    return Plan(NOTHING)
+
+
+def _of_structure(sql: Masked, session: Session, server: Server) -> Plan | None:
+    if found := _TRUNCATE.match(sql.text):
+        return _truncated(sql, session, server, found)
+    if not _STRUCTURE.match(sql.text):
+        return None
+    if _IGNORED.match(sql.text):
+        return Plan(NOTHING)
+    plan = Plan(translated(sql, session.user, structure=True), structure=True)
+    if found := _INDEX.match(sql.text):
+        plan.touched.append(_table(sql, session, found.group(3) or found.group(1), found.group(4)))
+    elif found := _TABLE.match(sql.text):
+        table = _table(sql, session, found.group(1), found.group(2))
+        plan.touched.append(table)
+        _refuse_what_captured_tables_refuse(sql, server, table)
+        if renamed := _RENAMED.match(sql.text):
+            plan.touched.append((table[0], sql.name(renamed.group(3))))
+        if re.match(r"^CREATE\s+TABLE\b", sql.text, re.IGNORECASE):
+            plan.declared[table] = sql.shown(sql.text)
+            if re.search(r"\bDATA\s+CAPTURE\s+CHANGES\b", sql.text, re.IGNORECASE):
+                plan.captured[table] = True
+        elif re.match(r"^ALTER\s+TABLE\b", sql.text, re.IGNORECASE):
+            plan.declared[table] = sql.shown(sql.text)
+    return plan
+
+
+def _refuse_what_captured_tables_refuse(sql: Masked, server: Server, table: Table) -> None:
+    """Db2 does not drop columns of tables with DATA CAPTURE CHANGES, nor change their types, but for longer strings; nor renames such tables' columns here."""
+    text = sql.text
+    if not re.match(r"^(ALTER|RENAME)\b", text, re.IGNORECASE) or not server.is_captured(*table):
+        return
+    if _ALTERS_COLUMNS.search(text) and not _LENGTHENS.search(text):
+        raise Db2Error(-270, "42997", "100", f"{table[0]}.{table[1]} has DATA CAPTURE CHANGES")
+
+
+def _truncated(sql: Masked, session: Session, server: Server, found: re.Match[str]) -> Plan:
+    table = _table(sql, session, found.group(1), found.group(2))
+    if not re.search(r"\bIMMEDIATE\b", found.group(3), re.IGNORECASE):
+        raise Db2Error(-104, "42601", "END-OF-STATEMENT", found.group(2), "IMMEDIATE")
+    if server.is_captured(*table):
+        raise unsupported(
+            f"TRUNCATE of {table[0]}.{table[1]}, which has DATA CAPTURE CHANGES: what the agent makes of it is not public"
+        )
+    schema, name = (part.replace('"', '""') for part in table)
+    return Plan(f'TRUNCATE TABLE "{schema}"."{name}"')
+
+
+def _of_rows(sql: Masked, session: Session, server: Server) -> Plan:
+    if found := _SCHEMA.match(sql.text):
+        name = sql.literal(found.group(1)) if sql.shown(found.group(1)).startswith("'") else sql.name(found.group(1))
+        server.ensure_schema(name)
+        return Plan(f'SET SCHEMA "{name}"', schema=name)
+    if _CATALOG.search(sql.text):
+        server.before_query()
+    server.authorize(session.user, session.schema, sql)
+    return Plan(translated(sql, session.user, structure=False))
+
+
+def _table(sql: Masked, session: Session, schema: str | None, table: str) -> Table:
+    return (sql.name(schema) if schema else session.schema), sql.name(table)
