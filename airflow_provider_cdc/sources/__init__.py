@@ -7,12 +7,14 @@ each other. What relational databases share is in :mod:`.relational`; how kernel
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
+    from airflow_provider_cdc.core.spi.procedures import Procedure
     from airflow_provider_cdc.core.spi.source import Source
 
 
@@ -20,10 +22,12 @@ class Kind(NamedTuple):
     """Where the classes of a kind of source are, as ``module:class``.
 
     :param config: its configuration; the module loads without the database's driver, as every DAG that is parsed loads it
+    :param procedures: what ``Source.PROCEDURES`` is, where it has some; the module loads like that of the configuration
     """
 
     source: str
     config: str
+    procedures: str | None = None
 
 
 SOURCES = {
@@ -31,7 +35,9 @@ SOURCES = {
     "mysql": Kind(f"{__name__}.mysql.source:MySqlSource", f"{__name__}.mysql.config:MySqlConfig"),
     "mariadb": Kind(f"{__name__}.mysql.source:MariaDbSource", f"{__name__}.mysql.config:MySqlConfig"),
     "oracle": Kind(f"{__name__}.oracle.source:OracleSource", f"{__name__}.oracle.config:OracleConfig"),
-    "db2": Kind(f"{__name__}.db2.source:Db2Source", f"{__name__}.db2.config:Db2Config"),
+    "db2": Kind(
+        f"{__name__}.db2.source:Db2Source", f"{__name__}.db2.config:Db2Config", f"{__name__}.db2.procedures:PROCEDURES"
+    ),
 }
 """Kind, as connector definitions spell it → its classes."""
 
@@ -57,6 +63,12 @@ def config_class(kind: str) -> type[ConnectorConfig]:
     :raises ConfigError: there is no such kind
     """
     return _load(_kind(kind).config)  # type: ignore[no-any-return]
+
+
+def procedures(kind: str) -> Mapping[str, Procedure]:
+    """What an administrator can have done at a kind of source, by name; fit for the help of commands."""
+    path = _kind(kind).procedures
+    return _load(path) if path is not None else {}  # type: ignore[no-any-return]
 
 
 def _kind(kind: str) -> Kind:

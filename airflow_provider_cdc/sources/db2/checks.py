@@ -60,7 +60,10 @@ def _platform(database: Database) -> Iterator[Finding]:
             "capture from Db2 for Linux, UNIX and Windows",
         )
     elif database.number and database.number[:2] < OLDEST:
-        yield Finding(f"Db2 {database.version} is older than 10.5, and has not all columns of the catalog that are read.", "upgrade the database")
+        yield Finding(
+            f"Db2 {database.version} is older than 10.5, and has not all columns of the catalog that are read.",
+            "upgrade the database",
+        )
 
 
 def _log(connection: Connection, config: Db2Config) -> Iterator[Finding]:
@@ -109,7 +112,10 @@ def _agent(connection: Connection, config: Db2Config) -> Iterator[Finding]:
     schema = config.asn_capture_schema
     start = f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), and run the command that it gives: asncap capture_schema={schema} "
     start += f"capture_server={config.database_dbname}"
-    now, parameters = published(connection, config.capture_schema), capture_parameters(connection, config.capture_schema)
+    now, parameters = (
+        published(connection, config.capture_schema),
+        capture_parameters(connection, config.capture_schema),
+    )
     connection.rollback()
     if not now.lsn:
         yield Finding("The capture agent has not published anything yet: there is no position in the log.", start)

@@ -44,17 +44,17 @@ class Db2Position:
 
         :param published_us: see the class; 0 = not known there
         """
-        lsn = max(self.commit_lsn, commit_lsn)
-        kept = {table: start for table, start in self.acknowledged.items() if start > lsn}
+        lsn = commit_lsn if _order(commit_lsn) > _order(self.commit_lsn) else self.commit_lsn
+        kept = {table: start for table, start in self.acknowledged.items() if _order(start) > _order(lsn)}
         published = max(self.published_us, published_us)
         return replace(self, commit_lsn=lsn, published_us=published, awaits_us=0, acknowledged=kept or _NOTHING)
 
     def captured(self, commit_lsn: bytes) -> bool:
         """Whether a commit is before this position."""
-        return commit_lsn <= self.commit_lsn
+        return _order(commit_lsn) <= _order(self.commit_lsn)
 
     def reached(self, other: Db2Position) -> bool:
-        if self.commit_lsn < other.commit_lsn:
+        if _order(self.commit_lsn) < _order(other.commit_lsn):
             return False
         return other.awaits_us == 0 or self.published_us > other.awaits_us or self.awaits_us >= other.awaits_us
 
@@ -108,12 +108,12 @@ def lsn_text(lsn: bytes) -> str:
 
 
 def lsn_bytes(text: str) -> bytes:
-    """The inverse of :func:`lsn_text`; zero bytes at the end, which some versions of Db2 pad an LSN with, do not count in comparisons.
+    """The inverse of :func:`lsn_text`.
 
     :raises ValueError: it is no LSN
     """
-    bare = str(text).replace(":", "") if text is not None else ""
-    if bare.upper() == "NULL":
+    bare = str(text).replace(":", "")
+    if bare in ("NULL", "None"):
         return b""
     if not _HEX.fullmatch(bare):
         raise ValueError(f"{text!r} is no LSN")
@@ -124,3 +124,8 @@ def before(lsn: bytes) -> bytes:
     """The greatest LSN of the same length before one."""
     number = int.from_bytes(lsn, "big")
     return (number - 1).to_bytes(len(lsn), "big") if number else b""
+
+
+def _order(lsn: bytes) -> bytes:
+    """What LSNs compare by: as if zero bytes followed, which some versions of Db2 pad them with."""
+    return lsn.rstrip(b"\0")

@@ -71,7 +71,8 @@ def verify(connection: Connection, config: Db2Config, position: Db2Position) -> 
         first = captured[pruned[0]]
         raise PositionLost(
             f"The capture agent has pruned changes after the position: the change table {first.change} holds those of {first.table} only after LSN "
-            f"{lsn_text(first.old or b'')}" + (f", and {len(pruned) - 1:,} others are like it." if len(pruned) > 1 else "."),
+            f"{lsn_text(first.old or b'')}"
+            + (f", and {len(pruned) - 1:,} others are like it." if len(pruned) > 1 else "."),
             where=f"{first.table}, {position}",
             safe=_SAFE,
             remedy="set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
@@ -102,7 +103,9 @@ def _pruned(
     if not position.published_us:
         # nobody knows when the position was the end of the log: tables that began later are new, unless all did
         return [*late] if len(late) == len(captured) else []
-    changes = {t: TableId(catalog=config.catalog, namespace=one.change_owner, name=one.change_table) for t, one in late.items()}
+    changes = {
+        t: TableId(catalog=config.catalog, namespace=one.change_owner, name=one.change_table) for t, one in late.items()
+    }
     made = Catalog(connection, config).created(changes.values())
     return [
         table

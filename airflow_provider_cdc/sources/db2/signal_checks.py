@@ -27,9 +27,7 @@ _TEXTS: Final = {"CHAR", "VARCHAR", "GRAPHIC", "VARGRAPHIC"}
 def registering(table: TableId, config: Db2Config) -> str:
     """The statements that put a table into capture mode."""
     schema = config.asn_capture_schema
-    return (
-        f"CALL {schema}.ADDTABLE({literal(table.namespace)}, {literal(table.name)}); VALUES {schema}.ASNCDCSERVICES('reinit','asncdc')"
-    )
+    return f"CALL {schema}.ADDTABLE({literal(table.namespace)}, {literal(table.name)}); VALUES {schema}.ASNCDCSERVICES('reinit','asncdc')"
 
 
 def signal_findings(

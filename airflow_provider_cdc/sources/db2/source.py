@@ -15,7 +15,9 @@ from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
 from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.sources.db2.asn.administration import Administration
 from airflow_provider_cdc.sources.db2.checks import check
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
@@ -23,6 +25,7 @@ from airflow_provider_cdc.sources.db2.log.blocks import SOURCE_FIELDS
 from airflow_provider_cdc.sources.db2.log.stream import AsnStream
 from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
+from airflow_provider_cdc.sources.db2.procedures import PROCEDURES
 from airflow_provider_cdc.sources.db2.reach import end_of_log, oldest, verify
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.schema_signal import signal_table, table_of
@@ -34,6 +37,7 @@ class Db2Source(Source):
     """Db2 for Linux, UNIX and Windows, 10.5 and newer, by the change tables of the ASN capture agent."""
 
     Config: ClassVar[type[ConnectorConfig]] = Db2Config
+    PROCEDURES: ClassVar[Mapping[str, Procedure]] = PROCEDURES
     connector = "db2"
 
     def __init__(self, config: Db2Config) -> None:
@@ -97,6 +101,14 @@ class Db2Source(Source):
 
     def metrics(self) -> Mapping[str, Value]:
         return self._stream.measured() if self._stream is not None else {}
+
+    def plan_procedure(
+        self, procedure: Procedure, table: TableId, flags: frozenset[str], standing: Standing
+    ) -> ProcedurePlan:
+        return Administration(self._config, table).plan(procedure, flags, standing)
+
+    def carry_out(self, plan: ProcedurePlan, standing: Standing, tell: Callable[[str], None]) -> Done:
+        return Administration(self._config, plan.table).carry_out(plan, standing, tell)
 
     def execute(self, statement: str) -> None:
         with self._asking(statement) as connection:

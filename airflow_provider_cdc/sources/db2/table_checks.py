@@ -44,14 +44,21 @@ def table_findings(
     left = [t for t in logged if t not in registered and not is_system(t, config) and filters.table(t)]
     if not captured:
         example = registering(left[0] if left else TableId(namespace="<schema>", name="<table>"), config)
-        yield Finding("No table in capture mode is captured.", f"correct table.include.list, or put tables into capture mode: {example}", fatal=False)
+        yield Finding(
+            "No table in capture mode is captured.",
+            f"correct table.include.list, or put tables into capture mode: {example}",
+            fatal=False,
+        )
     if named and left:
         yield Finding(
             f"{_listed(left)}: the lists select tables that are not in capture mode, so they are not captured.",
             registering(left[0], config),
             fatal=False,
         )
-    changes = {t: TableId(catalog=config.catalog, namespace=one.change_owner, name=one.change_table) for t, one in captured.items()}
+    changes = {
+        t: TableId(catalog=config.catalog, namespace=one.change_owner, name=one.change_table)
+        for t, one in captured.items()
+    }
     structures = catalog.structures([*captured, *changes.values()])
     for table, one in captured.items():
         yield from _state(table, one, config)
@@ -60,12 +67,14 @@ def table_findings(
             yield Finding(f"{table} is in capture mode, and does not exist.", _removing(table, config), fatal=False)
         elif change is None:
             yield Finding(
-                f"The change table {one.change} of {table} does not exist.", f"{_removing(table, config)}; {registering(table, config)}"
+                f"The change table {one.change} of {table} does not exist.",
+                f"{_removing(table, config)}; {registering(table, config)}",
             )
         else:
             if logged.get(table) == "N":
                 yield Finding(
-                    f"{table} does not log its changes for replication (DATA CAPTURE NONE).", f"ALTER TABLE {quoted(table)} DATA CAPTURE CHANGES"
+                    f"{table} does not log its changes for replication (DATA CAPTURE NONE).",
+                    f"ALTER TABLE {quoted(table)} DATA CAPTURE CHANGES",
                 )
             yield from _columns(source, change, one, config)
             yield from _rights(table, change.id, config, rights)
@@ -91,7 +100,8 @@ def _columns(source: TableSchema, change: TableSchema, one: Registration, config
     missing = [c for c in source.columns if c.name not in logged and ColumnType.of(c).base not in NOT_LOGGED]
     if missing:
         added = " ".join(
-            f"ADD COLUMN {quoted_name(c.name)} {c.declared.type_expression if is_distinct(c) else ColumnType.of(c).expression}" for c in missing
+            f"ADD COLUMN {quoted_name(c.name)} {c.declared.type_expression if is_distinct(c) else ColumnType.of(c).expression}"
+            for c in missing
         )
         yield _advice(
             f"The change table of {table} lacks {', '.join(c.name for c in missing)}, so these columns are not captured.",
@@ -110,7 +120,9 @@ def _columns(source: TableSchema, change: TableSchema, one: Registration, config
         )
     if not one.pairs and not one.before_prefix:
         where = f"SOURCE_OWNER = {literal(table.namespace)} AND SOURCE_TABLE = {literal(table.name)}"
-        outcome = "a changed key leaves the row with the old one" if source.key else "the row from before cannot be removed"
+        outcome = (
+            "a changed key leaves the row with the old one" if source.key else "the row from before cannot be removed"
+        )
         yield Finding(
             f"Updates of {table} come without the row from before (CHG_UPD_TO_DEL_INS is N, and there are no before-image columns): {outcome}.",
             f"UPDATE {config.asn_capture_schema}.IBMSNAP_REGISTER SET CHG_UPD_TO_DEL_INS = 'Y' WHERE {where}; "
@@ -121,9 +133,13 @@ def _columns(source: TableSchema, change: TableSchema, one: Registration, config
 
 def _rights(table: TableId, change: TableId, config: Db2Config, rights: Privileges) -> Iterator[Finding]:
     if not rights.may("SELECT", change):
-        yield Finding(f"The account lacks SELECT on {change}, the change table of {table}.", grant("SELECT", change, config))
+        yield Finding(
+            f"The account lacks SELECT on {change}, the change table of {table}.", grant("SELECT", change, config)
+        )
     if not never_reads(config) and not rights.may("SELECT", table):
-        yield Finding(f"The account lacks SELECT on {table}, with which a snapshot reads rows.", grant("SELECT", table, config))
+        yield Finding(
+            f"The account lacks SELECT on {table}, with which a snapshot reads rows.", grant("SELECT", table, config)
+        )
 
 
 def _removing(table: TableId, config: Db2Config) -> str:

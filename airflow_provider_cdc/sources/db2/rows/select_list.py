@@ -105,7 +105,9 @@ class SelectList:
             f"A value of column {column.name} cannot be captured: {e}.",
             where=f"{self.schema.id}.{column.name}",
             safe="Nothing of this table was committed since the offset.",
-            remedy=e.remedy if isinstance(e, Unreadable) else "correct the row, or leave the column out with column.exclude.list",
+            remedy=e.remedy
+            if isinstance(e, Unreadable)
+            else "correct the row, or leave the column out with column.exclude.list",
         )
 
 

@@ -127,7 +127,9 @@ class Catalog:
             if source is not None:
                 type_name, length, scale, codepage = source
                 units = None
-        type_ = ColumnType.of_catalog(type_name, _number(length if units is None else units), _number(scale), codepage=_number(codepage))
+        type_ = ColumnType.of_catalog(
+            type_name, _number(length if units is None else units), _number(scale), codepage=_number(codepage)
+        )
         computed = _text(generated) != "" and _text(identity) != "Y"
         value, expression = (None, False) if _text(identity) == "Y" or computed else default_of(default, type_)
         return make_column(

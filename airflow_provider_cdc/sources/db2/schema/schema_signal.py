@@ -111,7 +111,18 @@ def _type(text: str, length: int | None, scale: int | None) -> ColumnType:
         return ColumnType("TIMESTAMP", digits[0] if digits else parsed.length)
     if parsed.base == "DECFLOAT":
         return ColumnType("DECFLOAT", length if length in (16, 34) else parsed.length)
-    sized = parsed.base not in ("SMALLINT", "INTEGER", "BIGINT", "REAL", "DOUBLE", "DATE", "TIME", "XML", "BOOLEAN", "ROWID")
+    sized = parsed.base not in (
+        "SMALLINT",
+        "INTEGER",
+        "BIGINT",
+        "REAL",
+        "DOUBLE",
+        "DATE",
+        "TIME",
+        "XML",
+        "BOOLEAN",
+        "ROWID",
+    )
     return ColumnType(parsed.base, length or parsed.length) if sized else parsed
 
 

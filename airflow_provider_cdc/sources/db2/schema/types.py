@@ -24,11 +24,15 @@ from airflow_provider_cdc.core.config.values import BinaryHandling, DecimalHandl
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, Declared
 from airflow_provider_cdc.sources.db2.config import Db2Config
 
-TEXTS: Final = frozenset({"CHAR", "VARCHAR", "LONG VARCHAR", "CLOB", "GRAPHIC", "VARGRAPHIC", "LONG VARGRAPHIC", "DBCLOB"})
+TEXTS: Final = frozenset(
+    {"CHAR", "VARCHAR", "LONG VARCHAR", "CLOB", "GRAPHIC", "VARGRAPHIC", "LONG VARGRAPHIC", "DBCLOB"}
+)
 BITS: Final = frozenset(
     {"CHAR FOR BIT DATA", "VARCHAR FOR BIT DATA", "LONG VARCHAR FOR BIT DATA", "BINARY", "VARBINARY", "BLOB"}
 )
-LOBS: Final = frozenset({"CLOB", "DBCLOB", "BLOB", "XML", "LONG VARCHAR", "LONG VARGRAPHIC", "LONG VARCHAR FOR BIT DATA"})
+LOBS: Final = frozenset(
+    {"CLOB", "DBCLOB", "BLOB", "XML", "LONG VARCHAR", "LONG VARGRAPHIC", "LONG VARCHAR FOR BIT DATA"}
+)
 """Types of which change tables have an indicator or nothing, and no value; and the long types, which no row can be found by."""
 NOT_LOGGED: Final = frozenset({"CLOB", "DBCLOB", "BLOB", "XML"})
 """Those of which change tables never have values."""
@@ -51,10 +55,30 @@ _SYNONYMS = {
     "VARCHAR () FOR BIT DATA": "VARCHAR FOR BIT DATA", "CHARACTER FOR BIT DATA": "CHAR FOR BIT DATA", "NCHAR": "GRAPHIC",
     "NVARCHAR": "VARGRAPHIC", "NCLOB": "DBCLOB", "DATETIME": "TIMESTAMP",
 }  # fmt: skip
-_NUMBERS = re.compile(r"\(\s*(\d+)\s*([KMG])?\s*(?:OCTETS|CODEUNITS16|CODEUNITS32)?\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE)
+_NUMBERS = re.compile(
+    r"\(\s*(\d+)\s*([KMG])?\s*(?:OCTETS|CODEUNITS16|CODEUNITS32)?\s*(?:,\s*(\d+)\s*)?\)", re.IGNORECASE
+)
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-_SIZED = {"CHAR", "VARCHAR", "CLOB", "GRAPHIC", "VARGRAPHIC", "DBCLOB", "BINARY", "VARBINARY", "BLOB", "CHAR FOR BIT DATA", "VARCHAR FOR BIT DATA"}
-_DEFAULTS = {"DECIMAL": (5, 0), "DECFLOAT": (34, None), "TIMESTAMP": (DEFAULT_FRACTION, None), "CHAR": (1, None), "GRAPHIC": (1, None)}
+_SIZED = {
+    "CHAR",
+    "VARCHAR",
+    "CLOB",
+    "GRAPHIC",
+    "VARGRAPHIC",
+    "DBCLOB",
+    "BINARY",
+    "VARBINARY",
+    "BLOB",
+    "CHAR FOR BIT DATA",
+    "VARCHAR FOR BIT DATA",
+}
+_DEFAULTS = {
+    "DECIMAL": (5, 0),
+    "DECFLOAT": (34, None),
+    "TIMESTAMP": (DEFAULT_FRACTION, None),
+    "CHAR": (1, None),
+    "GRAPHIC": (1, None),
+}
 
 
 @dataclass(frozen=True, slots=True)

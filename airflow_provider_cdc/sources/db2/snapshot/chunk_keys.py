@@ -114,7 +114,7 @@ def behind(columns: Sequence[KeyColumn], key: Key) -> list[tuple[Sql, Sequence[K
     for at in reversed(range(len(columns))):
         same = [f"{c.sql} = ?" for c in columns[:at]]
         text = " AND ".join([*same, f"{columns[at].sql} > ?"])
-        found.append((Sql(text, _values(columns[: at + 1], key)), columns[at:]))
+        found.append((Sql(text, _values(columns[: at + 1], key[: at + 1])), columns[at:]))
     return found
 
 

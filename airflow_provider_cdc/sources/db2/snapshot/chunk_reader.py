@@ -17,12 +17,11 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import (
     CdcError,
-    PrerequisiteError,
     QueryRefused,
     SourceUnavailable,
     TransientError,
@@ -126,8 +125,9 @@ class Db2ChunkReader(ChunkReader):
             while left > 0 and not complete and size < max_bytes:
                 asked, came = min(limit, left), 0
                 query = self._query(replace(rows, after=last, first=rows.first if last is None else None))
-                for block, last in self._first(query, asked, max_bytes, low, sum(map(len, blocks))):
+                for block, key in self._first(query, asked, max_bytes, low, sum(map(len, blocks))):
                     blocks.append(block)
+                    last = key
                     came, size = came + len(block), size + (block.after.nbytes if block.after is not None else 0)
                     if size >= max_bytes:
                         break
@@ -136,8 +136,7 @@ class Db2ChunkReader(ChunkReader):
             high = None if self._signals is not None else self._end(self._published())
         self._unchanged(rows.table)
         bound = None if high is None else Db2Position(low.lsn, low.synch_us)
-        key = last if blocks else None
-        return ChunkRows(blocks, key, bound, high, complete, reading_s, low.now_us, source_of(low.lsn))
+        return ChunkRows(blocks, last if blocks else None, bound, high, complete, reading_s, low.now_us, source_of(low.lsn))
 
     def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
         given = [table.column(name) for name in columns]
@@ -200,7 +199,8 @@ class Db2ChunkReader(ChunkReader):
 
     @contextlib.contextmanager
     def _marking(self) -> Iterator[Watermarks]:
-        assert self._marks is not None and self._signals is not None, "opened for read watermarks"
+        assert self._marks is not None, "opened for read watermarks"
+        assert self._signals is not None
         try:
             with self._asking(str(self._signals)):
                 yield self._marks
@@ -265,7 +265,9 @@ class Db2ChunkReader(ChunkReader):
             if isinstance(meaning, TransientError):
                 raise
             self._unchanged(rows.table)
-            raise refused(f"The database refuses the condition for {rows.table.id}", meaning.what, rows.condition) from e
+            raise refused(
+                f"The database refuses the condition for {rows.table.id}", meaning.what, rows.condition
+            ) from e
         self._conditions.add(asked)
 
     def close(self) -> None:

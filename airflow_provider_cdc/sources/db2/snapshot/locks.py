@@ -45,7 +45,9 @@ def isolation(mode: IsolationMode) -> str:
 def set_lock_timeout(connection: Connection, timeout_ms: int) -> None:
     """Let the connection's statements wait so long for a lock; 0 = not at all, -1 = for ever. Db2 counts whole seconds."""
     seconds = min(math.ceil(timeout_ms / 1000), _MOST_SECONDS)
-    connection.execute(f"SET CURRENT LOCK TIMEOUT {'WAIT' if timeout_ms < 0 else 'NOT WAIT' if not timeout_ms else seconds}")
+    connection.execute(
+        f"SET CURRENT LOCK TIMEOUT {'WAIT' if timeout_ms < 0 else 'NOT WAIT' if not timeout_ms else seconds}"
+    )
 
 
 def lock_tables(connection: Connection, tables: Iterable[TableId], mode: IsolationMode) -> None:
@@ -74,11 +76,15 @@ def wait_for_agent(connection: Connection, config: Db2Config) -> Published:
             raise _late(config, waited, moved=now.synch_us > first.synch_us, behind_us=moment - now.synch_us)
         if time.monotonic() - shown > _SHOW_S:
             shown = time.monotonic()
-            log.info("The snapshot's tables are locked; the capture agent is %.1f s behind.", (moment - now.synch_us) / 1e6)
+            log.info(
+                "The snapshot's tables are locked; the capture agent is %.1f s behind.", (moment - now.synch_us) / 1e6
+            )
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_POLL_S)
         now = published(connection, config.capture_schema)
-    log.info("The capture agent had published everything from before the snapshot after %.2f s.", time.monotonic() - began)
+    log.info(
+        "The capture agent had published everything from before the snapshot after %.2f s.", time.monotonic() - began
+    )
     return now
 
 

@@ -1,0 +1,89 @@
+"""Positions in what the capture agent has published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.sources.db2.position import Db2Position, before, lsn_bytes, lsn_text
+
+LSN = bytes.fromhex("0000002500000d080025")
+
+
+def test_a_position_is_the_same_after_json() -> None:
+    position = Db2Position(LSN, published_us=7, acknowledged={"SHOP.ORDERS": LSN + b"\1"})
+    document = position.to_json()
+    assert document == {
+        "commit_lsn": "00000025:00000d08:0025", "published_us": 7, "acknowledged": {"SHOP.ORDERS": "00000025:00000d08:002501"},
+    }  # fmt: skip
+    assert Db2Position.from_json(document) == position
+    assert Db2Position.from_json(Db2Position(LSN, awaits_us=9).to_json()) == Db2Position(LSN, awaits_us=9)
+
+
+@pytest.mark.parametrize("lsn", ["", "00", "00000025", "00000025:00000d08:0025", "00000000:00000000:0000000000010a02"])
+def test_the_text_of_an_lsn(lsn: str) -> None:
+    assert lsn_text(lsn_bytes(lsn)) == lsn
+
+
+@pytest.mark.parametrize(
+    ("document", "lsn"),
+    [
+        ({"commit_lsn": "00000025:00000d08:0025", "change_lsn": None, "event_serial_no": None}, LSN),
+        ({"commit_lsn": "00000025:00000d08:0025", "change_lsn": "NULL"}, LSN),
+        # the offset may be within the transaction, which is then captured again
+        ({"commit_lsn": "00000025:00000d08:0025", "change_lsn": "00000027:00000758:0003", "event_serial_no": 1}, before(LSN)),
+        ({"commit_lsn": "NULL"}, b""),
+    ],
+)  # fmt: skip
+def test_documented_offsets_are_read(document: dict[str, Any], lsn: bytes) -> None:
+    assert Db2Position.from_json(document).commit_lsn == lsn
+
+
+@pytest.mark.parametrize(
+    "document", [{}, {"commit_lsn": "x"}, {"commit_lsn": "123"}, {"commit_lsn": "00", "published_us": "x"}]
+)
+def test_other_offsets_are_refused(document: dict[str, object]) -> None:
+    with pytest.raises(ConfigError, match="not a position in the changes of a Db2 database"):
+        Db2Position.from_json(document)
+
+
+def test_the_lsn_before_another_one() -> None:
+    assert before(b"\x01\x00") == b"\x00\xff"
+    assert before(b"\x00\x00") == b""
+
+
+def test_a_reader_has_reached_an_lsn() -> None:
+    here = Db2Position(LSN)
+    assert here.reached(here)
+    assert here.reached(Db2Position(b""))
+    assert not Db2Position(b"").reached(here)
+    assert here.reached(Db2Position(before(LSN), published_us=10**18))
+
+
+def test_lsns_of_different_lengths_are_compared_as_if_zero_bytes_followed() -> None:
+    assert Db2Position(b"\x01").reached(Db2Position(b"\x01\x00\x00"))
+    assert not Db2Position(b"\x01").reached(Db2Position(b"\x01\x00\x01"))
+    assert Db2Position(b"\x02").reached(Db2Position(b"\x01\xff\xff"))
+
+
+def test_the_end_of_the_log_is_reached_when_the_agent_has_passed_its_moment() -> None:
+    end = Db2Position(LSN, awaits_us=100)
+    assert not Db2Position(LSN, published_us=100).reached(end)
+    assert Db2Position(LSN, published_us=101).reached(end)
+    assert not Db2Position(before(LSN), published_us=101).reached(end)
+    assert end.reached(Db2Position(LSN, awaits_us=99))
+    assert not end.reached(Db2Position(LSN, awaits_us=101))
+
+
+def test_reading_on_never_goes_back_and_forgets_what_is_behind() -> None:
+    position = Db2Position(LSN, 5, acknowledged={"A": LSN + b"\1", "B": LSN + b"\3"})
+    assert position.read(before(LSN), 3) == position
+    on = position.read(LSN + b"\2", 9)
+    assert (on.commit_lsn, on.published_us, on.acknowledged) == (LSN + b"\2", 9, {"B": LSN + b"\3"})
+
+
+def test_what_people_see() -> None:
+    assert str(Db2Position(LSN, 5)) == "LSN 00000025:00000d08:0025"
+    assert str(Db2Position(b"")) == "the beginning"

@@ -1,0 +1,264 @@
+"""Db2, our test server, for the shared suite. Names are in quotes, so they are as the suite spells them.
+
+The log is what the capture agent has published. So a transaction of the suite ends when the agent has published it, and a table of the suite is one in
+capture mode. Its structure changes as an administrator changes it (Debezium Db2 connector, "Online schema updates"): the registration rests, the
+statement is repeated on the change table, and the registration goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest.mock import patch
+
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.sources.db2.log import stream
+from airflow_provider_cdc.sources.db2.log.merge import Merge
+from airflow_provider_cdc.sources.db2.snapshot import read_blocks
+from dev.servers.db2 import Db2
+from dev.servers.db2.driver import Connection
+from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
+from tests.support.connectors import Connector
+
+KINDS = {INT: "INTEGER", LONG: "BIGINT", TEXT: "VARCHAR(200)"}
+_numbers = itertools.count(1)
+
+
+def db2_connector(server: Db2, folder: Path, **properties: Any) -> Connector:
+    """A connector on a server; properties with underscores for dots."""
+    secrets = {
+        "database.hostname": server.host, "database.port": server.port, "database.user": server.user,
+        "database.password": server.password,
+    }  # fmt: skip
+    given: dict[str, Any] = {
+        "database.dbname": server.database, "database.authentication": "server", "poll.interval.ms": 20,
+    }  # fmt: skip
+    named = {k.replace("_", "."): v for k, v in properties.items()}
+    return Connector(folder, "db2", given | named, secrets)
+
+
+class Db2Adapter(Adapter):
+    """A schema of a Db2 test server.
+
+    :param stack: closed at the end of the test, with all schemas of the adapter
+    :param registered: options with which tables are put into capture mode
+    """
+
+    kind: ClassVar[str] = "db2"
+    changes_kinds = False
+
+    def __init__(self, server: Db2, stack: ExitStack, **registered: Any) -> None:
+        self.server, self._stack, self._registered = server, stack, registered
+        self.namespace = f"SUITE_{next(_numbers)}"
+        self._tables: dict[str, None] = {}
+        server.sql(f"CREATE SCHEMA {self.namespace}")
+        stack.callback(self._drop_all)
+
+    def _drop_all(self) -> None:
+        for table in [*self._tables]:
+            self.drop_table(table)
+        self.server.sql(f"DROP SCHEMA {self.namespace} RESTRICT")
+
+    def sql(self, *statements: str) -> list[tuple[Any, ...]]:
+        return self.server.sql(*statements)
+
+    def name(self, table: str) -> str:
+        """A table's name in SQL."""
+        return f'{self.namespace}."{table}"'
+
+    def change_table(self, table: str) -> str:
+        """The name of its change table in SQL."""
+        return f'ASNCDC."CDC_{self.namespace}_{table}"'
+
+    def create(self, table: str, columns: Mapping[str, str], key: tuple[str, ...] = ()) -> None:
+        self._create(table, {n: KINDS[k] for n, k in columns.items()}, key)
+
+    def _create(self, table: str, columns: Mapping[str, str], key: tuple[str, ...]) -> None:
+        parts = [f'"{n}" {k}{" NOT NULL" if n in key else ""}' for n, k in columns.items()]
+        parts += [f"PRIMARY KEY ({_names(key)})"] if key else []
+        self.sql(f"CREATE TABLE {self.name(table)} ({', '.join(parts)})")
+        self._tables[table] = None
+        self.server.add_table(self.namespace, table, **self._registered)
+        self.server.catch_up()
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[Changes]:
+        with self.server.connect() as connection:
+            try:
+                yield _Changes(self, connection)
+            except Undo:
+                connection.rollback()
+                return
+            connection.commit()
+        self.server.catch_up()
+
+    def rows(self, table: str) -> list[Row]:
+        with self.server.connect() as connection:
+            names = [column[0] for column in connection.columns(f"SELECT * FROM {self.name(table)}")]
+            found = connection.rows(f"SELECT * FROM {self.name(table)}")
+            connection.rollback()
+        return sorted((dict(zip(names, row, strict=True)) for row in found), key=repr)
+
+    # -- structures ---------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _resting(self, table: str, *, logged: bool = True) -> Iterator[None]:
+        """Nothing of the table is captured meanwhile.
+
+        :param logged: otherwise the table does not log changes for replication meanwhile, as Db2 asks for
+        """
+        self._state(table, "I")
+        if not logged:
+            self.sql(f"ALTER TABLE {self.name(table)} DATA CAPTURE NONE")
+        yield
+        if not logged:
+            self.sql(f"ALTER TABLE {self.name(table)} DATA CAPTURE CHANGES")
+        self._state(table, "A")
+
+    def _state(self, table: str, state: str) -> None:
+        self.sql(
+            f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = '{state}' WHERE SOURCE_OWNER = '{self.namespace}' AND SOURCE_TABLE = '{table}'"
+        )
+        self.server.reinit()
+        self.server.catch_up()
+
+    def add_column(self, table: str, name: str, kind: str, value: Any = None) -> None:
+        default = "" if value is None else f" DEFAULT {value}"
+        with self._resting(table):
+            self.sql(
+                f'ALTER TABLE {self.name(table)} ADD COLUMN "{name}" {KINDS[kind]}{default}',
+                f'ALTER TABLE {self.change_table(table)} ADD COLUMN "{name}" {KINDS[kind]}{default}',
+            )
+
+    def drop_column(self, table: str, name: str) -> None:
+        with self._resting(table, logged=False):
+            self.sql(
+                f'ALTER TABLE {self.name(table)} DROP COLUMN "{name}"',
+                f'ALTER TABLE {self.change_table(table)} DROP COLUMN "{name}"',
+            )
+
+    def rename_column(self, table: str, old: str, new: str, kind: str) -> None:
+        with self._resting(table, logged=False):
+            self.sql(
+                f'ALTER TABLE {self.name(table)} RENAME COLUMN "{old}" TO "{new}"',
+                f'ALTER TABLE {self.change_table(table)} RENAME COLUMN "{old}" TO "{new}"',
+            )
+
+    def change_column(self, table: str, name: str, kind: str) -> None:
+        with self._resting(table, logged=False):
+            self.sql(
+                f'ALTER TABLE {self.name(table)} ALTER COLUMN "{name}" SET DATA TYPE {KINDS[kind]}',
+                f'ALTER TABLE {self.change_table(table)} ALTER COLUMN "{name}" SET DATA TYPE {KINDS[kind]}',
+            )
+
+    def rename_table(self, old: str, new: str) -> None:
+        raise NotImplementedError("Db2 does not rename a table in capture mode")
+
+    def drop_table(self, table: str) -> None:
+        self.server.remove_table(self.namespace, table)
+        self.sql(f"DROP TABLE {self.name(table)}")
+        del self._tables[table]
+        self.server.catch_up()
+
+    def truncate(self, table: str) -> None:
+        raise NotImplementedError("TRUNCATE is not among what SQL Replication captures")
+
+    # -- signals and snapshots ----------------------------------------------------------------------------------------
+
+    def signals(self) -> str:
+        self._create("signals", {"id": "VARCHAR(64)", "type": "VARCHAR(32) NOT NULL", "data": "VARCHAR(4000)"}, ("id",))
+        return self.collection("signals")
+
+    def collection(self, table: str) -> str:
+        return f'{self.namespace}."{table}"'
+
+    def condition(self, column: str, operator: str, value: int) -> str:
+        return f'"{column}" {operator} {value}'
+
+    def select(self, table: str, condition: str) -> str:
+        return f"SELECT * FROM {self.name(table)} WHERE {condition}"
+
+    sparse: ClassVar[Row] = {"lob.handling.mode": "reselect"}
+
+    def create_sparse(
+        self, table: str, columns: Mapping[str, str], key: tuple[str, ...], sparse: tuple[str, ...]
+    ) -> bool:
+        self._create(table, {n: "CLOB(1M)" if n in sparse else KINDS[k] for n, k in columns.items()}, key)
+        return True
+
+    def narrowed(self, name: str, tables: str) -> tuple[Row, Row]:
+        if name == "lob.handling.mode":
+            return {name: "unavailable"}, {name: "reselect"}
+        return super().narrowed(name, tables)
+
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    def connector(self, folder: Path, **properties: Any) -> Connector:
+        return db2_connector(self.server, folder, **{"schema_include_list": self.namespace, **properties})
+
+    def other(self) -> Adapter:
+        return Db2Adapter(self.server, self._stack, **self._registered)
+
+    def purge(self) -> None:
+        self.server.prune()
+
+    @contextlib.contextmanager
+    def small_blocks(self) -> Iterator[dict[str, Any]]:
+        with patch.object(Merge.__init__, "__defaults__", (512,)), patch.object(stream, "FETCH_ROWS", 300):
+            yield {}
+
+    @contextlib.contextmanager
+    def small_fetches(self) -> Iterator[dict[str, Any]]:
+        with patch.object(read_blocks, "_FIRST_ROWS", 4):
+            yield {}
+
+    @contextlib.contextmanager
+    def spoil(self) -> Iterator[str]:  # type: ignore[override]
+        """The registrations are stopped, as after an error of the agent."""
+        where = f"WHERE SOURCE_OWNER = '{self.namespace}'"
+        self.sql(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'S' {where}")
+        try:
+            yield "SET STATE = 'A'"
+        finally:
+            self.sql(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'A' {where}")
+
+    def id(self, table: str) -> TableId:
+        return TableId(namespace=self.namespace, name=table, catalog=self.server.database)
+
+
+def _names(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(f'"{n}"' for n in names)
+
+
+def _literal(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):
+        return str(value)
+    escaped = str(value).replace("'", "''")
+    return f"'{escaped}'"
+
+
+class _Changes(Changes):
+    def __init__(self, adapter: Db2Adapter, connection: Connection) -> None:
+        self._adapter, self._connection = adapter, connection
+
+    def insert(self, table: str, *rows: Row) -> None:
+        values = ", ".join(f"({', '.join(_literal(value) for value in row.values())})" for row in rows)
+        self._connection.execute(f"INSERT INTO {self._adapter.name(table)} ({_names([*rows[0]])}) VALUES {values}")
+
+    def update(self, table: str, where: Row, values: Row) -> None:
+        sets = ", ".join(f'"{n}" = {_literal(value)}' for n, value in values.items())
+        self._connection.execute(f"UPDATE {self._adapter.name(table)} SET {sets} WHERE {_condition(where)}")
+
+    def delete(self, table: str, where: Row) -> None:
+        self._connection.execute(f"DELETE FROM {self._adapter.name(table)} WHERE {_condition(where)}")
+
+
+def _condition(where: Row) -> str:
+    parts = [f'"{n}" IS NULL' if value is None else f'"{n}" = {_literal(value)}' for n, value in where.items()]
+    return " AND ".join(parts)

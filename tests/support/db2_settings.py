@@ -1,0 +1,32 @@
+"""Configurations and columns of Db2 for tests without a database."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.schema.types import ColumnType, make_column
+
+BASE = {
+    "topic.prefix": "test", "database.hostname": "localhost", "database.user": "cdc", "database.password": "secret-word",
+    "database.dbname": "testdb",
+}  # fmt: skip
+PARTS = TableId(catalog="TESTDB", namespace="SHOP", name="PARTS")
+
+
+def config(**properties: Any) -> Db2Config:
+    """A configuration; properties with underscores for dots."""
+    return Db2Config.parse(BASE | {name.replace("_", "."): value for name, value in properties.items()})
+
+
+def column(
+    type_: str, name: str = "C", *, nullable: bool = True, distinct: str | None = None, **properties: Any
+) -> Column:
+    """A column of a type, as DDL spells it."""
+    return make_column(name, ColumnType.parse(type_), config(**properties), nullable=nullable, distinct=distinct)
+
+
+def schema_of(*columns: Column, key: tuple[str, ...] = ()) -> TableSchema:
+    """A table with these columns."""
+    return TableSchema(id=PARTS, columns=columns, key=key)
