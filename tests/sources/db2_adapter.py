@@ -83,6 +83,10 @@ class Db2Adapter(Adapter):
         self.sql(f"CREATE TABLE {self.name(table)} ({', '.join(parts)})")
         self._tables[table] = None
         self.server.add_table(self.namespace, table, **self._registered)
+        self.sql(
+            f"GRANT SELECT ON TABLE {self.name(table)} TO USER {self.server.user}",
+            f"GRANT SELECT ON TABLE {self.change_table(table)} TO USER {self.server.user}",
+        )
         self.server.catch_up()
 
     @contextlib.contextmanager

@@ -295,6 +295,9 @@ def _of_driver(sql: str = "") -> Iterator[None]:
         yield
     except Db2Error:
         raise
+    except SystemError as e:
+        # where the driver forgets to say that a call failed, Python does
+        raise Db2Error(str(e.__cause__ or e), sql) from None
     except Exception as e:
         # the driver's own class is Exception itself: what is more particular is a mistake of this program
         if type(e) is not Exception:
