@@ -61,17 +61,26 @@ class Catalog:
     def __init__(self, connection: Connection, log: Log) -> None:
         self._connection, self._log = connection, log
         self._lock = threading.RLock()
+        self._complete = False
 
-    def refresh_all(self) -> None:
-        """All tables of users."""
+    def complete(self) -> None:
+        """Make it right after a start, once: with what a server that was killed had no time for, and in a new database with the control tables."""
+        with self._lock:
+            if not self._complete:
+                self.refresh_all(changed_only=True)
+                self._complete = True
+
+    def refresh_all(self, *, changed_only: bool = False) -> None:
+        """All tables of users, or those whose number of columns is another one than that in the catalogue."""
         with self._lock:
             found = self._tables("")
-            for table in sorted(found):
-                self.refresh(table)
-            known = self._connection.rows("SELECT TABSCHEMA, TABNAME FROM DB2CAT.TABLES")
-            for table in known:
-                if (table[0], table[1]) not in found:
-                    self._forget((table[0], table[1]))
+            rows = self._connection.rows("SELECT TABSCHEMA, TABNAME, COLCOUNT FROM DB2CAT.TABLES")
+            known = {(row[0], row[1]): row[2] for row in rows}
+            for table, (_, _, columns) in sorted(found.items()):
+                if not changed_only or known.get(table) != columns:
+                    self.refresh(table)
+            for table in set(known) - set(found):
+                self._forget(table)
             self._connection.commit()
 
     def refresh(self, table: Table) -> None:
@@ -81,7 +90,7 @@ class Catalog:
             if table not in rows:
                 self._forget(table)
             else:
-                self._write(table, *rows[table])
+                self._write(table, *rows[table][:2])
             self._connection.commit()
 
     def declare(self, table: Table, columns: dict[str, Declared]) -> None:
@@ -110,13 +119,15 @@ class Catalog:
             )
             self._connection.commit()
 
-    def _tables(self, where: str) -> dict[Table, tuple[str, int]]:
+    def _tables(self, where: str) -> dict[Table, tuple[str, int, int]]:
+        """Kind, number of the conglomerate and number of columns of each table."""
         rows = self._connection.rows(
-            "SELECT S.SCHEMANAME, T.TABLENAME, T.TABLETYPE, MIN(C.CONGLOMERATENUMBER) FROM SYS.SYSTABLES T JOIN SYS.SYSSCHEMAS S ON T.SCHEMAID = S.SCHEMAID "
-            f"LEFT JOIN SYS.SYSCONGLOMERATES C ON C.TABLEID = T.TABLEID WHERE T.TABLETYPE IN ('T', 'V') {where} "
+            "SELECT S.SCHEMANAME, T.TABLENAME, T.TABLETYPE, MIN(C.CONGLOMERATENUMBER), COUNT(DISTINCT L.COLUMNNUMBER) "
+            "FROM SYS.SYSTABLES T JOIN SYS.SYSSCHEMAS S ON T.SCHEMAID = S.SCHEMAID "
+            f"JOIN SYS.SYSCOLUMNS L ON L.REFERENCEID = T.TABLEID LEFT JOIN SYS.SYSCONGLOMERATES C ON C.TABLEID = T.TABLEID WHERE T.TABLETYPE IN ('T', 'V') {where} "
             "GROUP BY S.SCHEMANAME, T.TABLENAME, T.TABLETYPE"
         )
-        return {(row[0], row[1]): (row[2], row[3] or 0) for row in rows if row[0] not in HIDDEN_SCHEMAS}
+        return {(row[0], row[1]): (row[2], row[3] or 0, row[4]) for row in rows if row[0] not in HIDDEN_SCHEMAS}
 
     def _forget(self, table: Table) -> None:
         run = self._connection

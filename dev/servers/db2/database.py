@@ -54,7 +54,6 @@ class Database:
         self._privileges = Privileges(self._connect("RIGHTS"))
         self._work = self._connect("ASNCDC")
         self._busy = threading.RLock()
-        self._catalog.refresh_all()
         self._agent = Agent(self._connect("ASNCAP"), self._log, settings)
         if settings.agent:
             self._agent.begin()
@@ -130,7 +129,8 @@ class Database:
         self._agent.wake.set()
 
     def before_query(self) -> None:
-        """Somebody asks the catalogue, which is right: what was committed is followed before the commit returns."""
+        """Somebody asks the catalogue. What was committed since the start was followed before the commit returned."""
+        self._catalog.complete()
 
     def authorize(self, user: str, schema: str, sql: Masked) -> None:
         """Refuse what a user may not."""

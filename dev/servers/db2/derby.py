@@ -108,6 +108,7 @@ class Derby:
             "derby.locks.escalationThreshold": 1_000_000_000,
             "derby.storage.pageCacheSize": 8000,
             "derby.drda.keepAlive": "true",
+            "user.timezone": "UTC",  # as CURRENT TIMEZONE says
             "derby.stream.error.file": self._home / "derby.log",
         }
         options = [f"-D{name}={value}" for name, value in settings.items()]

@@ -216,7 +216,11 @@ class Log:
     def look(self) -> Look:
         """Give the transactions that have ended their places."""
         with self.lock:
-            return self._look(first=False)
+            try:
+                return self._look(first=False)
+            except BaseException:
+                self._connection.rollback()
+                raise
 
     def _look(self, *, first: bool) -> Look:
         at, mark = self._connection.rows("VALUES (CURRENT_TIMESTAMP, NEXT VALUE FOR DB2LOG.LSN)")[0]
@@ -231,7 +235,7 @@ class Log:
         ended = {xid: entry for xid, entry in found.items() if xid not in open_ and (first or entry[1] < mark)}
         if first:
             known = {row[0] for row in self._connection.rows("SELECT XID FROM DB2LOG.UNITS")}
-            ended = {xid: entry for xid, entry in ended.items() if xid not in known}
+            self._taken = {xid: entry[1] for xid, entry in ended.items() if xid in known}
         new = sorted((last, xid, user) for xid, (_, last, user) in ended.items() if xid not in self._taken)
         end = self._take(new, mark, at)
         waiting = [begin for xid, (begin, _, _) in found.items() if xid not in ended]

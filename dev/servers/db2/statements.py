@@ -81,7 +81,7 @@ _TIMEOUT = re.compile(
 )
 _SCHEMA = re.compile(rf"^SET\s+(?:CURRENT\s+)?SCHEMA\s*=?\s*({NAME})$", re.IGNORECASE)
 _GRANT = re.compile(r"^(?:GRANT|REVOKE)\b", re.IGNORECASE)
-_CATALOG = re.compile(r"\b(?:SYSCAT|SYSIBM|SYSIBMADM)\s*\.", re.IGNORECASE)
+_CATALOG = re.compile(r"\b(?:SYSCAT|SYSIBM|SYSIBMADM)\s*\.\s*(?!SYSDUMMY1)", re.IGNORECASE)
 _ALTERS_COLUMNS = re.compile(
     r"\b(?:DROP\s+(?:COLUMN\b|(?!CONSTRAINT|PRIMARY|UNIQUE|FOREIGN|CHECK|DEFAULT|NOT|IDENTITY)\w)|ALTER\s+(?:COLUMN\s+)?\S+\s+SET\s+DATA\s+TYPE)",
     re.IGNORECASE,

@@ -33,6 +33,7 @@ LOG = logging.getLogger("db2.shim")
 RECEIVE = 1 << 16
 LONGEST_TOKENS = 70
 """What the driver takes of tokens; Derby sends up to 2,400 bytes."""
+DERBYS_SEPARATOR = b"\x14"
 OLD_CLIENT = b"DNC10030"
 FAILING = "THIS STATEMENT FAILS"
 """What the engine is given in place of a refused statement; the answer is then replaced."""
@@ -238,6 +239,10 @@ class Connection(threading.Thread):
             LOG.info("%s refused: %s (%s)", self.label, error, text[:200])
             chain.refused = error
             return FAILING
+        except Exception as error:
+            LOG.exception("%s: the server failed at: %s", self.label, text[:1000])
+            chain.refused = Db2Error(-901, "58004", f"the test server failed: {error}")
+            return FAILING
         if plan.lock_timeout != "same":
             self._lock_timeout = plan.lock_timeout
         if plan.schema:
@@ -329,20 +334,12 @@ class Connection(threading.Thread):
             tokens = REASONS[card.state].encode()
             card.state, card.code = DB2_ERRORS[card.state]
         else:
-            tokens = card.tokens
-            card.state, card.code = (
-                DB2_ERRORS.get(card.state) or DB2_ERRORS.get(card.state[:5]) or (card.state, card.code)
-            )
-        card.tokens = (
-            tokens[:LONGEST_TOKENS].decode("utf-8", "ignore").encode("utf-8")
-            if SEPARATOR not in tokens
-            else _cut(tokens)
-        )
+            # Derby's tokens are its arguments and its own SQLSTATE
+            parts = card.tokens.split(DERBYS_SEPARATOR)
+            tokens = SEPARATOR.join(parts[:-1] if parts[-1] == card.state.encode() else parts)
+            card.state, card.code = DB2_ERRORS.get(card.state, (card.state, card.code))
+        card.tokens = tokens[:LONGEST_TOKENS]
         return card
-
-
-def _cut(tokens: bytes) -> bytes:
-    return tokens[:LONGEST_TOKENS]
 
 
 def _access(code: int, value: bytes) -> bytes:
