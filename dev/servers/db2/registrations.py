@@ -55,8 +55,10 @@ class Registration:
             if self.prefix and column.startswith(self.prefix) and column[len(self.prefix) :] in self.columns:
                 image, name = "B", column[len(self.prefix) :]
             order = _order(changes, name)
-            if order is not None:
-                found[column] = f"S.L{order}" if order in changes.lobs else f"S.{image}{order}"
+            if order is not None and order not in changes.lobs:
+                found[column] = f"S.{image}{order}"
+            elif order is not None and image == "A":
+                found[column] = f"S.L{order}"
         return found
 
     def _insert(

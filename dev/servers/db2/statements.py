@@ -59,13 +59,14 @@ class Session(Protocol):
     def changes_structure(self) -> bool: ...
 
 
+_ASN = "ASNCDC"
 _PRIVATE = re.compile(
     r"\b(DB2LOG|DB2CAT|SYSCS_UTIL|SYSCS_DIAG|SYS)\s*\.\s*(\w+)|\{\s*fn\b|\bEXTERNAL\s+NAME\b", re.IGNORECASE
 )
 _SERVICES = re.compile(
-    r"^VALUES\s*\(?\s*ASNCDC\s*\.\s*ASNCDCSERVICES\s*\(\s*(\x01\d+\x01)\s*,\s*(\x01\d+\x01)\s*\)\s*\)?$", re.IGNORECASE
+    rf"^VALUES\s*\(?\s*({NAME})\s*\.\s*ASNCDCSERVICES\s*\(\s*(\x01\d+\x01)\s*,\s*(\x01\d+\x01)\s*\)\s*\)?$", re.IGNORECASE
 )
-_CALL = re.compile(r"^CALL\s+ASNCDC\s*\.\s*(\w+)\s*\(\s*(\x01\d+\x01)\s*,\s*(\x01\d+\x01)\s*\)$", re.IGNORECASE)
+_CALL = re.compile(rf"^CALL\s+({NAME})\s*\.\s*(\w+)\s*\(\s*(\x01\d+\x01)\s*,\s*(\x01\d+\x01)\s*\)$", re.IGNORECASE)
 _CAPTURE = re.compile(
     rf"^ALTER\s+TABLE\s+{QUALIFIED}\s+DATA\s+CAPTURE\s+(CHANGES|NONE)\b(?:\s+INCLUDE\s+LONGVAR\s+COLUMNS)?$",
     re.IGNORECASE,
@@ -125,11 +126,14 @@ def _seconds(word: str, session: Session) -> float | None:
 
 def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
     """Stored procedures and functions of the capture agent, and DATA CAPTURE: the server does them at once, in a transaction of its own."""
-    if found := _SERVICES.match(sql.text):
-        answer = server.services(sql.literal(found.group(1)))
+    found = _SERVICES.match(sql.text)
+    if found and sql.name(found.group(1)) == _ASN:
+        answer = server.services(sql.literal(found.group(2)))
         quoted = answer.replace("'", "''")
         return Plan(f"VALUES CAST('{quoted}' AS VARCHAR(1024))")
     call, capture = _CALL.match(sql.text), _CAPTURE.match(sql.text)
+    if call and sql.name(call.group(1)) != _ASN:
+        return None
     if call is None and capture is None:
         if re.match(r"^CALL\s+ASNCDC\b", sql.text, re.IGNORECASE):
             raise Db2Error(-440, "42884", "ASNCDC", "PROCEDURE", "literals as arguments")
@@ -137,7 +141,7 @@ def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
     if session.changes_structure:
         raise unsupported("this statement in a transaction that has changed structure: commit first")
     if call:
-        procedure, schema, table = call.group(1).upper(), sql.literal(call.group(2)), sql.literal(call.group(3))
+        procedure, schema, table = call.group(2).upper(), sql.literal(call.group(3)), sql.literal(call.group(4))
         if procedure not in ("ADDTABLE", "REMOVETABLE"):
             raise Db2Error(-440, "42884", f"ASNCDC.{procedure}", "PROCEDURE")
         (server.add_table if procedure == "ADDTABLE" else server.remove_table)(schema, table)
