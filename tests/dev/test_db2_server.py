@@ -379,7 +379,7 @@ def test_a_killed_server_keeps_what_was_committed_and_captures_it_once() -> None
         with server.connect() as connection, server.connect() as other:
             connection.execute("INSERT INTO APP.T VALUES (2, 'x')")
             connection.commit()
-            other.execute("INSERT INTO APP.T VALUES (3, 'not committed')")
+            other.execute("INSERT INTO APP.T VALUES (3, 'open')")
             server.kill()
         server.start()
         assert server.rows("SELECT ID FROM APP.T ORDER BY ID") == [(1,), (2,)]

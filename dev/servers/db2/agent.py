@@ -168,10 +168,9 @@ class Agent(threading.Thread):
         run.execute(
             f"UPDATE ASNCDC.IBMSNAP_RESTART SET MAX_COMMITSEQ = {lsn}, MAX_COMMIT_TIME = {moment}, MIN_INFLIGHTSEQ = {lsn}, CURR_COMMIT_TIME = {moment}"
         )
-        if new:
-            self._signals()
-        run.commit()
         self._at = look.end
+        self._signals()
+        run.commit()
 
     def _copy(self, registration: Registration, between: tuple[int, int]) -> None:
         for changes in self._log.of(registration.table):

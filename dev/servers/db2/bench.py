@@ -26,7 +26,7 @@ def serve_changes(
         registrations.add(connection, log, table)
     change_table = (registrations.SCHEMA, f"CDC_{table[0]}_{table[1]}")
     _numbers(connection)
-    mark = log.look().end >> positions.UNIT_BITS
+    log.look()
     mark = int(connection.scalar("VALUES NEXT VALUE FOR DB2LOG.LSN"))
     number = f"(A.I * {THOUSAND} + B.I)"
     commit = _bytes(f"{mark:016x}0000", f"{number} / {transaction_rows}", 12)
@@ -48,7 +48,7 @@ def serve_changes(
     connection.execute(
         f"INSERT INTO ASNCDC.IBMSNAP_UOW (IBMSNAP_UOWID, IBMSNAP_COMMITSEQ, IBMSNAP_LOGMARKER, IBMSNAP_AUTHTKN, IBMSNAP_AUTHID) SELECT "
         f"CAST(X'{mark:016x}0000' AS CHAR(10) FOR BIT DATA), {unit}, CURRENT_TIMESTAMP, 'python', 'BENCH' "
-        f"FROM DB2LOG.NUMBERS A, DB2LOG.NUMBERS B WHERE {number} < {transactions}"
+        f"FROM DB2LOG.NUMBERS A, DB2LOG.NUMBERS B WHERE A.I <= {transactions // THOUSAND} AND {number} < {transactions}"
     )
     first = mark.to_bytes(8, "big").ljust(16, b"\0")
     last = mark.to_bytes(8, "big") + b"\0\0" + (transactions - 1).to_bytes(6, "big")

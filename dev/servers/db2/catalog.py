@@ -278,7 +278,7 @@ def _column(row: Row, declared: Declared | None) -> dict[str, Any]:
     if declared is not None:
         name, length, scale, units, page = (
             declared.type,
-            declared.length or length,
+            declared.length,
             declared.scale,
             declared.units,
             declared.code_page,

@@ -99,10 +99,14 @@ class Database:
         """A connection has ended: the engine rolls back what it had open."""
         self._sessions.pop(name, None)
 
-    def structure_changed(self, plans: list[Plan]) -> None:
-        """Statements that change structure were committed."""
+    def structure_changed(self, plans: list[Plan], *, committed: bool) -> None:
+        """Statements that change structure were committed, or rolled back."""
         with self._follow_up:
             for plan in plans:
+                if not committed:
+                    for table in plan.touched:
+                        self._log.follow(table)
+                    continue
                 for table, text in plan.declared.items():
                     if columns := catalog.declarations(text):
                         self._catalog.declare(table, columns)
@@ -186,6 +190,10 @@ class Database:
             raise undefined(f"{schema}.{table}")
         (self._log.enable if changes else self._log.disable)((schema, table))
         self._catalog.refresh((schema, table))
+
+    def suspend(self, schema: str, table: str) -> None:
+        """A table or a column of it is about to be renamed."""
+        self._log.suspend((schema, table))
 
     def is_captured(self, schema: str, table: str) -> bool:
         """Whether the table has DATA CAPTURE CHANGES."""

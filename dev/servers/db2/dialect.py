@@ -93,7 +93,7 @@ CLAUSES: list[tuple[re.Pattern[str], Replacement]] = [
         (r"\bNOT\s+VOLATILE\b|\bVOLATILE\b(?:\s+CARDINALITY)?", ""),
         (r"\bCOMPRESS\s+(?:YES|NO)(?:\s+(?:ADAPTIVE|STATIC))?", ""),
         (r"\bCCSID\s+(?:UNICODE|ASCII)\b", ""),
-        (r"\b(?:NOT\s+)?(?:LOGGED|COMPACT)\b", ""),
+        (r"(\b[CB]LOB\b(?:\s*\([^)]*\))?)(?:\s+(?:NOT\s+)?(?:LOGGED|COMPACT))+", r"\1"),
         (r"\bINLINE\s+LENGTH\s+\d+", ""),
         (r"\bIMPLICITLY\s+HIDDEN\b", ""),
         (r"\b(?:PCTFREE|MINPCTUSED)\s+\d+", ""),
@@ -122,6 +122,11 @@ _RENAME_COLUMN = re.compile(
 _REGISTERS = re.compile(r"\b(?:CURRENT[ _]USER|SESSION_USER|SYSTEM_USER)\b|(?<![\w.])USER(?![\w.])", re.IGNORECASE)
 
 
+CATALOGS = re.compile(r"\b(?:SYSCAT|SYSIBM|SYSIBMADM)\s*\.\s*(?!SYSDUMMY1)", re.IGNORECASE)
+_RESERVED = re.compile(r"\b(IDENTITY|DEFAULT|GENERATED|NULLS|VIRTUAL|DEFINER|VALUE(?!\s*\())\b", re.IGNORECASE)
+"""Columns of the catalogue that are reserved words of Derby, and not of Db2."""
+
+
 def translated(sql: Masked, user: str, *, structure: bool) -> str:
     """The statement in Derby's words.
 
@@ -129,6 +134,8 @@ def translated(sql: Masked, user: str, *, structure: bool) -> str:
     :param structure: it makes or alters something
     """
     text = sql.text
+    if CATALOGS.search(text):
+        text = _RESERVED.sub(lambda match: f'"{match.group().upper()}"', text)
     for pattern, replacement in RULES:
         text = pattern.sub(replacement, text)
     if structure:

@@ -78,10 +78,13 @@ class Connection:
         self._connection.rollback()
 
     def close(self) -> None:
-        """Disconnect."""
+        """Disconnect; nothing where the server is gone."""
+        import ibm_db
+
         if not self.closed:
             self.closed = True
-            self._connection.close()
+            if ibm_db.active(self.handle):
+                self._connection.close()
 
     def __enter__(self) -> Self:
         return self

@@ -57,6 +57,7 @@ DB2_ERRORS: dict[str, tuple[str, int]] = {
     "42X78": ("42803", -119),
     "42X86": ("42704", -204),
     "42X94": ("42704", -204),
+    "X0X02": ("40001", -911),
     "X0Y25": ("42893", -478),
     "X0Y32": ("42710", -601),
     "X0Y54": ("42893", -478),
@@ -72,9 +73,9 @@ DB2_ERRORS: dict[str, tuple[str, int]] = {
 }
 """SQLSTATE of Derby → SQLSTATE and SQLCODE of Db2. What is not here keeps Derby's state, and the code that Derby gives it."""
 
-DERBYS_LOCK_TIMEOUT = ("40XL1", "40XL2")
+DERBYS_LOCK_TIMEOUT = ("40XL1", "40XL2", "X0X02")
 DERBYS_DEADLOCK = "40001"
-REASONS = {"40XL1": "68", "40XL2": "68", "40001": "2"}
+REASONS = {"40XL1": "68", "40XL2": "68", "X0X02": "68", "40001": "2"}
 """Tokens of SQL0911N: 68 is a timeout, 2 a deadlock."""
 
 

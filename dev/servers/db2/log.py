@@ -45,6 +45,8 @@ class Changes:
     """Numbers of columns with large objects, from 1."""
     since: int
     active: bool = True
+    suspended: bool = False
+    """It has no triggers for now."""
     until: int | None = None
     """All changes that are there have smaller numbers, once it is not active any more."""
 
@@ -143,11 +145,19 @@ class Log:
             if old is None:
                 return
             columns = [name for name, _ in self.columns(table)]
-            if columns and columns != old.columns:
+            if columns and (columns != old.columns or old.suspended):
                 self._look(first=False)
                 self._end(old)
                 self._begin(table, _origins(old, columns))
                 self._began()
+
+    def suspend(self, table: Table) -> None:
+        """Before a table or a column is renamed: its triggers go, until :meth:`follow`. What others change in between is not logged."""
+        with self.lock:
+            if (changes := self.active(table)) is not None:
+                self._drop_triggers(changes)
+                changes.suspended = True
+                self._connection.commit()
 
     def columns(self, table: Table) -> list[tuple[str, str]]:
         """Name and type of each column, as the engine has them."""
@@ -198,12 +208,15 @@ class Log:
         self._connection.commit()
 
     def _end(self, changes: Changes) -> None:
+        self._drop_triggers(changes)
+        self._connection.execute("UPDATE DB2LOG.CHANGES SET ACTIVE = 'N' WHERE ID = ?", (changes.id,))
+        changes.active = False
+
+    def _drop_triggers(self, changes: Changes) -> None:
         found = {row[0] for row in self._connection.rows("SELECT TRIGGERNAME FROM SYS.SYSTRIGGERS")}
         for event in (INSERT, DELETE, UPDATE):
             if f"{event}{changes.id}" in found:
                 self._connection.execute(f"DROP TRIGGER DB2LOG.{event}{changes.id}")
-        self._connection.execute("UPDATE DB2LOG.CHANGES SET ACTIVE = 'N' WHERE ID = ?", (changes.id,))
-        changes.active = False
 
     # which transactions
 

@@ -6,12 +6,13 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from dev.servers.db2.dialect import NAME, Masked, translated
+from dev.servers.db2.dialect import CATALOGS, NAME, Masked, translated
 from dev.servers.db2.errors import Db2Error, undefined, unsupported
 
 Table = tuple[str, str]
 QUALIFIED = rf"(?:({NAME})\s*\.\s*)?({NAME})"
-NOTHING = "CALL DB2LOG.DONE()"
+DONE = "DB2LOG.DONE"
+NOTHING = f"CALL {DONE}()"
 """A statement that does nothing, in place of those that the server has done itself."""
 
 
@@ -34,12 +35,18 @@ class Plan:
     """The session's schema from here on."""
 
 
+PROCEDURES = ("ASNCDC.", "SYSPROC.ADMIN_CMD")
+"""How the names of procedures begin that are the server's own."""
+
+
 class Server(Protocol):
     """What statements ask of the server."""
 
     def services(self, command: str) -> str: ...
     def add_table(self, schema: str, table: str) -> None: ...
     def remove_table(self, schema: str, table: str) -> None: ...
+    def suspend(self, schema: str, table: str) -> None: ...
+    def run_stats(self, schema: str, table: str) -> None: ...
     def data_capture(self, schema: str, table: str, *, changes: bool) -> None: ...
     def is_captured(self, schema: str, table: str) -> bool: ...
     def ensure_schema(self, user: str) -> None: ...
@@ -64,9 +71,12 @@ _PRIVATE = re.compile(
     r"\b(DB2LOG|DB2CAT|SYSCS_UTIL|SYSCS_DIAG|SYS)\s*\.\s*(\w+)|\{\s*fn\b|\bEXTERNAL\s+NAME\b", re.IGNORECASE
 )
 _SERVICES = re.compile(
-    rf"^VALUES\s*\(?\s*({NAME})\s*\.\s*ASNCDCSERVICES\s*\(\s*(\x01\d+\x01)\s*,\s*(\x01\d+\x01)\s*\)\s*\)?$", re.IGNORECASE
+    rf"^VALUES\s*\(?\s*({NAME})\s*\.\s*ASNCDCSERVICES\s*\(\s*(\x01\d+\x01)\s*,\s*(\x01\d+\x01)\s*\)\s*\)?$",
+    re.IGNORECASE,
 )
 _CALL = re.compile(rf"^CALL\s+({NAME})\s*\.\s*(\w+)\s*\(\s*(\x01\d+\x01)\s*,\s*(\x01\d+\x01)\s*\)$", re.IGNORECASE)
+_ADMIN = re.compile(r"^CALL\s+SYSPROC\s*\.\s*ADMIN_CMD\s*\(\s*(\x01\d+\x01)\s*\)$", re.IGNORECASE)
+_RUNSTATS = re.compile(rf"^RUNSTATS\s+ON\s+TABLE\s+{QUALIFIED}", re.IGNORECASE)
 _CAPTURE = re.compile(
     rf"^ALTER\s+TABLE\s+{QUALIFIED}\s+DATA\s+CAPTURE\s+(CHANGES|NONE)\b(?:\s+INCLUDE\s+LONGVAR\s+COLUMNS)?$",
     re.IGNORECASE,
@@ -74,6 +84,7 @@ _CAPTURE = re.compile(
 _IGNORED = re.compile(rf"^ALTER\s+TABLE\s+{QUALIFIED}\s+(?:NOT\s+)?VOLATILE(?:\s+CARDINALITY)?$", re.IGNORECASE)
 _TABLE = re.compile(rf"^(?:CREATE|ALTER|DROP|RENAME)\s+(?:TABLE|VIEW)\s+{QUALIFIED}", re.IGNORECASE)
 _RENAMED = re.compile(rf"^RENAME\s+(?:TABLE\s+)?{QUALIFIED}\s+TO\s+({NAME})$", re.IGNORECASE)
+_RENAMES_COLUMN = re.compile(r"^ALTER\s+TABLE\b.*\bRENAME\s+COLUMN\b", re.IGNORECASE | re.DOTALL)
 _INDEX = re.compile(rf"^CREATE\s+(?:UNIQUE\s+)?INDEX\s+{QUALIFIED}\s+ON\s+{QUALIFIED}", re.IGNORECASE)
 _STRUCTURE = re.compile(r"^(?:CREATE|ALTER|DROP|RENAME|COMMENT)\b", re.IGNORECASE)
 _TRUNCATE = re.compile(rf"^TRUNCATE\s+(?:TABLE\s+)?{QUALIFIED}(.*)$", re.IGNORECASE | re.DOTALL)
@@ -82,7 +93,6 @@ _TIMEOUT = re.compile(
 )
 _SCHEMA = re.compile(rf"^SET\s+(?:CURRENT\s+)?SCHEMA\s*=?\s*({NAME})$", re.IGNORECASE)
 _GRANT = re.compile(r"^(?:GRANT|REVOKE)\b", re.IGNORECASE)
-_CATALOG = re.compile(r"\b(?:SYSCAT|SYSIBM|SYSIBMADM)\s*\.\s*(?!SYSDUMMY1)", re.IGNORECASE)
 _ALTERS_COLUMNS = re.compile(
     r"\b(?:DROP\s+(?:COLUMN\b|(?!CONSTRAINT|PRIMARY|UNIQUE|FOREIGN|CHECK|DEFAULT|NOT|IDENTITY)\w)|ALTER\s+(?:COLUMN\s+)?\S+\s+SET\s+DATA\s+TYPE)",
     re.IGNORECASE,
@@ -131,6 +141,12 @@ def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
         answer = server.services(sql.literal(found.group(2)))
         quoted = answer.replace("'", "''")
         return Plan(f"VALUES CAST('{quoted}' AS VARCHAR(1024))")
+    if found := _ADMIN.match(sql.text):
+        command = Masked(sql.literal(found.group(1)))
+        if not (stats := _RUNSTATS.match(command.text)):
+            raise unsupported(f"ADMIN_CMD: {command.shown(command.text)[:40]}")
+        server.run_stats(*_table(command, session, stats.group(1), stats.group(2)))
+        return Plan(NOTHING)
     call, capture = _CALL.match(sql.text), _CAPTURE.match(sql.text)
     if call and sql.name(call.group(1)) != _ASN:
         return None
@@ -167,6 +183,8 @@ def _of_structure(sql: Masked, session: Session, server: Server) -> Plan | None:
         _refuse_what_captured_tables_refuse(sql, server, table)
         if renamed := _RENAMED.match(sql.text):
             plan.touched.append((table[0], sql.name(renamed.group(3))))
+        if (renamed or _RENAMES_COLUMN.search(sql.text)) and server.is_captured(*table):
+            server.suspend(*table)  # the engine renames nothing that triggers speak of
         if re.match(r"^CREATE\s+TABLE\b", sql.text, re.IGNORECASE):
             plan.declared[table] = sql.shown(sql.text)
             if re.search(r"\bDATA\s+CAPTURE\s+CHANGES\b", sql.text, re.IGNORECASE):
@@ -202,7 +220,7 @@ def _of_rows(sql: Masked, session: Session, server: Server) -> Plan:
         name = sql.literal(found.group(1)) if sql.shown(found.group(1)).startswith("'") else sql.name(found.group(1))
         server.ensure_schema(name)
         return Plan(f'SET SCHEMA "{name}"', schema=name)
-    if _CATALOG.search(sql.text):
+    if CATALOGS.search(sql.text):
         server.before_query()
     server.authorize(session.user, session.schema, sql)
     return Plan(translated(sql, session.user, structure=False))

@@ -12,11 +12,13 @@ CLSQRY, CNTQRY, DSCSQLSTT, EXCSQLIMM, EXCSQLSTT, OPNQRY, PRPSQLSTT, RDBCMM, RDBR
     0x2005, 0x2006, 0x2008, 0x200A, 0x200B, 0x200C, 0x200D, 0x200E, 0x200F,
 )  # fmt: skip
 # objects and replies
-SQLSTT, SQLCARD = 0x2414, 0x2408
+SQLSTT, SQLDTA, SQLCARD, FDODSC, FDODTA = 0x2414, 0x2412, 0x2408, 0x0010, 0x147A
 SECCHKRM, ENDUOWRM = 0x1219, 0x220C
 # parameters
 USRID, PASSWORD, SECCHKCD, SVRCOD = 0x11A0, 0x11A1, 0x11A4, 0x1149
-PRDID, TRGDFTRT, QRYINSID, PKGNAMCSN, UOWDSP = 0x112E, 0x213B, 0x215B, 0x2113, 0x2115
+PRCNAM, PRDID, TRGDFTRT, QRYINSID, PKGNAMCSN, UOWDSP = (
+    0x2138, 0x112E, 0x213B, 0x215B, 0x2113, 0x2115,
+)  # fmt: skip
 
 MAGIC, CHAINED, SAME_CORRELATOR, REQUEST, REPLY, OBJECT = 0xD0, 0x40, 0x10, 1, 2, 3
 LONGEST_SEGMENT = 0x7FFF
@@ -165,6 +167,26 @@ def immediate(package: bytes, text: str) -> bytes:
     command = Frame(CHAINED | SAME_CORRELATOR | REQUEST, 1, wrapped(EXCSQLIMM, wrapped(PKGNAMCSN, package)))
     text_ = Frame(OBJECT, 1, wrapped(SQLSTT, b"\0" + struct.pack(">I", len(encoded)) + encoded + b"\xff"))
     return command.encoded() + text_.encoded()
+
+
+def strings(body: bytes) -> list[str | None]:
+    """The arguments of a procedure, all of them strings, from an SQLDTA."""
+    values = dict(parameters(body))
+    described, data = values.get(FDODSC, b""), values.get(FDODTA, b"")
+    # a group of the descriptor: length, 0x76, 0xD0, and three bytes for each argument: its type and its length
+    types = [described[at] for at in range(3, 3 + (described[0] - 3) // 3 * 3, 3)] if described else []
+    found: list[str | None] = []
+    at = 1  # the row itself may be null, too
+    for kind in types:
+        if kind & 1:
+            at += 1
+            if data[at - 1] == 0xFF:
+                found.append(None)
+                continue
+        (length,) = struct.unpack_from(">H", data, at)
+        found.append(data[at + 2 : at + 2 + length].decode("utf-8"))
+        at += 2 + length
+    return found
 
 
 @dataclass(slots=True)

@@ -24,7 +24,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dev.servers.db2 import statements
+from dev.servers.db2 import positions, statements
 from dev.servers.db2.errors import DB2_ERRORS, DERBYS_LOCK_TIMEOUT, REASONS, SEPARATOR, Db2Error
 from dev.servers.db2.wire import drda
 from dev.servers.db2.wire.drda import Card, Frame, NotDrda
@@ -37,6 +37,7 @@ DERBYS_SEPARATOR = b"\x14"
 OLD_CLIENT = b"DNC10030"
 FAILING = "THIS STATEMENT FAILS"
 """What the engine is given in place of a refused statement; the answer is then replaced."""
+FAILING_PROCEDURE = "DB2LOG.FAILING"
 REPLAYED = {drda.EXCSQLIMM, drda.EXCSQLSTT, drda.OPNQRY, drda.PRPSQLSTT}
 
 
@@ -45,7 +46,7 @@ class Database(statements.Server, Protocol):
 
     def password(self, user: str) -> str | None: ...
     def ensure_schema(self, user: str) -> None: ...
-    def structure_changed(self, plans: list[statements.Plan]) -> None: ...
+    def structure_changed(self, plans: list[statements.Plan], *, committed: bool) -> None: ...
     def committed(self) -> None: ...
     @property
     def lock_timeout(self) -> float | None: ...
@@ -67,6 +68,7 @@ class Login:
 class Chain:
     """A request that the driver has sent, until it has its answer."""
 
+    requests: list[Frame] = field(default_factory=list)
     frames: list[bytes] = field(default_factory=list)
     codes: set[int] = field(default_factory=set)
     since: float = 0.0
@@ -192,11 +194,14 @@ class Connection(threading.Thread):
     def _request(self, frame: Frame) -> None:
         chain = self._incoming
         frame = self._edited_request(frame, chain)
-        chain.frames.append(frame.encoded())
+        chain.requests.append(frame)
         chain.codes.add(frame.code)
         if frame.chained:
             return
+        if drda.EXCSQLSTT in chain.codes and not self._login.raw:
+            self._call(chain)
         self._incoming, self._chain = Chain(), chain
+        chain.frames = [request.encoded() for request in chain.requests]
         if chain.codes & REPLAYED and not self._has_schema and not self._login.raw:
             self._set_schema()
         chain.since = time.monotonic()
@@ -251,6 +256,27 @@ class Connection(threading.Thread):
             self._plans.append(plan)
         return plan.sql
 
+    def _call(self, chain: Chain) -> None:
+        """The driver does not send the text of a CALL, but the name of the procedure and its arguments: those of ASN are procedures of the server."""
+        for place, frame in enumerate(chain.requests):
+            if frame.code != drda.EXCSQLSTT:
+                continue
+            values = dict(drda.parameters(frame.body))
+            name = _text(values.get(drda.PRCNAM, b"")).upper().replace('"', "")
+            if not name.startswith(statements.PROCEDURES):
+                continue
+            data = chain.requests[place + 1 : place + 2]
+            arguments = drda.strings(data[0].body) if data and data[0].code == drda.SQLDTA else []
+            literals = ", ".join("NULL" if value is None else positions.text(value) for value in arguments)
+            plan = self._statement(f"CALL {name}({literals})", chain)
+            values[drda.PRCNAM] = (FAILING_PROCEDURE if plan == FAILING else statements.DONE).encode()
+            call = frame.replaced(drda.joined(list(values.items())))
+            rest = chain.requests[place + 1 + len(arguments and data) :]
+            if not rest:
+                call = drda.Frame(call.format & ~(drda.CHAINED | drda.SAME_CORRELATOR), call.correlator, call.payload)
+            chain.requests = [*chain.requests[:place], call, *rest]
+            return
+
     def _set_schema(self) -> None:
         """Before the first statement: names without a schema are those of the user's schema."""
         self._has_schema = True
@@ -298,8 +324,8 @@ class Connection(threading.Thread):
         committed, chain.committed, chain.rolled_back = chain.committed, False, False
         if self._login.raw:
             return
-        if committed and plans:
-            self._database.structure_changed(plans)
+        if plans:
+            self._database.structure_changed(plans, committed=committed)
         if committed:
             self._database.committed()
 
