@@ -36,7 +36,14 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "hooks": _modules("hooks", "source", "state"),
         "operators": _modules(
-            "operators", "capture", "apply_changes", "apply_connectors", "maintain_tables", "signal", "lifecycle"
+            "operators",
+            "capture",
+            "apply_changes",
+            "apply_connectors",
+            "maintain_tables",
+            "signal",
+            "lifecycle",
+            "procedure",
         ),
         "sensors": _modules("sensors", "changes_available", "snapshot_completed", "applied"),
         "triggers": _modules(

@@ -6,6 +6,9 @@ from typing import Any
 
 from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, GroupCommand, lazy_load_command
 
+from airflow_provider_cdc.core.spi.procedures import Procedure
+from airflow_provider_cdc.sources import SOURCES, procedures
+
 
 def _arg(*flags: str, **options: Any) -> Arg:
     return Arg(flags, **options)  # type: ignore[no-untyped-call]
@@ -67,6 +70,7 @@ def commands() -> list[GroupCommand]:
         _offset(),
         _gap(),
         *_signals(),
+        *_procedures(),
     ]
     help_ = "Change data capture: connectors, their offsets, batches, signals and change events"
     return [GroupCommand(name="cdc", help=help_, subcommands=commands)]
@@ -309,6 +313,40 @@ def _gap() -> ActionCommand:
         where="lifecycle.gap",
         description="Exit status: 0 no gap, or repaired; 1 there is a gap. With --repair, only --confirm carries it out.",
     )
+
+
+def _procedures() -> list[GroupCommand]:
+    """What an administrator can have done at a source, for each kind that offers something."""
+    return [
+        GroupCommand(
+            name=kind,
+            help=f"Have something done at a {kind} database, so that tables can be captured",
+            subcommands=[_procedure(procedure) for procedure in found.values()],
+        )
+        for kind in sorted(SOURCES)
+        if (found := procedures(kind))
+    ]
+
+
+def _procedure(procedure: Procedure) -> ActionCommand:
+    flags = [_arg(f"--{flag.name}", action="store_true", help=flag.help) for flag in procedure.flags]
+    carry_out = lazy_load_command("airflow_provider_cdc.cli.procedures.carry_out")
+
+    def run(args: Any) -> None:
+        args.procedure = procedure.name
+        args.flags = [flag.name for flag in procedure.flags if getattr(args, flag.name.replace("-", "_"))]
+        carry_out(args)
+
+    return ActionCommand(
+        name=procedure.name,
+        help=procedure.help,
+        description="Prints the statements that would be run, and what follows from them. Nothing is done without --confirm and the connector's name.",
+        func=run,
+        args=(
+            _CONNECTOR, _arg("table", help="its name, as signal.data.collection has it: <schema>.<table>"), *flags, _CONFIRM, _DRY,
+            _STATE, _OUTPUT, ARG_VERBOSE,
+        ),
+    )  # fmt: skip
 
 
 def _signals() -> list[ActionCommand]:

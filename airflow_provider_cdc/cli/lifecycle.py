@@ -148,7 +148,7 @@ def offset_set(args: argparse.Namespace) -> None:
         ) from None
     if not isinstance(position, dict) or not position:
         raise ConfigError("--to is not a JSON object.", remedy="give a position as airflow cdc offset show has it")
-    with _lifecycle_with_source(args) as lifecycle:
+    with lifecycle_with_source(args) as lifecycle:
         assert lifecycle.source is not None
         _carry_out(args, lifecycle, lifecycle.plan_offset(lifecycle.source.position_of(position)))
 
@@ -156,14 +156,14 @@ def offset_set(args: argparse.Namespace) -> None:
 @command
 def offset_reset(args: argparse.Namespace) -> None:
     """Forget the offset."""
-    with _lifecycle_with_source(args) as lifecycle:
+    with lifecycle_with_source(args) as lifecycle:
         _carry_out(args, lifecycle, lifecycle.plan_offset(None))
 
 
 @command
 def offset_restore(args: argparse.Namespace) -> None:
     """Go back to an earlier offset."""
-    with _lifecycle_with_source(args) as lifecycle:
+    with lifecycle_with_source(args) as lifecycle:
         _carry_out(args, lifecycle, lifecycle.plan_restore(args.version))
 
 
@@ -173,7 +173,7 @@ def _carry_out(args: argparse.Namespace, lifecycle: Lifecycle, plan: OffsetPlan)
         print(f"  {line}")
     if plan.problems:
         raise SystemExit("\n".join(["This cannot be done; nothing was changed.", *(f"  {p}" for p in plan.problems)]))
-    if _dry(args):
+    if is_dry(args):
         return
     stored = lifecycle.apply_offset(plan, args.confirm, who())
     print(f"Done: the offset has version {stored.version} now; the one before stays in the history.")
@@ -187,7 +187,7 @@ def gap(args: argparse.Namespace) -> None:
     """Whether the log still holds the position, and how to go on if it does not."""
     from airflow_provider_cdc.core.lifecycle.log_gap import Repair
 
-    with _lifecycle_with_source(args) as lifecycle:
+    with lifecycle_with_source(args) as lifecycle:
         found = lifecycle.gap()
         if args.output == "json" and args.repair is None:
             print_json({"gap": None if found is None else found.document()})
@@ -200,7 +200,7 @@ def gap(args: argparse.Namespace) -> None:
                 print(_WAYS.format(name=args.connector))
             raise SystemExit(1)
         print(_REPAIRS[args.repair])
-        if _dry(args):
+        if is_dry(args):
             return
         done = lifecycle.repair(Repair(args.repair), args.confirm, who())
     print(
@@ -222,7 +222,7 @@ _WAYS = """Ways to go on:
 # -- plumbing ---------------------------------------------------------------------------------------------------------
 
 
-def _dry(args: argparse.Namespace) -> bool:
+def is_dry(args: argparse.Namespace) -> bool:
     """Whether this is a dry run; if so, print how to confirm the change."""
     if args.confirm is not None and not args.dry_run:
         return False
@@ -260,7 +260,7 @@ def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator
 
 
 @contextlib.contextmanager
-def _lifecycle_with_source(args: argparse.Namespace) -> Iterator[Lifecycle]:
+def lifecycle_with_source(args: argparse.Namespace) -> Iterator[Lifecycle]:
     """The connector with the source of its last run, with the present properties of the connection."""
     with open_store(args) as store:
         access = access_of(find_connector(store, args.connector), args.state_conn_id)

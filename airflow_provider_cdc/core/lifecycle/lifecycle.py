@@ -11,23 +11,36 @@ first: otherwise the next run would adopt them and undo the change.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import socket
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
-from airflow_provider_cdc.core.lifecycle.log_gap import Gap, Repair, all_again, find_gap, moved, no_gap, repair_signals
+from airflow_provider_cdc.core.lifecycle.log_gap import (
+    Gap,
+    Repair,
+    all_again,
+    find_gap,
+    moved,
+    no_gap,
+    repair_signals,
+    table_patterns,
+)
 from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan, OffsetPlanner
 from airflow_provider_cdc.core.lifecycle.status import Status, status_of
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import ChangeLog, Control, DesiredState, Lease, StateStore, StoredOffset
+from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
 from airflow_provider_cdc.core.spi.records import (
     BatchRecord,
     ConnectorRecord,
@@ -276,6 +289,75 @@ class Lifecycle:
             self.store.replace_offset(lease, batcher.stored, after, reason)
         self._drop(dropped, f"All tables are read again, to repair a gap, by {by}.")
         return Repaired(gap, how, number)
+
+    # -- procedures at the source ---------------------------------------------------------------------------------------
+
+    def plan_procedure(self, name: str, table: str, flags: Iterable[str] = ()) -> ProcedurePlan:
+        """What a procedure of the source would do for a table. Nothing is changed.
+
+        :param table: its name, as ``signal.data.collection`` has it
+        :raises ConfigError: the source has no such procedure, or it is no table's name
+        """
+        source, chosen = self._source(), frozenset(flags)
+        procedure = source.PROCEDURES.get(name)
+        if procedure is None:
+            valid = ", ".join(source.PROCEDURES) or "none"
+            raise ConfigError(f"{source.connector} connectors have no procedure {name!r}. Valid values are: {valid}.")
+        known = [flag.name for flag in procedure.flags]
+        if unknown := sorted(chosen.difference(known)):
+            raise ConfigError(f"{name} has no flag {unknown[0]!r}. Valid values are: {', '.join(known) or 'none'}.")
+        id_ = source.signal_table(table)
+        return source.plan_procedure(procedure, id_, chosen, self._standing(id_, self.store.load(self.name).offset))
+
+    def carry_out(
+        self, plan: ProcedurePlan, confirmation: str | None, by: str, tell: Callable[[str], None]
+    ) -> int | None:
+        """Carry a plan out. Returns the number of the signal that has the table read again, if one was sent.
+
+        :param confirmation: the connector's name, to show that it is meant
+        :param by: who wants it
+        :param tell: takes a line for people before each step
+        :raises ConfigError: the plan has problems, by now, or is not confirmed
+        :raises LeaseHeld: a run is alive, and the procedure wants to be alone
+        """
+        self._confirmed(confirmation)
+        procedure = self._source().PROCEDURES[plan.procedure]
+        if not procedure.alone:
+            self._done(procedure, plan, self.store.load(self.name).offset, tell)
+            return None
+        with self._alone() as (lease, batcher):
+            done = self._done(procedure, plan, batcher.offset, tell)
+            number = None
+            if done.read_again:  # before the offset moves: otherwise a crash in between would leave rows missing
+                data = {"type": "blocking", "data-collections": table_patterns([plan.table])}
+                origin = f"procedure:{plan.procedure}:{plan.table}:{batcher.stored.version}"
+                signal = SentSignal(plan.procedure, "execute-snapshot", json.dumps(data), "repair", origin, by)
+                number = self.store.send(self.name, signal)
+            if done.position is not None:
+                reason = f"{plan.procedure} {plan.table}, by {by}"
+                moved_to = batcher.offset.at(done.position.to_json())
+                self.store.replace_offset(lease, batcher.stored, moved_to, reason)
+            return number
+
+    def _done(
+        self, procedure: Procedure, plan: ProcedurePlan, offset: Offset | None, tell: Callable[[str], None]
+    ) -> Done:
+        """Carry a plan out, as it is now."""
+        source, standing = self._source(), self._standing(plan.table, offset)
+        now = source.plan_procedure(procedure, plan.table, plan.flags, standing)
+        if now.problems:
+            raise ConfigError(
+                f"{plan.procedure} cannot be done for {plan.table}: {' '.join(now.problems)}",
+                where=f"connector {self.name}",
+                safe="Nothing was changed.",
+                remedy="do what is said above, and look at the plan again",
+            )
+        return source.carry_out(now, standing, tell)
+
+    def _standing(self, table: TableId, offset: Offset | None) -> Standing:
+        position = None if offset is None or offset.position is None else self._source().parse_position(offset.position)
+        history = SchemaHistory.replay(self.store.schema_history(self.name))
+        return Standing(position, Filters(self._config()).table(table), history.get(table) is not None)
 
     # -- plumbing -----------------------------------------------------------------------------------------------------
 

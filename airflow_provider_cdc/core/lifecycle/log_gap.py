@@ -155,11 +155,11 @@ def repair_signals(
             "message.key.columns",
         )
     asked: list[tuple[str, dict[str, Any]]] = []
-    if chunked := _names(captured.keys() - changed):
+    if chunked := table_patterns(captured.keys() - changed):
         source.chunks(signals=signals if writes_watermarks(config) else None).close()
         asked.append(("execute-snapshot", {"type": "incremental", "data-collections": chunked, "replace": True}))
     if changed:
-        asked.append(("execute-snapshot", {"type": "blocking", "data-collections": _names(changed)}))
+        asked.append(("execute-snapshot", {"type": "blocking", "data-collections": table_patterns(changed)}))
     if paused and chunked:
         asked.append(("resume-snapshot", {}))
     return [
@@ -175,5 +175,6 @@ def _changed(known: TableSchema | None, present: TableSchema) -> bool:
     return columns[0] != columns[1] or known.key != present.key
 
 
-def _names(tables: Iterable[TableId]) -> list[str]:
+def table_patterns(tables: Iterable[TableId]) -> list[str]:
+    """Patterns for ``data-collections`` of a signal that mean just these tables."""
     return [re.escape(str(table)).replace('"', r"\x22") for table in sorted(tables, key=str)]

@@ -21,6 +21,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.event_forms import EventForm
+from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -125,12 +126,14 @@ class Source(abc.ABC):
     :cvar connector: the documented ``source.connector`` value
     :cvar FORMS: name → a form of its events beside the usual one
     :cvar PSEUDO_COLUMNS: unique columns that every table has without listing them in its schema (a row's address)
+    :cvar PROCEDURES: name → what an administrator can have done at the source, see :mod:`airflow_provider_cdc.core.spi.procedures`
     :cvar POSITION_SIGNAL: type of the signal that moves a connector to another position in the log, where the documents name one
     """
 
     Config: ClassVar[type[ConnectorConfig]] = ConnectorConfig
     FORMS: ClassVar[Mapping[str, EventForm]] = MappingProxyType({})
     PSEUDO_COLUMNS: ClassVar[frozenset[str]] = frozenset()
+    PROCEDURES: ClassVar[Mapping[str, Procedure]] = {}
     POSITION_SIGNAL: ClassVar[str | None] = None
     connector: str
 
@@ -248,6 +251,23 @@ class Source(abc.ABC):
 
         :raises CdcError: it fails
         """
+
+    def plan_procedure(
+        self, procedure: Procedure, table: TableId, flags: frozenset[str], standing: Standing
+    ) -> ProcedurePlan:
+        """What one of :attr:`PROCEDURES` would do. Changes nothing.
+
+        :param flags: names of the flags that are set
+        """
+        raise ConfigError(f"{self.connector} connectors have no procedure {procedure.name}.")
+
+    def carry_out(self, plan: ProcedurePlan, standing: Standing, tell: Callable[[str], None]) -> Done:
+        """Do what a plan without problems says.
+
+        :param tell: takes a line for people before each step
+        :raises CdcError: a step failed; the error says which ones are done, and how to go on
+        """
+        raise ConfigError(f"{self.connector} connectors have no procedure {plan.procedure}.")
 
     @property
     @abc.abstractmethod

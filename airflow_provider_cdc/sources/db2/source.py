@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSc
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
 from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
-from airflow_provider_cdc.sources.db2.asn.administration import Administration
+from airflow_provider_cdc.sources.db2.administration import Administration
 from airflow_provider_cdc.sources.db2.checks import check
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated

@@ -1,0 +1,34 @@
+"""Commands that have something done at a source, such as ``airflow cdc db2 add-table``: a plan first, then with ``--confirm`` what it says."""
+
+from __future__ import annotations
+
+import argparse
+
+from airflow_provider_cdc.cli.common import command, print_json, who
+from airflow_provider_cdc.cli.lifecycle import is_dry, lifecycle_with_source
+
+
+@command
+def carry_out(args: argparse.Namespace) -> None:
+    """Show the plan of a procedure, and carry it out if that is confirmed."""
+    with lifecycle_with_source(args) as lifecycle:
+        plan = lifecycle.plan_procedure(args.procedure, args.table, args.flags)
+        dry = args.confirm is None or args.dry_run
+        if args.output == "json" and dry:
+            print_json(plan.document())
+        else:
+            print(f"{plan.procedure} {plan.table}:")
+            for line in plan.steps:
+                print(f"  {line}")
+            for line in plan.consequences:
+                print(f"! {line}")
+        if plan.problems:
+            raise SystemExit(
+                "\n".join(["This cannot be done; nothing was changed.", *(f"  {p}" for p in plan.problems)])
+            )
+        if args.output == "json" and dry:
+            return
+        if is_dry(args):
+            return
+        number = lifecycle.carry_out(plan, args.confirm, who(), lambda line: print(f"… {line}", flush=True))
+    print("Done." + (f" Signal {number} has the table read again by the next run." if number is not None else ""))

@@ -1,0 +1,271 @@
+"""Puts tables into capture mode, takes them out of it, and gives them other change tables (Debezium Db2 connector, "Updating schemas for tables in
+capture mode" and "Management").
+
+The statements are those of the documents: ``ADDTABLE``, ``REMOVETABLE``, ``ASNCDCSERVICES``. What people who type them get wrong is done here: that
+all of the table was captured before its change table goes, that the agent has begun with the new one before the procedure ends, and that the
+connector is told.
+
+Each step commits. A procedure that failed in the middle is begun again, and goes on from what it finds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
+from airflow_provider_cdc.sources.db2.asn.control import Published, published
+from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, Registration
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
+from airflow_provider_cdc.sources.db2.privileges import grant, privileges_of
+from airflow_provider_cdc.sources.db2.procedures import ADD_TABLE, REMOVE_TABLE, SWITCH, WRITERS_STOPPED
+from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.schema.sql_names import literal
+from airflow_provider_cdc.sources.db2.schema.system_tables import is_system
+
+LOOK_SECONDS: Final = 0.2
+"""Seconds between two looks at how far the agent is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the database has of a table.
+
+    :param structure: ``None`` = the table does not exist
+    :param registration: ``None`` = it is not in capture mode
+    """
+
+    structure: TableSchema | None
+    registration: Registration | None
+    published: Published
+
+
+class Administration:
+    """Plans the procedures for one table, and carries them out.
+
+    :param table: the table, which need not exist
+    """
+
+    def __init__(self, config: Db2Config, table: TableId) -> None:
+        self._config, self._table, self._schema = config, table, config.capture_schema
+        name = f"{literal(table.namespace)}, {literal(table.name)}"
+        self._add, self._remove = f"CALL {self._schema}.ADDTABLE({name})", f"CALL {self._schema}.REMOVETABLE({name})"
+        self._reinit = f"VALUES {self._schema}.ASNCDCSERVICES('reinit', 'asncdc')"
+        self._deactivate = (
+            f"UPDATE {self._schema}.IBMSNAP_REGISTER SET STATE = 'I' WHERE SOURCE_OWNER = {literal(table.namespace)} "
+            f"AND SOURCE_TABLE = {literal(table.name)}"
+        )
+        self._patience_s = config.snapshot_agent_timeout_ms / 1000
+
+    # -- plans --------------------------------------------------------------------------------------------------------
+
+    def plan(self, procedure: Procedure, flags: frozenset[str], standing: Standing) -> ProcedurePlan:
+        """What a procedure would do, as things are now."""
+        with translated(self._config, str(self._table)), _opened(self._config) as connection:
+            facts = self._facts(connection)
+        made = {ADD_TABLE.name: self._adding, REMOVE_TABLE.name: self._removing, SWITCH.name: self._switching}
+        steps, consequences, problems = made[procedure.name](facts, flags, standing)
+        return ProcedurePlan(procedure.name, self._table, flags, tuple(steps), tuple(consequences), tuple(problems))
+
+    def _adding(self, facts: Facts, _: frozenset[str], standing: Standing) -> tuple[list[str], list[str], list[str]]:
+        problems, told = [], []
+        if facts.structure is None:
+            problems.append(f"There is no table {self._table}. Names that are not in double quotes are in capitals.")
+        if is_system(self._table, self._config):
+            problems.append("Tables of Db2 itself and of the capture agent cannot be captured.")
+        if (one := facts.registration) is not None:
+            problems.append(
+                f"It is in capture mode already (change table {one.change}). {SWITCH.name} gives it a new change table."
+            )
+        if facts.structure is not None and not facts.structure.key:
+            told.append("It has no key: incremental snapshots and targets treat it as a bag of rows.")
+        told.append(
+            "The connector captures it from then on; rows that are there are read, as schema.change.rewrite.mode says."
+            if standing.selected
+            else "The lists of the connector do not select it: it is captured when table.include.list does."
+        )
+        return self._steps_of_adding(), told, problems
+
+    def _removing(self, facts: Facts, _: frozenset[str], standing: Standing) -> tuple[list[str], list[str], list[str]]:
+        problems = []
+        if facts.registration is None:
+            problems.append("It is not in capture mode.")
+        if standing.selected and standing.known and facts.structure is not None:
+            problems.append(
+                "The connector captures it, and would stop with an error. Take it out first, with table.include.list or "
+                "table.exclude.list, and let a run go on until it has captured what there is."
+            )
+        told = ["Its change table is dropped, with the changes that are in it, for every reader of it."]
+        return [self._remove, self._reinit], told, problems
+
+    def _switching(
+        self, facts: Facts, flags: frozenset[str], standing: Standing
+    ) -> tuple[list[str], list[str], list[str]]:
+        problems = []
+        position, one = standing.position, facts.registration
+        if facts.structure is None:
+            problems.append(f"There is no table {self._table}. Names that are not in double quotes are in capitals.")
+        if not isinstance(position, Db2Position) or not standing.known:
+            problems.append(f"The connector does not capture it yet. Use {REMOVE_TABLE.name} and {ADD_TABLE.name}.")
+            return [], [], problems
+        anew = one is None or is_new(one, position)
+        if one is not None and not anew and one.new is not None and not position.captured(one.new):
+            problems.append(
+                f"Its change table has changes up to LSN {lsn_text(one.new)}, which are not captured yet: let the capture run until it is there."
+            )
+        steps = [] if anew else [self._deactivate, self._reinit, self._remove]
+        steps += self._steps_of_adding() if one is None or not anew else [self._waiting]
+        steps.append("Note in the connector's offset where the new change table begins.")
+        if WRITERS_STOPPED.name in flags:
+            told = [
+                "The table is not read again: a row that is changed before this has ended is LOST. Keep its writers stopped."
+            ]
+        else:
+            told = [
+                "The next run reads the table again, whole, so that no row is lost: it begins with a truncate. "
+                f"With --{WRITERS_STOPPED.name} it is not read, where nothing is changed meanwhile."
+            ]
+        return steps, told, problems
+
+    def _steps_of_adding(self) -> list[str]:
+        return [self._add, self._reinit, self._waiting]
+
+    @property
+    def _waiting(self) -> str:
+        return f"Wait until the capture agent has begun with the table, up to {self._patience_s:g} s."
+
+    # -- carrying out -------------------------------------------------------------------------------------------------
+
+    def carry_out(self, plan: ProcedurePlan, standing: Standing, tell: Callable[[str], None]) -> Done:
+        """Do what a plan says."""
+        done: list[str] = []
+
+        def step(text: str, action: Callable[[], None]) -> None:
+            tell(text)
+            action()
+            done.append(text)
+
+        try:
+            with translated(self._config, str(self._table)), _opened(self._config) as connection:
+                return self._carry_out(connection, plan, standing, step)
+        except CdcError as e:
+            raise PrerequisiteError(
+                f"{plan.procedure} failed for {self._table}: {e.what}",
+                where=e.where or str(self._table),
+                safe=("Done before: " + "; ".join(done) + ". " if done else "") + "The offset is untouched.",
+                remedy=f"{e.remedy + '; then ' if e.remedy else ''}run {plan.procedure} again: it goes on from there",
+            ) from e
+
+    def _carry_out(
+        self,
+        connection: Connection,
+        plan: ProcedurePlan,
+        standing: Standing,
+        step: Callable[[str, Callable[[], None]], None],
+    ) -> Done:
+        position = standing.position
+        if plan.procedure == SWITCH.name and self._remove in plan.steps:
+            assert isinstance(position, Db2Position)
+            self._drained(connection, position, wait=WRITERS_STOPPED.name in plan.flags)
+        for text in plan.steps:
+            if text == self._waiting:
+                step(text, lambda: self._begun(connection))
+            elif text.startswith(("CALL", "UPDATE", "VALUES")):
+                step(text, lambda text=text: _run(connection, text))  # type: ignore[misc]
+        start = self._facts(connection).registration
+        if start is not None and (missing := self._unreadable(connection, start)):
+            step(missing, lambda: None)
+        if plan.procedure != SWITCH.name:
+            return Done()
+        assert isinstance(position, Db2Position)
+        assert start is not None
+        assert start.old is not None
+        acknowledged = {**position.acknowledged, str(self._table): start.old}
+        return Done(replace(position, acknowledged=acknowledged), read_again=WRITERS_STOPPED.name not in plan.flags)
+
+    def _drained(self, connection: Connection, position: Db2Position, *, wait: bool) -> None:
+        """Make sure that everything of the change table is captured.
+
+        :param wait: first for the agent, until it has published everything that has been committed
+        """
+        now = self._facts(connection).published.now_us
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            facts = self._facts(connection)
+            if not wait or facts.published.synch_us > now:
+                break
+            if time.monotonic() > deadline:
+                raise self._silent("it has not published what was committed before now")
+            time.sleep(LOOK_SECONDS)
+        one = facts.registration
+        if one is not None and one.new is not None and not position.captured(one.new):
+            raise PrerequisiteError(
+                f"Changes of {self._table} up to LSN {lsn_text(one.new)} are not captured yet.",
+                safe="Its change table is as it was.",
+                remedy="let the capture run until it is there",
+            )
+
+    def _begun(self, connection: Connection) -> None:
+        """Wait until the agent captures the table."""
+        deadline = time.monotonic() + self._patience_s
+        while True:
+            one = self._facts(connection).registration
+            if one is not None and one.state == ACTIVE and one.old is not None:
+                return
+            if time.monotonic() > deadline:
+                raise self._silent(
+                    "the table has no registration" if one is None else f"the registration has STATE = {one.state}"
+                )
+            time.sleep(LOOK_SECONDS)
+
+    def _unreadable(self, connection: Connection, one: Registration) -> str:
+        """What a change table that was made for the account still needs; empty if nothing."""
+        change = TableId(catalog=self._table.catalog, namespace=one.change_owner, name=one.change_table)
+        try:
+            if privileges_of(connection, self._config).may("SELECT", change):
+                return ""
+        finally:
+            connection.rollback()
+        return f"The account may not read the change table yet; an administrator has to run: {grant('SELECT', change, self._config)}"
+
+    def _silent(self, what: str) -> PrerequisiteError:
+        return PrerequisiteError(
+            f"The capture agent has not gone on within {self._patience_s:g} s: {what}.",
+            safe="The offset is untouched.",
+            remedy=f"see whether the agent runs (VALUES {self._schema}.ASNCDCSERVICES('status', 'asncdc')), start it",
+        )
+
+    def _facts(self, connection: Connection) -> Facts:
+        try:
+            catalog = Catalog(connection, self._config)
+            structure = catalog.structures([self._table]).get(self._table)
+            registration = catalog.registrations().get(self._table)
+            return Facts(structure, registration, published(connection, self._schema))
+        finally:
+            connection.rollback()
+
+
+def is_new(one: Registration, position: Db2Position) -> bool:
+    """Whether a change table does not hold everything that a reader at a position still needs, as it was made anew."""
+    return one.old is None or not (
+        position.captured(one.old) or Db2Position(position.acknowledged.get(str(one.table), b"")).captured(one.old)
+    )
+
+
+def _run(connection: Connection, statement: str) -> None:
+    if statement.startswith("VALUES"):
+        connection.rows(statement)
+    else:
+        connection.execute(statement)
+    connection.commit()
+
+
+def _opened(config: Db2Config) -> contextlib.closing[Connection]:
+    return contextlib.closing(connect(config))

@@ -1,0 +1,125 @@
+"""Commands, and the task, that have something done at a source. Db2 is the one that offers it: on our test server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_cdc.cli.definition import commands
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.operators.procedure import SourceProcedureOperator
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.state.store import StateStore
+from dev.servers import Db2
+from tests.cli.conftest import clean, run
+from tests.sources.db2_adapter import Db2Adapter
+from tests.sources.suite import INT
+from tests.support.face import connect, context
+
+
+@pytest.fixture
+def db(db2: Db2) -> Iterator[Db2Adapter]:
+    with ExitStack() as stack:
+        adapter = Db2Adapter(db2, stack)
+        adapter.create("a", {"id": INT}, key=("id",))
+        adapter.sql(
+            f'CREATE TABLE {adapter.name("b")} ("id" INTEGER NOT NULL PRIMARY KEY)',
+            f"GRANT SELECT ON TABLE {adapter.name('b')} TO USER {db2.user}",
+        )
+        stack.callback(adapter.sql, f"DROP TABLE {adapter.name('b')}")
+        yield adapter
+
+
+@pytest.fixture
+def shop(
+    db: Db2Adapter, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> ConnectorDefinition:
+    """A connector that has captured table ``a``."""
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")
+    state_url, server = f"sqlite:///{tmp_path}/state.db", db.server
+    StateStore(state_url).create_tables()
+    connect(
+        monkeypatch, "shop", conn_type="cdc_db2", host=server.host, port=server.port, login=server.user, password=server.password,
+        schema=server.database, extra=json.dumps({"database.authentication": "server"}),
+    )  # fmt: skip
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=state_url)
+    properties = {"schema.include.list": db.namespace, "poll.interval.ms": 20}
+    definition = ConnectorDefinition("shop", "db2", f"{tmp_path}/changelog", properties)
+    CaptureOperator(task_id="capture", definition=definition, conn_id="shop").execute(context())
+    clean(capsys)
+    return definition
+
+
+def registered(db: Db2Adapter) -> list[Any]:
+    sql = (
+        f"SELECT SOURCE_TABLE FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = '{db.namespace}' ORDER BY SOURCE_TABLE"
+    )
+    return [table for (table,) in db.sql(sql)]
+
+
+def test_only_sources_that_offer_procedures_have_a_group_of_commands() -> None:
+    (cdc,) = commands()
+    groups = {command.name for command in cdc.subcommands}
+    assert "db2" in groups
+    assert not groups & {"mysql", "mariadb", "oracle", "memory"}
+
+
+def test_a_plan_is_printed_and_nothing_is_done_until_it_is_confirmed(
+    db: Db2Adapter, shop: ConnectorDefinition, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = db.collection("b")
+    run("db2", "add-table", "shop", table)
+    told = capsys.readouterr().out
+    assert f"CALL \"ASNCDC\".ADDTABLE('{db.namespace}', 'b')" in told
+    assert "Nothing was changed. To carry it out: add --confirm shop" in told
+    run("db2", "add-table", "shop", table, "-o", "json")
+    assert json.loads(capsys.readouterr().out)["problems"] == []
+    with pytest.raises(SystemExit, match="not confirmed"):
+        run("db2", "add-table", "shop", table, "--confirm", "yes")
+    assert registered(db) == ["a"]
+
+    run("db2", "add-table", "shop", table, "--confirm", "shop")
+    assert capsys.readouterr().out.endswith("Done.\n")
+    assert registered(db) == ["a", "b"]
+    db.server.remove_table(db.namespace, "b")
+
+
+def test_what_cannot_be_done_is_said_with_what_can(db: Db2Adapter, shop: ConnectorDefinition) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run("db2", "remove-table", "shop", db.collection("a"), "--confirm", "shop")
+    assert "This cannot be done; nothing was changed." in str(ended.value)
+    assert "table.exclude.list" in str(ended.value)
+    assert registered(db) == ["a"]
+
+
+def test_a_table_gets_a_new_change_table_and_is_read_again(
+    db: Db2Adapter, shop: ConnectorDefinition, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("db2", "switch-capture-instance", "shop", db.collection("a"), "--confirm", "shop")
+    assert "Signal 1 has the table read again by the next run." in capsys.readouterr().out
+    run("db2", "switch-capture-instance", "shop", db.collection("a"), "--writers-stopped", "--confirm", "shop")
+    assert capsys.readouterr().out.endswith("Done.\n")
+
+
+def test_the_task_does_the_same(db: Db2Adapter, shop: ConnectorDefinition) -> None:
+    table = db.collection("b")
+
+    def task(**fields: Any) -> Any:
+        task = SourceProcedureOperator(task_id="t", connector=shop, procedure="add-table", table=table, **fields)
+        return task.execute(context())
+
+    assert task(plan_only=True)["plan_only"] is True
+    with pytest.raises(AirflowFailException, match="not confirmed"):
+        task()
+    assert registered(db) == ["a"]
+    assert task(confirm="shop")["signal"] is None
+    assert registered(db) == ["a", "b"]
+    with pytest.raises(AirflowFailException, match="in capture mode already"):
+        task(confirm="shop")
+    db.server.remove_table(db.namespace, "b")
