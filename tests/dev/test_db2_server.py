@@ -376,12 +376,14 @@ def test_a_killed_server_keeps_what_was_committed_and_captures_it_once() -> None
         server.sql("INSERT INTO APP.T VALUES (1, 'x')")
         server.catch_up()
         server.agent("stop")
-        with server.connect() as connection, server.connect() as other:
-            connection.execute("INSERT INTO APP.T VALUES (2, 'x')")
-            connection.commit()
-            other.execute("INSERT INTO APP.T VALUES (3, 'open')")
-            server.kill()
+        connection, other = server.connect(), server.connect()
+        connection.execute("INSERT INTO APP.T VALUES (2, 'x')")
+        connection.commit()
+        other.execute("INSERT INTO APP.T VALUES (3, 'open')")
+        server.kill()
         server.start()
+        connection.close()  # the driver looks for a server for seconds where there is none
+        other.close()
         assert server.rows("SELECT ID FROM APP.T ORDER BY ID") == [(1,), (2,)]
         server.sql("INSERT INTO APP.T VALUES (4, 'x')", "UPDATE APP.T SET V = 'y' WHERE ID = 1")
         server.catch_up()

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from dev.servers.db2 import positions, registrations
 from dev.servers.db2.driver import Connection
-from dev.servers.db2.log import UPDATE, Log, Look, Table
+from dev.servers.db2.log import UPDATE, Changes, Log, Look, Table
 from dev.servers.db2.positions import literal
 from dev.servers.db2.registrations import Registration
 from dev.servers.db2.settings import Settings
@@ -174,6 +174,8 @@ class Agent(threading.Thread):
 
     def _copy(self, registration: Registration, between: tuple[int, int]) -> None:
         for changes in self._log.of(registration.table):
+            if not changes.active and not self._has_any(changes, between):
+                continue  # their columns may be of types that the change table has no longer
             count = sum(
                 self._connection.execute(sql, between) for sql in registration.inserts(changes, self._log.length)
             )
@@ -183,6 +185,10 @@ class Agent(threading.Thread):
                     f"DB2LOG.UNITS V JOIN {changes.name} S ON S.XID = V.XID WHERE V.N > ? AND V.N <= ?)) WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",
                     (*between, *registration.table),
                 )
+
+    def _has_any(self, changes: Changes, between: tuple[int, int]) -> bool:
+        sql = f"SELECT 1 FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N > ? AND U.N <= ? FETCH FIRST 1 ROW ONLY"
+        return bool(self._connection.rows(sql, between))
 
     def _units(self, between: tuple[int, int]) -> None:
         tables = [changes.name for table in self._known for changes in self._log.of(table)]

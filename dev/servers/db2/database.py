@@ -156,8 +156,11 @@ class Database:
             {"start": self._agent.begin, "stop": self._agent.end, "reinit": self._agent.reinit}[command]()
         return answer
 
-    def add_table(self, schema: str, table: str, **options: Any) -> None:
-        """``ASNCDC.ADDTABLE``; options are those of :func:`dev.servers.db2.registrations.add`."""
+    def add_table(self, schema: str, table: str, *, creator: str | None = None, **options: Any) -> None:
+        """``ASNCDC.ADDTABLE``; options are those of :func:`dev.servers.db2.registrations.add`.
+
+        :param creator: who calls it, and so may do everything with the change table
+        """
         given = {
             "upd_to_del_ins": self.settings.upd_to_del_ins,
             "before_prefix": self.settings.before_prefix,
@@ -170,7 +173,10 @@ class Database:
                 self._work.rollback()
                 raise
         self._catalog.refresh((schema, table))
-        self._catalog.refresh((registrations.SCHEMA, given.get("change_table") or f"CDC_{schema}_{table}"))
+        change_table = given.get("change_table") or f"CDC_{schema}_{table}"
+        self._catalog.refresh((registrations.SCHEMA, change_table))
+        if creator is not None:
+            self._privileges.created(creator, registrations.SCHEMA, change_table)
 
     def remove_table(self, schema: str, table: str) -> None:
         """``ASNCDC.REMOVETABLE``."""
@@ -294,7 +300,7 @@ class Database:
             made = bench.serve_changes(self._work, self._log, count, (schema, table), transaction_rows)
             self._agent.reinit()
             self._agent.step()
-        self._catalog.refresh_all()
+        self._catalog.refresh_all(changed_only=True)
         return made
 
     def sessions(self) -> list[str]:

@@ -106,6 +106,7 @@ class Derby:
             "derby.locks.waitTimeout": LOCK_WAIT_S,
             "derby.locks.deadlockTimeout": DEADLOCK_S,
             "derby.locks.escalationThreshold": 1_000_000_000,
+            "derby.language.sequence.preallocator": 1_000_000,  # each new range waits for the others that want one, and may fail
             "derby.storage.pageCacheSize": 8000,
             "derby.drda.keepAlive": "true",
             "user.timezone": "UTC",  # as CURRENT TIMEZONE says

@@ -70,7 +70,7 @@ RULES: list[tuple[re.Pattern[str], Replacement]] = [
         (r"\bCURRENT[ _]SERVER\b", f"CAST('{DATABASE}' AS VARCHAR(18))"),
         (r"\bCURRENT[ _]TIMEZONE\b", "CAST(0 AS DECIMAL(6, 0))"),
         (r"\bMIDNIGHT_SECONDS\s*\(\s*([\w.\x01]+)\s*\)", r"(HOUR(\1) * 3600 + MINUTE(\1) * 60 + SECOND(\1))"),
-        (r"\bVARCHAR_FORMAT\s*\(\s*([\w.\x01]+)\s*,\s*\x01\d+\x01\s*\)", r"CHAR(\1)"),
+        (r"\bVARCHAR_FORMAT\s*\(\s*([\w.\x01]+)\s*,\s*\x01\d+\x01\s*\)", r"RTRIM(CHAR(\1))"),
         (r"\bCURRENT\s+(TIMESTAMP|DATE|TIME)\b(?:\s*\(\s*\d+\s*\))?", r"CURRENT_\1"),
         (r"\s+CONCAT\s+", " || "),
         (r"\b(TIMESTAMP|DATE|TIME)\s+(\x01\d+\x01)", r"\1(\2)"),

@@ -190,7 +190,7 @@ class Log:
         execute(f"INSERT INTO DB2LOG.S{number} SELECT * FROM {source}")
         for trigger in _triggers(number, source, names):
             execute(trigger)
-        since = int(self._connection.scalar("VALUES NEXT VALUE FOR DB2LOG.LSN"))
+        since = self._last_mark  # until it is known
         changes = Changes(number, table, names, origins or names, lobs, since)
         execute(
             f"INSERT INTO DB2LOG.CHANGES (ID, TABSCHEMA, TABNAME, COLUMNS, SINCE, ACTIVE, LOBS) VALUES ({number}, {text(table[0])}, {text(table[1])}, "

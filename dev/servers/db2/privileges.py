@@ -74,6 +74,13 @@ class Privileges:
                 self._set("TABAUTH", _columns(words, COLUMNS), given, where, grantor)
             self._connection.commit()
 
+    def created(self, user: str, schema: str, table: str) -> None:
+        """Who makes a table may do everything with it."""
+        where = {"GRANTEE": user, "GRANTEETYPE": "U", "TABSCHEMA": schema, "TABNAME": table}
+        with self._lock:
+            self._set("TABAUTH", _columns([*ON_TABLES], COLUMNS), "Y", where, "SYSIBM")
+            self._connection.commit()
+
     def _set(self, name: str, columns: list[str], given: str, where: dict[str, str], grantor: str) -> None:
         condition = " AND ".join(f"{column} = ?" for column in where)
         rows = self._connection.rows(f"SELECT 1 FROM DB2CAT.{name} WHERE {condition}", tuple(where.values()))

@@ -43,7 +43,7 @@ class Server(Protocol):
     """What statements ask of the server."""
 
     def services(self, command: str) -> str: ...
-    def add_table(self, schema: str, table: str) -> None: ...
+    def add_table(self, schema: str, table: str, *, creator: str) -> None: ...
     def remove_table(self, schema: str, table: str) -> None: ...
     def suspend(self, schema: str, table: str) -> None: ...
     def run_stats(self, schema: str, table: str) -> None: ...
@@ -160,7 +160,10 @@ def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
         procedure, schema, table = call.group(2).upper(), sql.literal(call.group(3)), sql.literal(call.group(4))
         if procedure not in ("ADDTABLE", "REMOVETABLE"):
             raise Db2Error(-440, "42884", f"ASNCDC.{procedure}", "PROCEDURE")
-        (server.add_table if procedure == "ADDTABLE" else server.remove_table)(schema, table)
+        if procedure == "ADDTABLE":
+            server.add_table(schema, table, creator=session.user)
+        else:
+            server.remove_table(schema, table)
     elif capture:
         schema, table = _table(sql, session, capture.group(1), capture.group(2))
         server.data_capture(schema, table, changes=capture.group(3).upper() == "CHANGES")
