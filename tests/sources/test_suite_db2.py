@@ -5,15 +5,20 @@ What a Db2 has not, or SQL Replication does not capture, is left out here, each 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
-from tests.sources.suite import SourceSuite
+from tests.sources.suite import INT, LONG, TEXT, Adapter, SourceSuite, equal, started
+from tests.sources.suite.common import events, opened
 from tests.sources.suite.incremental import IncrementalSuite
+from tests.support.leftovers import consistent
+from tests.support.shop import operations
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +37,110 @@ class _Db2:
 
 class TestDb2(_Db2, SourceSuite):
     """Updates as pairs of rows, as ``ASNCDC.ADDTABLE`` registers tables."""
+
+    # SQL Replication does not capture TRUNCATE
+    test_a_table_emptied = None  # type: ignore[assignment]
+    # Db2 does not rename tables in capture mode, and these stories are about renamed, swapped and truncated tables
+    test_what_happens_before_a_table_is_read_again_is_captured = None  # type: ignore[assignment]
+
+    def test_a_snapshot_shows_one_moment_and_each_row_once(self, ready: Adapter, tmp_path: Path) -> None:
+        """Db2 has no view of the past: whoever writes waits until the snapshot is closed."""
+        with opened(ready, tmp_path) as source:
+            tables = [ready.id("a"), ready.id("bag"), ready.id("nothing")]
+            was = {t: ready.rows(t) for t in ("a", "bag")}
+            begun, done = threading.Event(), threading.Event()
+
+            def write() -> None:
+                with ready.transaction() as t:
+                    begun.set()
+                    t.insert("a", {"id": 99})
+                    t.delete("bag", {"n": 1})
+                done.set()
+
+            writer = threading.Thread(target=write)
+            with source.snapshot(tables, readers=2) as session:
+                assert set(session.schemas) == {ready.id("a"), ready.id("bag")}
+                writer.start()
+                assert begun.wait(10)
+                for table in session.schemas:
+                    blocks = [b for chunk in session.chunks(table) for b in session.read(chunk)]
+                    rows = [row for block in blocks for row in (block.after or []).to_pylist()]
+                    assert sorted(rows, key=repr) == was[table.name]
+                assert not done.is_set()
+                assert source.current_position().reached(session.position)
+            writer.join()
+            assert done.is_set()
+            assert not session.position.reached(source.current_position())
+
+    def test_a_column_renamed_and_widened(self, ready: Adapter, tmp_path: Path) -> None:
+        """The engine of the test server widens texts only."""
+        connector = started(ready, tmp_path)
+        ready.rename_column("a", "n", "amount", INT)
+        with ready.transaction() as t:
+            t.update("a", {"id": 1}, {"amount": 5})
+        assert isinstance(ready, Db2Adapter)
+        ready.lengthen("a", "note", 300)
+        with ready.transaction() as t:
+            t.update("a", {"id": 2}, {"note": "x" * 300})
+        assert operations(connector, connector.capture()) == {"a": {"u": 2}}
+        equal(connector, ready)
+
+    def test_key_changes_and_swaps(self, ready: Adapter, tmp_path: Path) -> None:
+        """A row that is deleted and inserted again in one transaction looks as an update does, and is one."""
+        connector = started(ready, tmp_path)
+        with ready.transaction() as t:
+            t.update("a", {"id": 1}, {"id": 100})
+            for old, new in ((2, -1), (3, 2), (-1, 3)):
+                t.update("a", {"id": old}, {"id": new})
+        with ready.transaction() as t:
+            t.delete("b", {"id": 1})
+            t.insert("b", {"id": 1, "n": 5, "note": "again"})
+        assert operations(connector, connector.capture()) == {"a": {"d": 4, "c": 4}, "b": {"u": 1}}
+        equal(connector, ready)
+
+    def test_values_that_the_log_leaves_out_stay_as_they_were(self, db: Adapter, tmp_path: Path) -> None:
+        """Values of LOBs are never in change tables: those that were set are read from the table, as they are by then."""
+        assert db.create_sparse("t", {"id": INT, "n": INT, "big": TEXT}, ("id",), ("big",))
+        with db.transaction() as t:
+            t.insert("t", *({"id": i, "n": i, "big": f"long {i}"} for i in range(1, 6)))
+        connector = db.connector(tmp_path)
+        connector.capture()
+        with db.transaction() as t:
+            t.insert("t", {"id": 6, "n": 6, "big": "long 6"})
+            t.update("t", {"id": 1}, {"n": 10})
+            t.update("t", {"id": 2}, {"big": None})
+            t.update("t", {"id": 2}, {"n": 20})
+            t.update("t", {"id": 3}, {"id": 30})
+            t.update("t", {"id": 30}, {"n": 30})
+            t.delete("t", {"id": 4})
+            t.update("t", {"id": 6}, {"n": 60})
+        found = events(connector, connector.capture())
+        equal(connector, db, "t")
+        lists = [(e["op"], e["unavailable"], e["unavailable_before"]) for e in found]
+        big = ["big"]
+        assert lists == [
+            ("c", None, None), ("u", big, big), ("u", None, big), ("u", big, big), ("d", big, None), ("c", None, None),
+            ("u", big, big), ("d", big, None), ("u", big, big),
+        ]  # fmt: skip
+
+    def test_tables_created_dropped_and_created_again(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        ready.create("new", {"id": INT, "note": TEXT}, key=("id",))
+        with ready.transaction() as t:
+            t.insert("new", {"id": 1, "note": "x"})
+        with ready.transaction() as t:
+            t.insert("b", {"id": 30})
+        connector.capture()
+        ready.drop_table("a")
+        connector.capture()
+        ready.create("a", {"other": TEXT, "id": LONG}, key=("id",))
+        with ready.transaction() as t:
+            t.insert("a", {"id": 1, "other": "y"})
+        connector.capture()
+        equal(connector, ready, "new", "a", "b", "bag")
+        consistent(connector)
+
+    test_tables_created_renamed_dropped_and_created_again = None  # type: ignore[assignment]
 
 
 class TestIncremental(_Db2, IncrementalSuite):

@@ -136,7 +136,9 @@ class Db2ChunkReader(ChunkReader):
             high = None if self._signals is not None else self._end(self._published())
         self._unchanged(rows.table)
         bound = None if high is None else Db2Position(low.lsn, low.synch_us)
-        return ChunkRows(blocks, last if blocks else None, bound, high, complete, reading_s, low.now_us, source_of(low.lsn))
+        return ChunkRows(
+            blocks, last if blocks else None, bound, high, complete, reading_s, low.now_us, source_of(low.lsn)
+        )
 
     def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
         given = [table.column(name) for name in columns]

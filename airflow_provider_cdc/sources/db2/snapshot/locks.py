@@ -14,14 +14,14 @@ from airflow_provider_cdc.sources.db2.asn.control import Published, clock, publi
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_values import IsolationMode
 from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
-from airflow_provider_cdc.sources.db2.errors import UNDEFINED
+from airflow_provider_cdc.sources.db2.errors import LOCKED, UNDEFINED
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted
 
 log = logging.getLogger(__name__)
 
 _MODES: Final = {IsolationMode.EXCLUSIVE: "EXCLUSIVE", IsolationMode.REPEATABLE_READ: "SHARE"}
 _READS: Final = {
-    IsolationMode.EXCLUSIVE: "UR",  # nothing else may read: not even the session's other connections, unless they ask for no lock
+    IsolationMode.EXCLUSIVE: "CS",
     IsolationMode.REPEATABLE_READ: "CS",
     IsolationMode.READ_COMMITTED: "CS",
     IsolationMode.READ_UNCOMMITTED: "UR",
@@ -59,6 +59,22 @@ def lock_tables(connection: Connection, tables: Iterable[TableId], mode: Isolati
             if e.code not in UNDEFINED:
                 raise
             log.info("%s is not locked: it does not exist any more.", table)
+
+
+def share(connection: Connection, tables: Iterable[TableId], mode: IsolationMode) -> bool:
+    """Have another connection hold the locks, too; ``False``: it cannot, because nobody else may, or writers wait already."""
+    if mode is not IsolationMode.REPEATABLE_READ:
+        return False
+    set_lock_timeout(connection, 0)
+    try:
+        lock_tables(connection, tables, mode)
+    except Db2Error as e:
+        if e.code not in LOCKED:
+            raise
+        connection.rollback()
+        log.info("Writers wait for the snapshot's tables already: one connection fewer reads on its own.")
+        return False
+    return True
 
 
 def wait_for_agent(connection: Connection, config: Db2Config) -> Published:

@@ -4,6 +4,9 @@ Db2 has no view of the past. So a snapshot is of one moment only while nobody wr
 and ``repeatable_read``, they are locked from before the position is known until the last row was read, and writers wait. The position is the LSN
 up to which the capture agent has published, as soon as that is everything from before the locks.
 
+A connection that asks for a lock of its own queues behind the writers that wait. So each reader takes its lock at once, or not at all: then it reads over
+the connection that has the locks, in turns with others; with ``exclusive`` all do.
+
 With ``read_committed`` and ``read_uncommitted`` nobody waits. Rows may then be newer than the position, and what made them so comes again in the
 stream: for a table with a key that ends in the right rows. A table without a key cannot be read so.
 """
@@ -35,6 +38,7 @@ from airflow_provider_cdc.sources.db2.snapshot.locks import (
     lock_tables,
     locks,
     set_lock_timeout,
+    share,
     wait_for_agent,
 )
 from airflow_provider_cdc.sources.db2.snapshot.parts import conditions
@@ -68,22 +72,21 @@ class Db2Snapshot(SnapshotSession):
         self._connections: list[Connection] = []
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         try:
-            main = self._connect()
-            for _ in range(readers):
-                self._idle.put(self._connect())
+            main, *others = (self._connect() for _ in range(max(readers, 1)))
             with translated(config, "opening a snapshot"):
-                self._open(main, list(tables))
+                self._open(main, others, list(tables))
         except BaseException:
             self.close()
             raise
 
-    def _open(self, main: Connection, tables: list[TableId]) -> None:
+    def _open(self, main: Connection, others: list[Connection], tables: list[TableId]) -> None:
         mode, catalog, began = self._config.snapshot_isolation_mode, Catalog(main, self._config), time.monotonic()
         found = catalog.tables(tables)
         main.rollback()
         if locks(mode):
             set_lock_timeout(main, self._config.snapshot_lock_timeout_ms)
             lock_tables(main, found, mode)
+            others = [c for c in others if share(c, found, mode)]
             found = catalog.tables(tables)  # as they are now that nobody can change them
             now = wait_for_agent(main, self._config)
         else:
@@ -96,9 +99,15 @@ class Db2Snapshot(SnapshotSession):
         self.position = Db2Position(now.lsn, now.synch_us)
         self.source = {"change_lsn": None, "commit_lsn": lsn_text(now.lsn)}
         self.ddl = {t: create_statement(schema) for t, schema in self._own.items()}
-        if not locks(mode):
-            main.rollback()
+        self._end(main)
+        for i in range(self._readers):
+            self._idle.put(others[i] if i < len(others) else main)
         log.info("The snapshot is of %s; %s, after %.2f s.", self.position, mode.value, time.monotonic() - began)
+
+    def _end(self, connection: Connection) -> None:
+        """End a connection's question, unless the locks would end with it."""
+        if not locks(self._config.snapshot_isolation_mode):
+            connection.rollback()
 
     def _published(self, main: Connection) -> Published:
         now = published(main, self._config.capture_schema)
@@ -137,7 +146,7 @@ class Db2Snapshot(SnapshotSession):
         try:
             with translated(self._config, str(table)):
                 parts = conditions(connection, self.schemas[table], count, self._readers, ALIAS)
-                connection.rollback()
+                self._end(connection)
         finally:
             self._idle.put(connection)
         return [Chunk(table, condition, count // len(parts)) for condition in parts]
@@ -151,7 +160,7 @@ class Db2Snapshot(SnapshotSession):
                 except Db2Error as e:
                     self._refused(e, chunk.table)
                     raise
-                connection.rollback()
+                self._end(connection)
         finally:
             self._idle.put(connection)
 
@@ -178,12 +187,11 @@ class Db2Snapshot(SnapshotSession):
         sql = f"SELECT {', '.join(columns.expressions)} FROM {source} {ALIAS}"
         sql += f" WHERE {chunk.condition}" if chunk.condition else ""
         sql += f" FOR READ ONLY WITH {isolation(self._config.snapshot_isolation_mode)}"
-        size, first = FetchSize(self._config.snapshot_fetch_size, lobs=columns.lobs), 0
+        size = FetchSize(self._config.snapshot_fetch_size, lobs=columns.lobs)
         with connection.cursor(sql) as cursor:
             while rows := cursor.fetch(size.rows):
-                block = read_block(columns, rows, self.lsn, self.ts_us, first)
+                block = read_block(columns, rows, self.lsn, self.ts_us)
                 size.took(block)
-                first += len(block)
                 yield block
 
     def close(self) -> None:
