@@ -89,7 +89,7 @@ def watch_capture(stages: Stages, kind: str) -> None:
     from airflow_provider_cdc.sources import load_source
     from airflow_provider_cdc.state.store import StateStore
 
-    (_watch_oracle if kind == "oracle" else _watch_mysql)(stages)
+    {"oracle": _watch_oracle, "db2": _watch_db2}.get(kind, _watch_mysql)(stages)
     source = load_source(kind)
     stages.generator(source, "stream", "decode")
     for name in ("check", "discover", "verify_position", "current_position"):
@@ -120,3 +120,15 @@ def _watch_oracle(stages: Stages) -> None:
     stages.generator(MiningSession, "rows", "fetch")
     stages.function(MiningSession, "open", "catalog")
     stages.function(RedoReader, "read", "redo")
+
+
+def _watch_db2(stages: Stages) -> None:
+    from airflow_provider_cdc.sources.db2.connect import Connection, Cursor
+    from airflow_provider_cdc.sources.db2.log.merge import _Merged
+    from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
+
+    stages.function(Cursor, "fetch", "fetch")
+    stages.function(Connection, "rows", "catalog")
+    stages.function(SelectList, "struct", "values")
+    for name in ("__init__", "block"):
+        stages.function(_Merged, name, "merge")

@@ -40,6 +40,7 @@ class Published:
     :param registered: number of registered tables
     :param active: those of them that the agent captures (``STATE`` = ``A``)
     :param newest_start: the greatest ``CD_OLD_SYNCHPOINT``: it grows when a table is registered or pruned; ``b""`` = none
+    :param newest: the newest commit that a change table has changes of; ``b""`` = there are none
     """
 
     lsn: bytes
@@ -49,6 +50,7 @@ class Published:
     registered: int
     active: int
     newest_start: bytes
+    newest: bytes = b""
 
     @property
     def latency_us(self) -> int | None:
@@ -104,8 +106,8 @@ def published(connection: Connection, schema: str) -> Published:
     now_us = clock_us(now) - offset
     # where the clocks go back an hour, a time of before would be read as one of the future
     synch_us = min(clock_us(time) - offset, now_us) if time is not None else 0
-    lsn = greatest(point, newest)
-    return Published(lsn, synch_us, now_us, offset, int(registered or 0), int(active or 0), greatest(start))
+    tables = int(registered or 0), int(active or 0), greatest(start)
+    return Published(greatest(point, newest), synch_us, now_us, offset, *tables, greatest(newest))
 
 
 def capture_parameters(connection: Connection, schema: str) -> CaptureParameters | None:
@@ -116,10 +118,30 @@ def capture_parameters(connection: Connection, schema: str) -> CaptureParameters
     found = connection.rows(_PARAMETERS.format(schema=schema))
     if not found:
         return None
-    numbers = [None if value is None else int(value) for value in (*found[0][:8], found[0][10])]
-    prune, stop = (None if value is None else str(value).strip().upper() == "Y" for value in found[0][8:10])
-    mode = found[0][11]
-    return CaptureParameters(*numbers[:8], prune, stop, numbers[8], None if mode is None else str(mode).strip())
+    *limits, prune, stop, sleep, mode = found[0]
+    retention, lag, commit, pruning, trace, monitor, every, memory = (_number(value) for value in limits)
+    return CaptureParameters(
+        retention_limit=retention,
+        lag_limit=lag,
+        commit_interval=commit,
+        prune_interval=pruning,
+        trace_limit=trace,
+        monitor_limit=monitor,
+        monitor_interval=every,
+        memory_limit=memory,
+        autoprune=_flag(prune),
+        autostop=_flag(stop),
+        sleep_interval=_number(sleep),
+        startmode=None if mode is None else str(mode).strip(),
+    )
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _flag(value: Any) -> bool | None:
+    return None if value is None else str(value).strip().upper() == "Y"
 
 
 def agent_status(connection: Connection, schema: str) -> str:

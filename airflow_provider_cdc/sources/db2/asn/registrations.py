@@ -86,7 +86,7 @@ def later_starts(connection: Connection, schema: str, catalog: str | None, lsn: 
 
 def _registration(row: tuple[Any, ...], catalog: str | None) -> Registration | None:
     owner, table, change_owner, change_table, old, new, state, reason, pairs, prefix, altered, source_altered = row
-    if not _text(owner) or change_table is None:  # a view's registration, or one of an external copy, has no change table
+    if not _text(owner) or change_table is None:  # registrations of views and of external copies have no change table
         return None
     return Registration(
         table=TableId(namespace=_text(owner), name=_text(table), catalog=catalog),

@@ -68,9 +68,7 @@ def _sift(
         for child in (2 * parent + 1, 2 * parent + 2):
             if child < size:
                 a, b = heap[child], heap[least]
-                if before(keys, at[a], keys, at[b], words) or (
-                    a < b and not before(keys, at[b], keys, at[a], words)
-                ):
+                if before(keys, at[a], keys, at[b], words) or (a < b and not before(keys, at[b], keys, at[a], words)):
                     least = child
         if least == parent:
             return

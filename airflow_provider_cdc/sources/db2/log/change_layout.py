@@ -20,7 +20,9 @@ from airflow_provider_cdc.sources.db2.schema.types import NOT_LOGGED, ColumnType
 OWN: Final = ("t.IBMSNAP_COMMITSEQ", "t.IBMSNAP_INTENTSEQ", "t.IBMSNAP_OPERATION")
 """What is selected first."""
 _WINDOW: Final = "t.IBMSNAP_COMMITSEQ > ? AND t.IBMSNAP_COMMITSEQ <= ?"
-_REST: Final = "((t.IBMSNAP_COMMITSEQ = ? AND t.IBMSNAP_INTENTSEQ > ?) OR t.IBMSNAP_COMMITSEQ > ?) AND t.IBMSNAP_COMMITSEQ <= ?"
+_REST: Final = (
+    "((t.IBMSNAP_COMMITSEQ = ? AND t.IBMSNAP_INTENTSEQ > ?) OR t.IBMSNAP_COMMITSEQ > ?) AND t.IBMSNAP_COMMITSEQ <= ?"
+)
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,7 @@ class ChangeLayout:
     indicators: Mapping[int, int]
     sql: str
 
-    def query(
-        self, start: bytes, end: bytes, after: tuple[bytes, bytes] | None = None
-    ) -> tuple[str, tuple[Any, ...]]:
+    def query(self, start: bytes, end: bytes, after: tuple[bytes, bytes] | None = None) -> tuple[str, tuple[Any, ...]]:
         """The query for the rows of the transactions that committed after ``start``, up to and with ``end``; and its parameters.
 
         :param after: commit and change LSN of the last row that was fetched already

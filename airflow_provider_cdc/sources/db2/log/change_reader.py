@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -21,13 +21,14 @@ from airflow_provider_cdc.sources.db2.log.cursors import Cursors
 from airflow_provider_cdc.sources.db2.log.lsns import Lsns
 from airflow_provider_cdc.sources.db2.log.registry import change_table_gone
 from airflow_provider_cdc.sources.db2.position import lsn_text
-from airflow_provider_cdc.sources.db2.rows.select_list import Columns, columns_of
+from airflow_provider_cdc.sources.db2.rows.select_list import columns_of
 
 FIRST_ROWS: Final = 1000
 """Rows of the first fetch, from which the size of rows is known."""
 FETCH_ROWS: Final = 10_000
 FETCH_BYTES: Final = 8 << 20
 LEAST_ROWS: Final = 20
+_LETTERS: Final = frozenset("IUD")
 
 FillLobs = Callable[[Changes, ChangeLayout, Mask], Changes]
 """Gives changes the LOBs that change tables do not have: changes, layout, ``bool[lob, change]``: those that a change has changed."""
@@ -69,9 +70,9 @@ class ChangeReader:
         :raises SourceLogDamaged: rows are not in order
         """
         while self.more:
-            rows = self._held + self._next()
-            self._held = []
-            if self.more and rows and rows[-1][2] == "D" and self._layout.registration.pairs:
+            rows, self._held = self._held + self._next(), []
+            at_end = not self.more
+            if rows and not at_end and rows[-1][2] == "D" and self._layout.registration.pairs:
                 self._held = [rows.pop()]
             if rows:
                 return self._changes(rows)
@@ -124,14 +125,14 @@ class ChangeReader:
         return changes
 
     def _paired(
-        self, commit: Lsns, letters: Columns
+        self, commit: Lsns, letters: Sequence[Any]
     ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Operation, row of the image before and row of the image after of each change."""
         n = len(commit)
-        joined = "".join(str(letter)[:1] or "?" for letter in letters) if None in letters else "".join(letters)
-        codes = np.frombuffer(joined.encode("ascii", "replace"), np.uint8)
-        if len(codes) != n:
-            codes = np.frombuffer("".join(letter.strip()[:1] or "?" for letter in letters).encode(), np.uint8)
+        if set(letters) <= _LETTERS:
+            codes = np.frombuffer("".join(letters).encode(), np.uint8)
+        else:
+            codes = np.array([ord(letter) if letter in _LETTERS else 0 for letter in letters], np.uint8)
         ops, before, after = np.empty(n, np.int8), np.empty(n, np.int64), np.empty(n, np.int64)
         count = pair_rows(commit.words, codes, self._layout.registration.pairs, ops, before, after)
         if count < 0:
@@ -183,5 +184,3 @@ def _image(row: npt.NDArray[np.int64], values: pa.StructArray) -> pa.StructArray
 
 def _mask(absent: Mask | None, has_image: npt.NDArray[np.bool_]) -> Mask | None:
     return None if absent is None or not has_image.any() else absent & has_image
-
-

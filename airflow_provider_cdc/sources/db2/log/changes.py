@@ -75,9 +75,7 @@ def _images(images: Sequence[pa.StructArray | None], parts: Sequence[Changes]) -
     if all(image is None for image in images):
         return None
     empty = row_struct(parts[0].table)
-    each = [
-        pa.nulls(len(part), empty) if image is None else image for image, part in zip(images, parts, strict=True)
-    ]
+    each = [pa.nulls(len(part), empty) if image is None else image for image, part in zip(images, parts, strict=True)]
     return pa.concat_arrays(each)
 
 

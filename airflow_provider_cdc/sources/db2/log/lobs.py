@@ -89,9 +89,7 @@ class Lobs:
         different = list(dict.fromkeys(tuples))
         rows = list(self._rows(schema, different))
         read = SelectList(schema, self._config).read([row for part in rows for row in part])
-        place = {
-            key: i for i, key in enumerate(zip(*(read.field(n).to_pylist() for n in schema.key), strict=True))
-        }
+        place = {key: i for i, key in enumerate(zip(*(read.field(n).to_pylist() for n in schema.key), strict=True))}
         self.read += len(place)
         self.gone += len(different) - len(place)
         return _Found(read, np.array([place.get(key, -1) for key in tuples], np.int64))

@@ -51,7 +51,8 @@ class Lsns:
     def bytes_at(self, row: int) -> bytes:
         """One of them, as the database has it."""
         row = range(len(self))[row]
-        return self.words[row].astype(">u8").tobytes()[: int(self.lengths[row])]
+        whole: bytes = self.words[row].astype(">u8").tobytes()
+        return whole[: int(self.lengths[row])]
 
     def bare(self, row: int) -> bytes:
         """One of them without zero bytes at its end: these compare as if all were padded."""

@@ -259,4 +259,3 @@ def _cuts(begins: Int64s, rows: int, block_rows: int) -> Iterator[tuple[int, int
             end = int(begins[last + 1]) if last + 1 < len(begins) else rows
         yield start, end
         start = end
-

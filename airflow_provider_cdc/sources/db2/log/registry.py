@@ -62,7 +62,14 @@ class Registry:
                 found.append(one)
         return found
 
-    def check_starts(self, starts: Mapping[TableId, bytes], position: Db2Position, read: Iterable[Registration]) -> None:
+    def quiet(self, reading: Iterable[Registration]) -> list[Registration]:
+        """The known tables that have no changes to read."""
+        busy = {one.table for one in reading}
+        return [self.registered[t] for t in self.known() if t not in busy and t in self.registered]
+
+    def check_starts(
+        self, starts: Mapping[TableId, bytes], position: Db2Position, read: Iterable[Registration]
+    ) -> None:
         """Make sure that nothing was pruned while change tables were read.
 
         :param starts: tables whose change tables do not hold everything after the position

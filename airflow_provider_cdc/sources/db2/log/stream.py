@@ -1,6 +1,7 @@
 """The loop that reads what the capture agent has published: look how far it is, read a window of change tables, wait.
 
-A look costs one query of one row. Only when something is new are the registrations read, and then only change tables that have something new.
+A look costs one query of one row. Only when a change table has something new are the registrations read, and then only change tables that have
+something new.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem,
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.schema import TableChange, TableId
 from airflow_provider_cdc.core.spi.source import Tables
-from airflow_provider_cdc.sources.db2.asn.control import Published, published
+from airflow_provider_cdc.sources.db2.asn.control import Published, clock_us, published
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration, later_starts
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
@@ -106,12 +107,13 @@ class AsnStream:
         self._metrics.polled(now, self._position)
         self._watch(now)
         end = self._end(now)
-        new = end > self._position.commit_lsn
+        new = end > self._position.commit_lsn < now.newest
+        reading: list[Registration] = []
         if new or now.tables != self._seen:
             reading = yield from self._look(now)
             self._seen = now.tables
-            if new:
-                yield from self._window(now, end, reading)
+        if new:
+            yield from self._window(now, end, reading)
         else:
             self._position = self._position.read(end, now.synch_us if end == now.lsn else 0)
         self._caught_up = self._position.commit_lsn >= end
@@ -139,9 +141,15 @@ class AsnStream:
             self._acknowledge(change.id, starts[change.id])
             yield self._schema_change(change, now)
         reading = registry.to_read(self._position)
-        for change in self._structures.altered(reading):
+        quiet = [one for one in registry.quiet(reading) if self._altered_since(one, now)]
+        for change in self._structures.altered([*reading, *quiet]):
             yield self._schema_change(change, now)
         return reading
+
+    def _altered_since(self, one: Registration, now: Published) -> bool:
+        """Whether a table, or its change table, may have been altered since the position: its structure is looked at, though it has no changes."""
+        moments = [clock_us(at) - now.utc_offset_us for at in (one.altered, one.source_altered) if at is not None]
+        return max(moments, default=0) > self._position.published_us
 
     def _acknowledge(self, table: TableId, start: bytes) -> None:
         """A new table's change table need not hold what was before: rows that it had then are read, if they are wanted."""
@@ -170,7 +178,7 @@ class AsnStream:
         """The changes of a window. Gives the number of rows that were read."""
         start = self._position
         where = f"changes after {start}, up to LSN {lsn_text(window.end)}"
-        most = max(FEWEST_ROWS, min(FETCH_ROWS, BUFFERED_ROWS // len(reading)))
+        most = min(FETCH_ROWS, max(FEWEST_ROWS, BUFFERED_ROWS // len(reading)))
         with translated(self._config, where):
             if self._reading is None:
                 self._reading = connect(self._config)

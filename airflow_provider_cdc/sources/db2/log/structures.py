@@ -103,12 +103,18 @@ def altered_table(known: TableSchema, present: TableSchema) -> TableChange:
             for a, b in zip(old, new, strict=True)
             if a.name not in present.names and b.name not in known.names and _same_type(a, b)
         }
-    added = {c.name: c.declared.default for c in new if c.name not in known.names and c.name not in renamed and _is_told(c)}
+    added = {
+        c.name: c.declared.default for c in new if c.name not in known.names and c.name not in renamed and _is_told(c)
+    }
     return TableChange(type="ALTER", id=known.id, table=present, renamed=renamed, added=added)
 
 
 def _same_type(a: Column, b: Column) -> bool:
-    return a.type == b.type and a.declared.type_expression == b.declared.type_expression and a.declared.length == b.declared.length
+    return (
+        a.type == b.type
+        and a.declared.type_expression == b.declared.type_expression
+        and a.declared.length == b.declared.length
+    )
 
 
 def _is_told(column: Column) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.sources.db2.kernels import merging
@@ -13,7 +13,9 @@ from airflow_provider_cdc.sources.db2.log.lsns import Lsns
 
 LSNS = st.binary(min_size=1, max_size=20)
 """LSNs of different lengths, also longer than those of any Db2. Zero bytes at their ends do not count."""
-FEW = st.sampled_from([b"\x01", b"\x01\x00", b"\x01\x00\x00\x00\x00\x00\x00\x00\x01", b"\x02", b"\xff" * 16, b"\x7f", b"\x80"])
+FEW = st.sampled_from(
+    [b"\x01", b"\x01\x00", b"\x01\x00\x00\x00\x00\x00\x00\x00\x01", b"\x02", b"\xff" * 16, b"\x7f", b"\x80"]
+)
 
 
 def padded(lsn: bytes) -> bytes:
@@ -24,6 +26,7 @@ def words(lsns: list[bytes]) -> npt.NDArray[np.uint64]:
     return Lsns.of(lsns).wider(3)
 
 
+@settings(deadline=None)
 @given(runs=st.lists(st.lists(LSNS | FEW, max_size=12), min_size=1, max_size=7))
 @pytest.mark.parametrize("compiled", [True, False])
 def test_runs_are_merged_as_their_bytes_compare(compiled: bool, runs: list[list[bytes]]) -> None:
@@ -36,6 +39,7 @@ def test_runs_are_merged_as_their_bytes_compare(compiled: bool, runs: list[list[
     assert order.tolist() == expected
 
 
+@settings(deadline=None)
 @given(run=st.lists(LSNS | FEW, max_size=20), bound=LSNS | FEW, with_equal=st.booleans())
 @pytest.mark.parametrize("compiled", [True, False])
 def test_rows_before_a_bound_are_counted(compiled: bool, run: list[bytes], bound: bytes, with_equal: bool) -> None:
@@ -45,6 +49,7 @@ def test_rows_before_a_bound_are_counted(compiled: bool, run: list[bytes], bound
     assert count(words(run), words([bound]), 3, with_equal) == expected
 
 
+@settings(deadline=None)
 @given(run=st.lists(FEW, max_size=6))
 @pytest.mark.parametrize("compiled", [True, False])
 def test_the_first_row_out_of_order_is_found(compiled: bool, run: list[bytes]) -> None:
@@ -53,6 +58,7 @@ def test_the_first_row_out_of_order_is_found(compiled: bool, run: list[bytes]) -
     assert find(words(run)) == (wrong[0] if wrong else -1)
 
 
+@settings(deadline=None)
 @given(wanted=st.lists(LSNS | FEW, max_size=12), among=st.lists(LSNS | FEW, max_size=12))
 @pytest.mark.parametrize("compiled", [True, False])
 def test_places_are_those_of_equal_rows(compiled: bool, wanted: list[bytes], among: list[bytes]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE
@@ -38,6 +38,7 @@ def plain(rows: Rows, pairs: bool) -> Events:
     return found
 
 
+@settings(deadline=None)
 @given(rows=st.lists(st.tuples(st.integers(1, 3), st.sampled_from("DIU")), max_size=14), pairs=st.booleans())
 @pytest.mark.parametrize("compiled", [True, False])
 def test_events_are_those_of_a_plain_reading(compiled: bool, rows: Rows, pairs: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.sources.db2.log.lsns import Lsns, joined
@@ -13,6 +13,7 @@ SOME = st.lists(st.binary(min_size=1, max_size=16), max_size=9)
 OF_ONE_LENGTH = st.integers(1, 17).flatmap(lambda n: st.lists(st.binary(min_size=n, max_size=n), max_size=9))
 
 
+@settings(deadline=None)
 @given(SOME | OF_ONE_LENGTH)
 def test_lsns_keep_their_bytes_and_their_documented_text(values: list[bytes]) -> None:
     lsns = Lsns.of(values)
@@ -20,6 +21,7 @@ def test_lsns_keep_their_bytes_and_their_documented_text(values: list[bytes]) ->
     assert lsns.texts().to_pylist() == [lsn_text(value) for value in values]
 
 
+@settings(deadline=None)
 @given(st.lists(SOME | OF_ONE_LENGTH, min_size=1, max_size=3))
 def test_joined_lsns_are_one_after_the_other(parts: list[list[bytes]]) -> None:
     lsns = joined([Lsns.of(part) for part in parts])

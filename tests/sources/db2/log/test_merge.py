@@ -88,7 +88,9 @@ def whole_transactions(blocks: list[Block]) -> None:
     assert ended == sorted(set(ended))
 
 
-LSN = st.tuples(st.sampled_from([b"\0\1", b"\0\2", b"\0\2\1", b"\3" * 10, b"\xff" * 16]), st.binary(min_size=1, max_size=3))
+LSN = st.tuples(
+    st.sampled_from([b"\0\1", b"\0\2", b"\0\2\1", b"\3" * 10, b"\xff" * 16]), st.binary(min_size=1, max_size=3)
+)
 """Few transactions, so that most of them are of several tables and are cut by fetches."""
 RUNS = st.lists(
     st.tuples(
@@ -100,7 +102,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(runs=RUNS, block_rows=st.integers(1, 20))
 def test_changes_of_all_tables_come_in_the_order_of_commit_and_change(
     runs: list[tuple[list[Lsn], list[int]]], block_rows: int
@@ -130,7 +132,13 @@ def test_an_open_transaction_whose_changes_have_all_gone_out_is_ended_by_a_block
     first, second = [((b"\1", bytes([i])), i) for i in range(10)], [((b"\2", bytes([i])), i) for i in range(25)]
     blocks = list(Merge([Listed(table(0), first + second, [10])], 10).blocks())
     whole_transactions(blocks)
-    assert [(len(block), block.open) for block in blocks] == [(10, True), (0, False), (10, True), (10, True), (5, False)]
+    assert [(len(block), block.open) for block in blocks] == [
+        (10, True),
+        (0, False),
+        (10, True),
+        (10, True),
+        (5, False),
+    ]
 
 
 def test_only_so_much_of_each_run_is_in_memory_as_the_order_needs() -> None:
