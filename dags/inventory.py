@@ -47,3 +47,13 @@ inventory_oracle = ConnectorDefinition(
         "log.mining.query.filter.mode": "regex",
     },
 )
+
+inventory_db2 = ConnectorDefinition(
+    name="inventory_db2",
+    source="db2",
+    changelog=CHANGELOG,
+    properties={
+        "schema.include.list": "INVENTORY",
+        "table.include.list": r"INVENTORY\.(CUSTOMERS|PRODUCTS|ORDERS)",
+    },
+)

@@ -1,6 +1,6 @@
 """Runs the demonstration; every step says what it does and how long it took. Exit status 0: source and tables are equal.
 
-python -m dev.demonstration [--source mariadb|oracle] [--keep]
+python -m dev.demonstration [--source mariadb|oracle|db2] [--keep]
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from airflow_provider_cdc.changelog.turns import Turns
 from dev import paths
 from dev.airflow import Airflow, Services, example
 from dev.bootstrap.report import Problem, Report, Step
+from dev.demonstration.db2 import Db2Kit
 from dev.demonstration.freshness import Lags, lags
 from dev.demonstration.kit import CUSTOMERS, ORDERS, PRODUCTS, Kit
 from dev.demonstration.mariadb import MariaDbKit
@@ -36,7 +37,7 @@ from dev.demonstration.oracle import OracleKit
 from dev.demonstration.writer import LiveWriter
 from dev.patience import SLOW_S, machine
 
-KITS: dict[str, type[Kit]] = {kit.kind: kit for kit in (MariaDbKit, OracleKit)}
+KITS: dict[str, type[Kit]] = {kit.kind: kit for kit in (MariaDbKit, OracleKit, Db2Kit)}
 WRITING_S = 45
 QUIET_SECONDS = 180
 """For so long nothing at all may move before the demonstration gives up; on a busy machine as many times longer."""
@@ -301,7 +302,7 @@ def _arguments() -> argparse.Namespace:
         "--source",
         choices=sorted(KITS),
         default="mariadb",
-        help="database to begin with (default: %(default)s); oracle is a test server of our own, not an Oracle",
+        help="database to begin with (default: %(default)s); oracle and db2 are test servers of our own, not those databases",
     )
     parser.add_argument("--keep", action="store_true", help="leave everything up afterwards, to be looked at")
     return parser.parse_args()
@@ -326,7 +327,7 @@ def _worked(demo: Demo, writer: LiveWriter) -> int:
     # what was captured while Spark was starting has waited for that
     warm = demo.captured_batch() + 1
     with demo.report.step(f"the application writes for {WRITING_S} s, and adds a column") as step:
-        began, still = time.monotonic(), [lambda: writer.change_schema(demo.kit.new_column), demo.kit.switch_log]
+        began, still = time.monotonic(), [lambda: writer.change_schema(*demo.kit.new_column), demo.kit.switch_log]
         while (passed := time.monotonic() - began) < WRITING_S:
             if still and passed > WRITING_S / 3 * (3 - len(still)):
                 still.pop(0)()

@@ -22,7 +22,8 @@ class Kit(ABC):
     :cvar connector: the connector's name in it
     :cvar conn_id: its connection to the source
     :cvar properties: of a second connector for the same tables
-    :cvar new_column: the statement that changes a table meanwhile
+    :cvar new_column: the statements that give a table another column meanwhile
+    :cvar savepoint: the statement that makes a savepoint
     """
 
     kind: ClassVar[str]
@@ -32,7 +33,8 @@ class Kit(ABC):
     connector: ClassVar[str]
     conn_id: ClassVar[str]
     properties: ClassVar[Mapping[str, Any]]
-    new_column: ClassVar[str]
+    new_column: ClassVar[tuple[str, ...]]
+    savepoint: ClassVar[str] = "SAVEPOINT before_second_thoughts"
 
     server: Any
     """One of ``dev.servers``, not started yet."""

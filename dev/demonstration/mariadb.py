@@ -42,7 +42,7 @@ class MariaDbKit(Kit):
         "database.server.id": 223_355,
         "table.include.list": r"inventory\.(customers|products|orders)",
     }
-    new_column = "ALTER TABLE customers ADD COLUMN loyalty INT NOT NULL DEFAULT 7 AFTER last_name"
+    new_column = ("ALTER TABLE customers ADD COLUMN loyalty INT NOT NULL DEFAULT 7 AFTER last_name",)
 
     def __init__(self) -> None:
         self.server = MariaDb()

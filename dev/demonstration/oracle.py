@@ -58,7 +58,7 @@ class OracleKit(Kit):
         "table.include.list": rf"{OWNER}\.(CUSTOMERS|PRODUCTS|ORDERS)",
         "lob.enabled": True,
     }
-    new_column = "ALTER TABLE customers ADD (loyalty NUMBER(4) DEFAULT 7 NOT NULL)"
+    new_column = ("ALTER TABLE customers ADD (loyalty NUMBER(4) DEFAULT 7 NOT NULL)",)
 
     def __init__(self) -> None:
         self.server = Oracle()

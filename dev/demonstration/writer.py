@@ -22,7 +22,7 @@ class LiveWriter:
         self._kit, self._pause_s = kit, pause_s
         self._chance = random.Random(2)
         self._stop = threading.Event()
-        self._wanted: list[str] = []
+        self._wanted: list[tuple[str, ...]] = []
         self._thread = threading.Thread(target=self._work, name="live-writer", daemon=True)
         self._error: BaseException | None = None
         self.done: Counter[str] = Counter()
@@ -44,16 +44,17 @@ class LiveWriter:
         if self._error is not None:
             raise self._error
 
-    def change_schema(self, statement: str) -> None:
-        """Have it run a DDL statement between two transactions."""
-        self._wanted.append(statement)
+    def change_schema(self, *statements: str) -> None:
+        """Have it run DDL statements between two transactions."""
+        self._wanted.append(statements)
 
     def _work(self) -> None:
         try:
             with self._kit.connect() as connection, connection.cursor() as cursor:
                 while not self._stop.is_set():
                     if self._wanted:
-                        cursor.execute(self._wanted.pop(0))
+                        for statement in self._wanted.pop(0):
+                            cursor.execute(statement)
                         self.done["schema changes"] += 1
                     self.transaction(connection, cursor)
                     time.sleep(self._pause_s)
@@ -66,7 +67,7 @@ class LiveWriter:
         for _ in range(chance.choice((1, 1, 2, 5))):
             did[self._change(cursor)] += 1
         if chance.random() < 0.05:
-            cursor.execute("SAVEPOINT before_second_thoughts")
+            cursor.execute(self._kit.savepoint)
             for _ in range(2):
                 self._change(cursor)
             cursor.execute("ROLLBACK TO SAVEPOINT before_second_thoughts")

@@ -17,10 +17,10 @@ DAGS = sorted(path for path in FOLDER.glob("*.py") if path.stem != "inventory") 
 CAPTURES = [path for path in DAGS if path.stem.endswith("_to_delta")]
 FORMS = [path for path in DAGS if path.stem.startswith("cdc_")]
 HEAVY = (
-    "pyspark", "pyarrow", "numpy", "numba", "pandas", "pymysql", "pymysqlreplication", "oracledb", "pymongo", "orjson",
+    "pyspark", "pyarrow", "numpy", "numba", "pandas", "pymysql", "pymysqlreplication", "oracledb", "ibm_db", "pymongo", "orjson",
     "zstandard", "s3fs", "alembic", "airflow_provider_cdc.state", "airflow_provider_cdc.changelog",
     "airflow_provider_cdc.core.capture.capture", "airflow_provider_cdc.sources.mysql.source",
-    "airflow_provider_cdc.sources.oracle.source", "airflow_provider_cdc.plugins.app",
+    "airflow_provider_cdc.sources.oracle.source", "airflow_provider_cdc.sources.db2.source", "airflow_provider_cdc.plugins.app",
 )  # fmt: skip
 PARSE = """
 import json, os, sys, time

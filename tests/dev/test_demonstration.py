@@ -14,45 +14,53 @@ import pytest
 
 from dev import paths
 from dev.benchmarks.lake_changes import Changes, SourceTable
-from dev.demonstration import oracle as demonstrated
+from dev.demonstration import db2, oracle
 from dev.demonstration.__main__ import KITS
+from dev.demonstration.db2 import Db2Kit
 from dev.demonstration.freshness import lags
+from dev.demonstration.kit import Kit
 from dev.demonstration.oracle import OracleKit
 from dev.demonstration.writer import LiveWriter
 from tests.support.connectors import Connector
 
 
-@pytest.fixture
-def kit(monkeypatch: pytest.MonkeyPatch) -> Iterator[OracleKit]:
+@pytest.fixture(params=[(oracle, OracleKit), (db2, Db2Kit)], ids=["oracle", "db2"])
+def kit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kit]:
     """With few rows, which the application meets often."""
+    module, kind = request.param
     for name in ("CUSTOMERS", "PRODUCTS", "ORDERS"):
-        monkeypatch.setattr(demonstrated, name, 40)
-    kit = OracleKit()
+        monkeypatch.setattr(module, name, 40)
+    kit: Kit = kind()
     with kit.server:
         yield kit
 
 
-def test_what_the_application_does_on_oracle_is_captured_without_a_difference(kit: OracleKit, tmp_path: Path) -> None:
+def test_what_the_application_does_is_captured_without_a_difference(kit: Kit, tmp_path: Path) -> None:
+    def capture(connector: Connector) -> None:
+        if isinstance(kit, Db2Kit):
+            kit.server.catch_up()
+        connector.capture()
+
     kit.fill(random.Random(1))
-    connector = Connector(tmp_path, "oracle", dict(kit.properties), kit.secrets())
-    connector.capture()
+    connector = Connector(tmp_path, kit.kind, dict(kit.properties), kit.secrets())
+    capture(connector)
     writer = LiveWriter(kit, pause_s=0)
     with kit.connect() as connection, connection.cursor() as cursor:
-        cursor.execute(kit.new_column)
+        for statement in kit.new_column:
+            cursor.execute(statement)
         for number in range(150):
             if number == 75:
                 kit.switch_log()
-                connector.capture()
+                capture(connector)
             writer.transaction(connection, cursor)
     did = writer.done
     assert all(did[what] for what in ("inserts", "updates", "deletes", "key changes", "rolled back"))
     assert did["rolled back to a savepoint"]
-    connector.capture()
+    capture(connector)
     for table in ("CUSTOMERS", "PRODUCTS", "ORDERS"):
-        reference = Connector(
-            tmp_path / table, "oracle", {**kit.properties, "snapshot.mode": "initial_only"}, kit.secrets()
-        )
-        reference.capture()
+        only_read = {**kit.properties, "snapshot.mode": "initial_only"}
+        reference = Connector(tmp_path / table, kit.kind, only_read, kit.secrets())
+        capture(reference)
         wanted = reference.rows(f"INVENTORY.{table}")
         found = connector.rows(f"INVENTORY.{table}")
         assert len(wanted) > 30
@@ -84,13 +92,14 @@ def test_the_lag_of_each_change_is_from_its_commit_to_the_commit_of_the_table(tm
     assert lags(changes.changelog, "shop", source.topic, log.parent, 5).texts() == ("–", "–")
 
 
-def test_the_demonstration_on_oracle_says_that_it_is_none() -> None:
+def test_a_demonstration_on_a_stand_in_says_that_it_is_one() -> None:
     assert "Nothing here has run against an Oracle database." in OracleKit.note
+    assert "Nothing here has run against a Db2." in Db2Kit.note
 
 
 @pytest.mark.parametrize("words", [["--source"], ["--source", "db3"], ["--sauce", "oracle"]])
 def test_words_that_it_does_not_know_end_it_before_anything_is_fetched(words: list[str]) -> None:
     ended = subprocess.run([paths.ROOT / "dev" / "demo", *words], capture_output=True, text=True)
     assert ended.returncode == 2
-    assert "mariadb or oracle" in ended.stderr
+    assert "mariadb, oracle or db2" in ended.stderr
     assert ended.stdout == ""
