@@ -603,3 +603,22 @@ def test_changes_for_benchmarks_are_made_in_the_engine(server: Db2) -> None:
 def test_a_control_that_fails_says_why(server: Db2) -> None:
     with pytest.raises(Db2ServerError, match="NOTHERE"):
         server.add_table("APP", "NOTHERE")
+
+
+def test_distinct_types_are_in_the_catalogue(server: Db2) -> None:
+    server.sql(
+        "CREATE DISTINCT TYPE APP.MONEY AS DECIMAL(9, 2) WITH COMPARISONS",
+        "CREATE TABLE APP.PRICED (ID INTEGER NOT NULL PRIMARY KEY, PRICE APP.MONEY NOT NULL, T TIMESTAMP(0))",
+        "INSERT INTO APP.PRICED VALUES (1, 2.5, CURRENT TIMESTAMP)",
+        "RENAME TABLE APP.PRICED TO PRICES",
+        "ALTER TABLE APP.PRICES RENAME COLUMN T TO T2",
+    )
+    columns = "SELECT COLNAME, TYPESCHEMA, TYPENAME, LENGTH, SCALE FROM SYSCAT.COLUMNS WHERE TABNAME = 'PRICES' ORDER BY COLNO"
+    assert server.rows(columns) == [
+        ("ID", "SYSIBM", "INTEGER", 4, 0),
+        ("PRICE", "APP", "MONEY", 9, 2),
+        ("T2", "SYSIBM", "TIMESTAMP", 7, 0),
+    ]
+    types = "SELECT TYPESCHEMA, TYPENAME, SOURCENAME, LENGTH, SCALE FROM SYSCAT.DATATYPES WHERE METATYPE = 'T'"
+    assert server.rows(types) == [("APP", "MONEY", "DECIMAL", 9, 2)]
+    assert [Decimal(row[0]) for row in server.rows("SELECT PRICE FROM APP.PRICES")] == [Decimal("2.50")]

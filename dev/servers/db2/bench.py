@@ -30,6 +30,7 @@ def serve_changes(
     mark = int(connection.scalar("VALUES NEXT VALUE FOR DB2LOG.LSN"))
     number = f"(A.I * {THOUSAND} + B.I)"
     commit = _bytes(f"{mark:016x}0000", f"{number} / {transaction_rows}", 12)
+    connection.execute(f"LOCK TABLE {quoted(*change_table)} IN EXCLUSIVE MODE")  # or a lock for each row
     for operation, half, where in (
         ("I", 1, f"MOD({number}, 10) < 8"),  # of inserts, and after updates
         ("D", 0, f"MOD({number}, 10) >= 5"),  # of deletes, and before updates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,8 @@ class Declared:
     units: str | None = None
     code_page: int = UNICODE
     hidden: bool = False
+    schema: str = "SYSIBM"
+    """Another one of a distinct type, whose length and scale are those of its source."""
 
 
 class Catalog:
@@ -102,9 +105,60 @@ class Catalog:
                 )
                 units, hidden = text(declared.units) if declared.units else "NULL", "I" if declared.hidden else " "
                 self._connection.execute(
-                    f"INSERT INTO DB2CAT.DECLARED VALUES (?, ?, ?, ?, ?, ?, {units}, NULL, ?, '{hidden}')",
-                    (*table, name, declared.type, declared.length, declared.scale, declared.code_page),
+                    f"INSERT INTO DB2CAT.DECLARED VALUES (?, ?, ?, ?, ?, ?, {units}, NULL, ?, '{hidden}', ?)",
+                    (*table, name, declared.type, declared.length, declared.scale, declared.code_page, declared.schema),
                 )
+            self._connection.commit()
+
+    def renamed(self, old: Table, new: Table) -> None:
+        """A table has another name: what was declared of it, granted and counted stays."""
+        with self._lock:
+            for name in ("DECLARED", "TABAUTH"):
+                self._connection.execute(
+                    f"UPDATE DB2CAT.{name} SET TABSCHEMA = ?, TABNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ?",
+                    (*new, *old),
+                )
+            self._connection.commit()
+
+    def column_renamed(self, table: Table, old: str, new: str) -> None:
+        """A column has another name: what was declared of it stays."""
+        with self._lock:
+            self._connection.execute(
+                "UPDATE DB2CAT.DECLARED SET COLNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ? AND COLNAME = ?",
+                (new, *table, old),
+            )
+            self._connection.commit()
+
+    def distinct_types(self) -> dict[Table, str]:
+        """The words of the type that each distinct type is made of."""
+        with self._lock:
+            rows = self._connection.rows(
+                "SELECT TYPESCHEMA, TYPENAME, WORDS FROM DB2CAT.DATATYPES WHERE METATYPE = 'T'"
+            )
+            self._connection.commit()
+            return {(row[0], row[1]): row[2] for row in rows}
+
+    def create_type(self, schema: str, name: str, words: str) -> None:
+        """``CREATE TYPE … AS …``."""
+        match = re.match(r"(\w+(?:\s+VARYING)?)\s*(?:\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?", words)
+        source = match.group(1).upper() if match else ""
+        source = {"INT": "INTEGER", "CHAR": "CHARACTER", "DEC": "DECIMAL", "NUMERIC": "DECIMAL"}.get(source, source)
+        length = int(match.group(2) or 0) if match else 0
+        scale = int(match.group(3) or 0) if match else 0
+        self.drop_type(schema, name)
+        with self._lock:
+            self._insert("DATATYPES", {
+                "TYPESCHEMA": schema, "TYPENAME": name, "SOURCESCHEMA": "SYSIBM", "SOURCENAME": source, "METATYPE": "T",
+                "LENGTH": LENGTHS.get(source, length), "SCALE": scale, "CODEPAGE": UNICODE if source in STRINGS.values() else BITS, "WORDS": words,
+            })  # fmt: skip
+            self._connection.commit()
+
+    def drop_type(self, schema: str, name: str) -> None:
+        """``DROP TYPE``."""
+        with self._lock:
+            self._connection.execute(
+                "DELETE FROM DB2CAT.DATATYPES WHERE TYPESCHEMA = ? AND TYPENAME = ?", (schema, name)
+            )
             self._connection.commit()
 
     def run_stats(self, table: Table) -> None:
@@ -211,9 +265,9 @@ class Catalog:
     def _columns(self, table: Table) -> list[dict[str, Any]]:
         rows = self._connection.rows(f"CALL SYSIBM.SQLCOLUMNS(NULL, {text(table[0])}, {text(table[1])}, NULL, NULL)")
         declared = {
-            row[0]: Declared(row[1], row[2], row[3], row[4], row[5], row[6] == "I")
+            row[0]: Declared(row[1], row[2], row[3], row[4], row[5], row[6] == "I", row[7])
             for row in self._connection.rows(
-                "SELECT COLNAME, TYPENAME, LENGTH, SCALE, STRINGUNITS, CODEPAGE, HIDDEN FROM DB2CAT.DECLARED WHERE TABSCHEMA = ? AND TABNAME = ?",
+                "SELECT COLNAME, TYPENAME, LENGTH, SCALE, STRINGUNITS, CODEPAGE, HIDDEN, TYPESCHEMA FROM DB2CAT.DECLARED WHERE TABSCHEMA = ? AND TABNAME = ?",
                 table,
             )
         }
@@ -275,18 +329,16 @@ def _column(row: Row, declared: Declared | None) -> dict[str, Any]:
         scale = 0
     if kind == "NUMERIC":
         name = "DECIMAL"
-    if declared is not None:
-        name, length, scale, units, page = (
-            declared.type,
-            declared.length,
-            declared.scale,
-            declared.units,
-            declared.code_page,
-        )
+    if declared is not None and declared.schema != "SYSIBM":
+        name = declared.type
+    elif declared is not None:
+        name, length, scale = declared.type, declared.length, declared.scale
+        units, page = declared.units, declared.code_page
     identity = str(default or "").startswith(("AUTOINCREMENT", "GENERATED_BY_DEFAULT"))
     generated = " " if not identity else "A" if str(default).startswith("AUTOINCREMENT") else "D"
     return {
-        "COLNAME": row[3], "COLNO": row[16] - 1, "TYPENAME": name, "LENGTH": length, "SCALE": scale, "TYPESTRINGUNITS": units,
+        "COLNAME": row[3], "COLNO": row[16] - 1, "TYPESCHEMA": declared.schema if declared else "SYSIBM",
+        "TYPENAME": name, "LENGTH": length, "SCALE": scale, "TYPESTRINGUNITS": units,
         "STRINGUNITSLENGTH": length if units else None, "DEFAULT": None if identity else default, "NULLS": "Y" if row[10] else "N", "CODEPAGE": page,
         "IDENTITY": "Y" if identity else "N", "GENERATED": generated, "HIDDEN": "I" if declared and declared.hidden else " ",
     }  # fmt: skip
@@ -300,8 +352,12 @@ _DECLARATION = re.compile(
 )
 
 
-def declarations(sql: str) -> dict[str, Declared]:
-    """Columns of a CREATE TABLE or ALTER TABLE whose types Derby does not have."""
+def declarations(sql: str, types: Iterable[Table] = (), schema: str = "") -> dict[str, Declared]:
+    """Columns of a CREATE TABLE or ALTER TABLE whose types Derby does not have.
+
+    :param types: distinct types
+    :param schema: that of those without one
+    """
     if re.match(r"\s*CREATE\b", sql, re.IGNORECASE):
         inside = sql[sql.find("(") + 1 : sql.rfind(")")]
         pieces = _split(inside)
@@ -309,11 +365,24 @@ def declarations(sql: str) -> dict[str, Declared]:
         pieces = re.split(r"(?=\bADD\s)", sql, flags=re.IGNORECASE)[1:]
     found = {}
     for piece in pieces:
+        if (distinct := _DISTINCT.match(piece)) and (
+            type_ := ((distinct.group(2) or schema).upper(), distinct.group(3).upper())
+        ) in types:
+            found[_name(distinct.group(1))] = Declared(type_[1], 0, schema=type_[0])
+            continue
         match = _DECLARATION.match(piece)
         if match and (declared := _declared(match)) is not None:
-            name = match.group(1)
-            found[name[1:-1].replace('""', '"') if name.startswith('"') else name.upper()] = declared
+            found[_name(match.group(1))] = declared
     return found
+
+
+_DISTINCT = re.compile(
+    r'^\s*(?:ADD\s+(?:COLUMN\s+)?)?("(?:[^"]|"")+"|[\w#@$]+)\s+(?:([\w#@$]+)\s*\.\s*)?([\w#@$]+)', re.IGNORECASE
+)
+
+
+def _name(written: str) -> str:
+    return written[1:-1].replace('""', '"') if written.startswith('"') else written.upper()
 
 
 def _split(inside: str) -> list[str]:

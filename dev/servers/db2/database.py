@@ -51,6 +51,7 @@ class Database:
         self._log = Log(self._connect("LOG"), settings.lsn_bytes)
         self._log.recover()
         self._catalog = catalog.Catalog(self._connect("CATALOG"), self._log)
+        self._types = self._catalog.distinct_types()
         self._privileges = Privileges(self._connect("RIGHTS"))
         self._work = self._connect("ASNCDC")
         self._busy = threading.RLock()
@@ -108,10 +109,13 @@ class Database:
                         self._log.follow(table)
                     continue
                 for table, text in plan.declared.items():
-                    if columns := catalog.declarations(text):
+                    if columns := catalog.declarations(text, self._types, table[0]):
                         self._catalog.declare(table, columns)
                 if len(plan.touched) == 2 and self._is_there(plan.touched[1]) and not self._is_there(plan.touched[0]):
                     self._log.renamed(*plan.touched)
+                    self._catalog.renamed(*plan.touched)
+                if plan.renamed_column:
+                    self._catalog.column_renamed(plan.touched[0], *plan.renamed_column)
                 for table in plan.touched:
                     if self._is_there(table):
                         self._log.follow(table)
@@ -204,6 +208,20 @@ class Database:
     def is_captured(self, schema: str, table: str) -> bool:
         """Whether the table has DATA CAPTURE CHANGES."""
         return self._log.active((schema, table)) is not None
+
+    def distinct_types(self) -> dict[Table, str]:
+        """Distinct types, and what each is made of."""
+        return self._types
+
+    def create_type(self, schema: str, name: str, words: str) -> None:
+        """``CREATE TYPE``, at once."""
+        self._catalog.create_type(schema, name, words)
+        self._types = self._catalog.distinct_types()
+
+    def drop_type(self, schema: str, name: str) -> None:
+        """``DROP TYPE``, at once."""
+        self._catalog.drop_type(schema, name)
+        self._types = self._catalog.distinct_types()
 
     def run_stats(self, schema: str, table: str) -> None:
         """``RUNSTATS``."""

@@ -31,6 +31,7 @@ class Plan:
     lock_timeout: float | Literal["same"] | None = "same"
     """How long the session waits for locks from here on; None: for ever."""
     structure: bool = False
+    renamed_column: tuple[str, str] | None = None
     schema: str | None = None
     """The session's schema from here on."""
 
@@ -45,6 +46,9 @@ class Server(Protocol):
     def services(self, command: str) -> str: ...
     def add_table(self, schema: str, table: str, *, creator: str) -> None: ...
     def remove_table(self, schema: str, table: str) -> None: ...
+    def distinct_types(self) -> dict[Table, str]: ...
+    def create_type(self, schema: str, name: str, words: str) -> None: ...
+    def drop_type(self, schema: str, name: str) -> None: ...
     def suspend(self, schema: str, table: str) -> None: ...
     def run_stats(self, schema: str, table: str) -> None: ...
     def data_capture(self, schema: str, table: str, *, changes: bool) -> None: ...
@@ -84,7 +88,14 @@ _CAPTURE = re.compile(
 _IGNORED = re.compile(rf"^ALTER\s+TABLE\s+{QUALIFIED}\s+(?:NOT\s+)?VOLATILE(?:\s+CARDINALITY)?$", re.IGNORECASE)
 _TABLE = re.compile(rf"^(?:CREATE|ALTER|DROP|RENAME)\s+(?:TABLE|VIEW)\s+{QUALIFIED}", re.IGNORECASE)
 _RENAMED = re.compile(rf"^RENAME\s+(?:TABLE\s+)?{QUALIFIED}\s+TO\s+({NAME})$", re.IGNORECASE)
-_RENAMES_COLUMN = re.compile(r"^ALTER\s+TABLE\b.*\bRENAME\s+COLUMN\b", re.IGNORECASE | re.DOTALL)
+_RENAMES_COLUMN = re.compile(
+    rf"^ALTER\s+TABLE\b.*\bRENAME\s+COLUMN\s+({NAME})\s+TO\s+({NAME})", re.IGNORECASE | re.DOTALL
+)
+_TYPE = re.compile(
+    rf"^CREATE\s+(?:DISTINCT\s+)?TYPE\s+{QUALIFIED}\s+AS\s+(.+?)(?:\s+WITH\s+(?:COMPARISONS|\w+\s+TYPE\s+RULES))?$",
+    re.IGNORECASE | re.DOTALL,
+)
+_DROP_TYPE = re.compile(rf"^DROP\s+(?:DISTINCT\s+)?TYPE\s+{QUALIFIED}$", re.IGNORECASE)
 _INDEX = re.compile(rf"^CREATE\s+(?:UNIQUE\s+)?INDEX\s+{QUALIFIED}\s+ON\s+{QUALIFIED}", re.IGNORECASE)
 _STRUCTURE = re.compile(r"^(?:CREATE|ALTER|DROP|RENAME|COMMENT)\b", re.IGNORECASE)
 _TRUNCATE = re.compile(rf"^TRUNCATE\s+(?:TABLE\s+)?{QUALIFIED}(.*)$", re.IGNORECASE | re.DOTALL)
@@ -120,7 +131,12 @@ def planned(text: str, session: Session, server: Server) -> Plan:
         return Plan(NOTHING)
     if found := _TIMEOUT.match(sql.text):
         return Plan(NOTHING, lock_timeout=_seconds(found.group(1), session))
-    return _of_asn(sql, session, server) or _of_structure(sql, session, server) or _of_rows(sql, session, server)
+    return (
+        _of_asn(sql, session, server)
+        or _of_types(sql, session, server)
+        or _of_structure(sql, session, server)
+        or _of_rows(sql, session, server)
+    )
 
 
 def _seconds(word: str, session: Session) -> float | None:
@@ -170,6 +186,17 @@ def _of_asn(sql: Masked, session: Session, server: Server) -> Plan | None:
     return Plan(NOTHING)
 
 
+def _of_types(sql: Masked, session: Session, server: Server) -> Plan | None:
+    """Distinct types: the server remembers them, at once."""
+    if found := _TYPE.match(sql.text):
+        server.create_type(*_table(sql, session, found.group(1), found.group(2)), sql.shown(found.group(3)))
+        return Plan(NOTHING)
+    if found := _DROP_TYPE.match(sql.text):
+        server.drop_type(*_table(sql, session, found.group(1), found.group(2)))
+        return Plan(NOTHING)
+    return None
+
+
 def _of_structure(sql: Masked, session: Session, server: Server) -> Plan | None:
     if found := _TRUNCATE.match(sql.text):
         return _truncated(sql, session, server, found)
@@ -177,6 +204,15 @@ def _of_structure(sql: Masked, session: Session, server: Server) -> Plan | None:
         return None
     if _IGNORED.match(sql.text):
         return Plan(NOTHING)
+    written = sql.shown(sql.text)
+    for (schema, name), words in server.distinct_types().items():
+        own = "?" if schema == session.schema else ""
+        sql.text = re.sub(
+            rf"(?<=\s)(?:{re.escape(schema)}\s*\.\s*){own}{re.escape(name)}(?=[\s,)]|$)",
+            words,
+            sql.text,
+            flags=re.IGNORECASE,
+        )
     plan = Plan(translated(sql, session.user, structure=True), structure=True)
     if found := _INDEX.match(sql.text):
         plan.touched.append(_table(sql, session, found.group(3) or found.group(1), found.group(4)))
@@ -186,14 +222,16 @@ def _of_structure(sql: Masked, session: Session, server: Server) -> Plan | None:
         _refuse_what_captured_tables_refuse(sql, server, table)
         if renamed := _RENAMED.match(sql.text):
             plan.touched.append((table[0], sql.name(renamed.group(3))))
-        if (renamed or _RENAMES_COLUMN.search(sql.text)) and server.is_captured(*table):
+        if column := _RENAMES_COLUMN.search(sql.text):
+            plan.renamed_column = (sql.name(column.group(1)), sql.name(column.group(2)))
+        if (renamed or column) and server.is_captured(*table):
             server.suspend(*table)  # the engine renames nothing that triggers speak of
         if re.match(r"^CREATE\s+TABLE\b", sql.text, re.IGNORECASE):
-            plan.declared[table] = sql.shown(sql.text)
+            plan.declared[table] = written
             if re.search(r"\bDATA\s+CAPTURE\s+CHANGES\b", sql.text, re.IGNORECASE):
                 plan.captured[table] = True
         elif re.match(r"^ALTER\s+TABLE\b", sql.text, re.IGNORECASE):
-            plan.declared[table] = sql.shown(sql.text)
+            plan.declared[table] = written
     return plan
 
 
