@@ -25,6 +25,8 @@ from airflow_provider_cdc.sources.db2.rows.select_list import columns_of
 
 FIRST_ROWS: Final = 1000
 """Rows of the first fetch, from which the size of rows is known."""
+FIRST_LOB_ROWS: Final = 50
+"""Likewise, where LOBs are read for each row."""
 FETCH_ROWS: Final = 10_000
 FETCH_BYTES: Final = 8 << 20
 LEAST_ROWS: Final = 20
@@ -55,7 +57,7 @@ class ChangeReader:
     ) -> None:
         self._layout, self._start, self._end = layout, start, end
         self._cursors, self._fill_lobs = cursors, fill_lobs
-        self._most, self._size = most_rows, min(FIRST_ROWS, most_rows)
+        self._most, self._size = most_rows, min(FIRST_LOB_ROWS if layout.lobs else FIRST_ROWS, most_rows)
         self._after: tuple[bytes, bytes] | None = None
         self._held: list[tuple[Any, ...]] = []  # a delete that the next row may make an update of
         self.more, self.rows = True, 0
@@ -119,9 +121,10 @@ class ChangeReader:
             unavailable_before=self._lacking(ops, alone, before),
             unavailable_after=_mask(layout.values.unavailable(len(row)), after != NONE),
         )
-        self._size = max(LEAST_ROWS, min(self._most, FETCH_BYTES * n // max(values.nbytes, 1)))
         if layout.lobs:
-            changes = self._fill_lobs(changes, layout, self._layout.changed_lobs(fetched, n)[:, row])
+            changes = self._fill_lobs(changes, layout, layout.changed_lobs(fetched, n)[:, row])
+        fits = FETCH_BYTES * n // max(changes.nbytes, 1)
+        self._size = max(min(LEAST_ROWS, self._most), min(self._most, fits))
         return changes
 
     def _paired(

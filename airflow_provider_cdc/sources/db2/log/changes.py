@@ -36,6 +36,11 @@ class Changes:
     def __len__(self) -> int:
         return len(self.op)
 
+    @property
+    def nbytes(self) -> int:
+        """Size of the images in memory."""
+        return sum(image.nbytes for image in (self.before, self.after) if image is not None)
+
     def part(self, start: int, end: int) -> Changes:
         """The changes from one to before another one; nothing is copied."""
         rows = slice(start, end)

@@ -20,6 +20,8 @@ from airflow_provider_cdc.sources.db2.log.lsns import Lsns, joined
 
 BLOCK_ROWS: Final = 32_768
 """About how many changes a block has."""
+ROW_BYTES: Final = 2048
+"""A change that is larger counts as several."""
 
 Int64s = npt.NDArray[np.int64]
 
@@ -86,7 +88,7 @@ class Merge:
             complete = [one.take_committed_before(bound) for one in self._waiting]
             if any(len(changes) for changes in complete if changes is not None):
                 yield from self._complete(complete)
-            elif sum(one.rows for one in self._waiting) >= self._block_rows:
+            elif sum(one.weight for one in self._waiting) >= self._block_rows:
                 yield from self._unfinished([one.take_up_to(bound) for one in self._waiting])
 
     def _fill(self) -> None:
@@ -94,14 +96,14 @@ class Merge:
         for one in self._waiting:
             while one.more and not one.rows:
                 one.fetch()
-        rows = sum(one.rows for one in self._waiting)
-        while rows < self._block_rows:
+        weight = sum(one.weight for one in self._waiting)
+        while weight < self._block_rows:
             least = min((one for one in self._waiting if one.more), key=lambda one: one.last, default=None)
             if least is None:
                 return
-            rows -= least.rows
+            weight -= least.weight
             least.fetch()
-            rows += least.rows
+            weight += least.weight
 
     def _complete(self, taken: Sequence[Changes | None]) -> Iterator[Block]:
         """Blocks of transactions that are complete."""
@@ -142,11 +144,16 @@ class _Bound:
 
 
 class _Waiting:
-    """The changes of a run that were fetched and have not gone out."""
+    """The changes of a run that were fetched and have not gone out.
+
+    :ivar last: the last change that was fetched
+    :ivar weight: how many changes they count as
+    """
 
     def __init__(self, run: Run) -> None:
         self._run, self.last = run, _Bound(b"", b"")
         self._changes: Changes | None = None
+        self.weight = 0
 
     @property
     def more(self) -> bool:
@@ -161,7 +168,7 @@ class _Waiting:
         if fetched is None or not len(fetched):
             return
         self.last = _Bound(fetched.commit.bare(-1), fetched.intent.bare(-1))
-        self._changes = concatenated([self._changes, fetched]) if self._changes is not None else fetched
+        self._keep(concatenated([self._changes, fetched]) if self._changes is not None else fetched)
 
     def take_all(self) -> Changes | None:
         return self._take(self.rows)
@@ -190,8 +197,12 @@ class _Waiting:
         if self._changes is None or not rows:
             return None
         taken = self._changes.part(0, rows)
-        self._changes = self._changes.part(rows, self.rows) if rows < self.rows else None
+        self._keep(self._changes.part(rows, self.rows) if rows < self.rows else None)
         return taken
+
+    def _keep(self, changes: Changes | None) -> None:
+        self._changes = changes
+        self.weight = 0 if changes is None else max(len(changes), changes.nbytes // ROW_BYTES)
 
 
 class _Merged:

@@ -1,0 +1,148 @@
+"""What the capture agent has published, and how it is set up, on the Db2 test server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from datetime import datetime
+from decimal import Decimal
+
+import pytest
+
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.sources.db2.asn.control import (
+    agent_status,
+    capture_parameters,
+    clock,
+    clock_us,
+    greatest,
+    published,
+    zone_us,
+)
+from airflow_provider_cdc.sources.db2.asn.registrations import later_starts, registrations
+from airflow_provider_cdc.sources.db2.connect import Connection, connect
+from dev.servers.db2 import Db2
+from tests.sources.db2.log.streamed import Streamed
+from tests.support.patience import until
+
+ASN = '"ASNCDC"'
+
+
+@pytest.fixture
+def on(db2: Db2) -> Streamed:
+    streamed = Streamed(db2)
+    streamed.create("T (ID INTEGER NOT NULL PRIMARY KEY)")
+    return streamed
+
+
+@pytest.fixture
+def connection(on: Streamed) -> Iterator[Connection]:
+    with closing(connect(on.config)) as found:
+        yield found
+
+
+def test_the_published_lsn_is_that_of_the_agent_and_moves_with_commits(on: Streamed, connection: Connection) -> None:
+    on.server.catch_up()
+    before = published(connection, ASN)
+    connection.rollback()
+    on.sql("INSERT INTO {s}.T VALUES (1)")
+    lsn = on.server.catch_up()
+    now = published(connection, ASN)
+    assert before.lsn < now.newest <= now.lsn
+    assert now.lsn >= lsn
+    assert before.newest < now.newest
+    assert before.synch_us <= now.synch_us <= now.now_us
+    assert abs(now.now_us - time.time() * 1e6) < 60e6
+    latency = now.latency_us
+    assert latency is not None
+    assert 0 <= latency < 60e6
+
+
+def test_tables_that_come_and_go_and_rest_are_seen_in_the_cheap_question(on: Streamed, connection: Connection) -> None:
+    def tables() -> tuple[int, int, bytes]:
+        found = published(connection, ASN).tables
+        connection.rollback()
+        return found
+
+    seen = [tables()]
+    on.create("U (ID INTEGER NOT NULL PRIMARY KEY)")
+    seen.append(tables())
+    on.server.sql(
+        f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE = 'I' WHERE SOURCE_OWNER = '{on.namespace}' AND SOURCE_TABLE = 'U'"
+    )
+    seen.append(tables())
+    on.server.remove_table(on.namespace, "U")
+    seen.append(tables())
+    assert seen[1][0] == seen[0][0] + 1
+    assert seen[1][2] >= seen[0][2]
+    assert seen[2][:2] == (seen[1][0], seen[1][1] - 1)
+    assert seen[3][:2] == seen[0][:2]
+
+
+def test_a_clock_that_goes_on_is_seen_while_nothing_happens(on: Streamed, connection: Connection) -> None:
+    def synch() -> int:
+        found = published(connection, ASN).synch_us
+        connection.rollback()
+        return found
+
+    first = synch()
+    until(lambda: synch() > first, "the agent says that nothing has happened")
+
+
+def test_the_parameters_of_the_agent_are_read(connection: Connection) -> None:
+    found = capture_parameters(connection, ASN)
+    assert found is not None
+    assert (found.retention_limit, found.commit_interval, found.prune_interval) == (10080, 30, 300)
+    assert (found.memory_limit, found.autoprune, found.autostop, found.sleep_interval) == (32, True, False, 5)
+    assert found.startmode == "WARMSI"
+
+
+def test_the_status_of_the_agent_is_a_text(connection: Connection) -> None:
+    assert agent_status(connection, ASN)
+
+
+def test_the_databases_clock_is_utc(connection: Connection) -> None:
+    now, _ = clock(connection)
+    assert abs(now - time.time() * 1e6) < 60e6
+
+
+def test_a_registration_says_which_change_table_there_is_and_how_it_is_filled(
+    on: Streamed, connection: Connection
+) -> None:
+    on.create("B (ID INTEGER NOT NULL PRIMARY KEY)", upd_to_del_ins=False, before_prefix="X")
+    found = registrations(connection, ASN, "TESTDB")
+    plain, other = found[on.id("T")], found[on.id("B")]
+    assert plain.change == f"ASNCDC.CDC_{on.namespace}_T"
+    assert (plain.pairs, plain.before_prefix, plain.state) == (True, None, "A")
+    assert (other.pairs, other.before_prefix) == (False, "X")
+    assert plain.new is None
+    assert plain.old is not None
+    assert plain.altered is not None
+    assert plain.source_altered is not None
+
+
+def test_change_tables_that_begin_after_an_lsn_are_found(on: Streamed, connection: Connection) -> None:
+    start = registrations(connection, ASN, "TESTDB")[on.id("T")].old
+    assert start is not None
+    mine: TableId = on.id("T")
+    assert mine not in later_starts(connection, ASN, "TESTDB", start)
+    assert later_starts(connection, ASN, "TESTDB", start[:9])[mine] == start
+
+
+@pytest.mark.parametrize(
+    ("zone", "hours"),
+    [(Decimal("-33000"), -3.5), (Decimal("53000"), 5.5), ("-80000.", -8), (0, 0), (Decimal("130000"), 13)],
+)
+def test_time_zones_are_numbers_of_hours_minutes_and_seconds(zone: object, hours: float) -> None:
+    assert zone_us(zone) == hours * 3_600_000_000
+
+
+def test_a_timestamp_is_microseconds_since_the_epoch_as_the_servers_clock_shows_it() -> None:
+    assert clock_us(datetime(2024, 2, 29, 12, 0, 0, 5)) == 1_709_208_000_000_005
+    assert clock_us(datetime(1969, 12, 31, 23, 59, 59)) == -1_000_000
+
+
+def test_of_lsns_the_greatest_is_found_and_null_is_the_least() -> None:
+    assert greatest(None, b"\x7f\xff", b"\x80", None) == b"\x80"
+    assert greatest(None, None) == b""
