@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterator
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import ibm_db_dbi
@@ -284,6 +285,21 @@ def test_a_stopped_agent_goes_on_where_it_was(server: Db2, table: str) -> None:
     assert marker - before < datetime.timedelta(seconds=5)  # when it was committed, not when it was captured
 
 
+def test_the_commit_interval_of_the_parameters_counts(server: Db2, table: str) -> None:
+    server.sql("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET COMMIT_INTERVAL = 2")
+    try:
+        server.reinit()
+        moments = []
+        for number in range(2):
+            server.sql(f"INSERT INTO APP.{table} VALUES ({number}, 'x')")
+            server.catch_up()
+            moments.append(time.monotonic())
+        assert moments[1] - moments[0] > 1.5
+    finally:
+        server.sql("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET COMMIT_INTERVAL = 30")
+        server.configure(commit_interval=0.02)
+
+
 def test_a_slow_agent_is_behind_the_log(server: Db2, table: str) -> None:
     server.configure(delay=1.5)
     try:
@@ -369,6 +385,11 @@ def test_pruned_changes_are_gone_and_the_old_synchpoint_says_so(server: Db2, tab
 # crashes
 
 
+def children(server: Db2) -> list[int]:
+    """The processes that the server has started."""
+    return [int(pid) for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()]
+
+
 def test_a_killed_server_keeps_what_was_committed_and_captures_it_once() -> None:
     with Db2() as server:
         server.sql("CREATE TABLE APP.T (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(9))")
@@ -380,7 +401,9 @@ def test_a_killed_server_keeps_what_was_committed_and_captures_it_once() -> None
         connection.execute("INSERT INTO APP.T VALUES (2, 'x')")
         connection.commit()
         other.execute("INSERT INTO APP.T VALUES (3, 'open')")
+        (engine,) = children(server)
         server.kill()
+        assert not Path(f"/proc/{engine}").exists() or "java" not in Path(f"/proc/{engine}/cmdline").read_text()
         server.start()
         connection.close()  # the driver looks for a server for seconds where there is none
         other.close()
@@ -547,13 +570,13 @@ def test_a_reader_waits_for_a_writer_as_long_as_its_lock_timeout_says(server: Db
         writer.execute(f"UPDATE APP.{table} SET V = 'y'")
         assert reader.rows(f"SELECT V FROM APP.{table} WITH UR") == [("y",)]
         reader.execute("SET CURRENT LOCK TIMEOUT NOT WAIT")
-        assert blocked(reader, f"SELECT V FROM APP.{table} WITH CS") < 4
+        assert blocked(reader, f"SELECT V FROM APP.{table} WITH CS") < 8
         reader.rollback()
         reader.execute("SET CURRENT LOCK TIMEOUT 5")
-        assert 4.5 < blocked(reader, f"LOCK TABLE APP.{table} IN SHARE MODE") < 12
+        assert 4.9 < blocked(reader, f"LOCK TABLE APP.{table} IN SHARE MODE") < 16
         reader.rollback()
         reader.execute("SET CURRENT LOCK TIMEOUT WAIT")
-        threading.Timer(4, writer.commit).start()
+        threading.Timer(6, writer.commit).start()
         assert reader.rows(f"SELECT V FROM APP.{table} WITH CS") == [("y",)]
 
 

@@ -8,6 +8,7 @@ goes on after it was stopped or killed. So each change gets to its change table 
   One that was in another STATE than A until then, too: it misses what happened in between.
 * CD_NEW_SYNCHPOINT is the LSN of the newest transaction that has changed the table; NULL before the first one.
 * A signal CAPSTART in IBMSNAP_SIGNAL sets a registration to STATE A, CAPSTOP to I, REINIT reads registrations again, STOP ends the agent.
+* IBMSNAP_CAPTRACE says what it was told, IBMSNAP_CAPMON how much it has done, every five minutes.
 * COMMIT_INTERVAL and SLEEP_INTERVAL of IBMSNAP_CAPPARMS count where they are other ones than ASN's defaults; otherwise the server's own, short ones do.
 """
 
@@ -29,6 +30,7 @@ from dev.servers.db2.settings import Settings
 
 LOG = logging.getLogger("db2.agent")
 ASN_DEFAULTS = (30, 5)
+MONITOR_SECONDS = 300.0
 
 
 @dataclass
@@ -55,6 +57,9 @@ class Agent(threading.Thread):
         self._looks: deque[Look] = deque()
         self._at = 0
         self._last = 0.0
+        self._took = 0.0
+        self._monitored = -MONITOR_SECONDS
+        self._rows = self._transactions = 0
 
     @property
     def at(self) -> int:
@@ -89,7 +94,8 @@ class Agent(threading.Thread):
         """Read the registrations and the parameters again."""
         with self.lock:
             if self.running:
-                self._cycle(self._log.look())
+                if not self.paused:
+                    self._cycle(self._log.look())
                 self._parameters()
                 self._read_registrations(starting=False)
                 self._trace("INFO", "ASN0133I CAPTURE: the program was reinitialized.")
@@ -99,6 +105,7 @@ class Agent(threading.Thread):
         """Capture now what has been committed until now; returns how many transactions that were."""
         with self.lock:
             look = self._log.look()
+            self._transactions += look.taken
             self._cycle(look)
             return look.taken
 
@@ -116,9 +123,11 @@ class Agent(threading.Thread):
         while True:
             self.wake.wait(self.pace.idle_interval)
             self.wake.clear()
-            pause = self._last + self.pace.commit_interval - time.monotonic()
+            # it is to leave time to others, also when there is much to look at again and again, as in a long open transaction
+            pause = self._last + max(self.pace.commit_interval, self._took) - time.monotonic()
             if pause > 0:
                 time.sleep(pause)
+            begin = time.monotonic()
             try:
                 with self.lock:
                     if self.running and not self.paused:
@@ -130,6 +139,7 @@ class Agent(threading.Thread):
                 self._connection.rollback()
                 time.sleep(0.5)
             self._last = time.monotonic()
+            self._took = self._last - begin
 
     def _parameters(self) -> None:
         commit, sleep = self._connection.rows("SELECT COMMIT_INTERVAL, SLEEP_INTERVAL FROM ASNCDC.IBMSNAP_CAPPARMS")[0]
@@ -153,9 +163,18 @@ class Agent(threading.Thread):
             self._publish(look)
 
     def _publish(self, look: Look) -> None:
-        run, between = self._connection, (self._at, look.end)
-        new = bool(run.rows("SELECT 1 FROM DB2LOG.UNITS WHERE N > ? AND N <= ? FETCH FIRST 1 ROW ONLY", between))
-        if new:
+        at, known = self._at, dict(self._known)
+        try:
+            self._write(look, (at, look.end))
+            self._connection.commit()
+        except BaseException:
+            self._connection.rollback()
+            self._at, self._known = at, known
+            raise
+
+    def _write(self, look: Look, between: tuple[int, int]) -> None:
+        run = self._connection
+        if run.rows("SELECT 1 FROM DB2LOG.UNITS WHERE N > ? AND N <= ? FETCH FIRST 1 ROW ONLY", between):
             self._mark_lobs(between)
             self._drop_those_without_table()
             for registration in self._known.values():
@@ -170,7 +189,13 @@ class Agent(threading.Thread):
         )
         self._at = look.end
         self._signals()
-        run.commit()
+        if time.monotonic() > self._monitored + MONITOR_SECONDS:
+            self._monitored = time.monotonic()
+            run.execute(
+                f"INSERT INTO ASNCDC.IBMSNAP_CAPMON VALUES (CURRENT_TIMESTAMP, {moment}, 0, {self._rows}, 0, 0, 0, {self._transactions}, 0, 0, 0, "
+                f"NULL, NULL, 0, 0, {moment})"
+            )
+            self._rows = self._transactions = 0
 
     def _copy(self, registration: Registration, between: tuple[int, int]) -> None:
         for changes in self._log.of(registration.table):
@@ -180,6 +205,7 @@ class Agent(threading.Thread):
                 self._connection.execute(sql, between) for sql in registration.inserts(changes, self._log.length)
             )
             if count > 0:
+                self._rows += count
                 self._connection.execute(
                     "UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_NEW_SYNCHPOINT = (SELECT U.COMMITSEQ FROM DB2LOG.UNITS U WHERE U.N = (SELECT MAX(V.N) FROM "
                     f"DB2LOG.UNITS V JOIN {changes.name} S ON S.XID = V.XID WHERE V.N > ? AND V.N <= ?)) WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",

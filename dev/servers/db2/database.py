@@ -13,6 +13,7 @@ from typing import Any
 
 from dev.servers.db2 import bench, catalog, history, registrations
 from dev.servers.db2.agent import Agent
+from dev.servers.db2.declarations import declarations
 from dev.servers.db2.derby import Derby
 from dev.servers.db2.dialect import Masked
 from dev.servers.db2.driver import Connection, connection_string
@@ -109,7 +110,7 @@ class Database:
                         self._log.follow(table)
                     continue
                 for table, text in plan.declared.items():
-                    if columns := catalog.declarations(text, self._types, table[0]):
+                    if columns := declarations(text, self._types, table[0]):
                         self._catalog.declare(table, columns)
                 if len(plan.touched) == 2 and self._is_there(plan.touched[1]) and not self._is_there(plan.touched[0]):
                     self._log.renamed(*plan.touched)

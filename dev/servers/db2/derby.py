@@ -17,7 +17,7 @@ from dev.servers.process import ServerError, run_once, tail
 HERE = Path(__file__).parent
 START_SECONDS, ATTEMPTS = 60, 3
 PR_SET_PDEATHSIG = 1
-LOCK_WAIT_S, DEADLOCK_S = 2, 1
+LOCK_WAIT_S, DEADLOCK_S = 4, 1
 """How long the engine itself waits for a lock: the shim tries again until the session's own timeout is over."""
 SCRIPTS = ("control_tables.sql", "log.sql", "catalog.sql")
 
