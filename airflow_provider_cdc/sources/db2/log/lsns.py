@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -30,15 +31,16 @@ class Lsns:
     @classmethod
     def of(cls, values: Sequence[bytes]) -> Lsns:
         """LSNs as the driver gives them."""
-        n = len(values)
-        lengths = np.fromiter(map(len, values), np.uint8, n)
-        longest = int(lengths.max(initial=0))
+        n, different = len(values), {*map(len, values)}
+        longest = max(different, default=0)
         width = max(WORDS, -(-longest // 8))
         padded = np.zeros((n, width * 8), np.uint8)
-        if n and (lengths == longest).all():
+        lengths = np.full(n, longest, np.uint8)
+        if len(different) == 1:
             padded[:, :longest] = np.frombuffer(b"".join(values), np.uint8).reshape(n, longest)
         else:
             for row, value in enumerate(values):
+                lengths[row] = len(value)
                 padded[row, : len(value)] = np.frombuffer(value, np.uint8)
         return cls(padded.view(">u8").astype(np.uint64), lengths)
 
@@ -86,9 +88,12 @@ def joined(parts: Sequence[Lsns]) -> Lsns:
 def _texts(words: npt.NDArray[np.uint64], length: int) -> pa.StringArray:
     """Texts of LSNs that are equally long."""
     n = len(words)
-    digits = _DIGITS[words.astype(">u8").view(np.uint8).reshape(n, -1)[:, :length]].reshape(n, 2 * length)
-    colons = [2 * at for at in _COLONS if at < length]
-    parts = np.insert(digits, colons, ord(":"), axis=1) if colons else digits
-    offsets = np.arange(n + 1, dtype=np.int32) * parts.shape[1]
-    data = np.ascontiguousarray(parts, np.uint8)
+    octets = words.astype(">u8").view(np.uint8).reshape(n, -1)
+    cuts = [0, *(at for at in _COLONS if at < length), length]
+    width = 2 * length + len(cuts) - 2
+    data = np.full((n, width), ord(":"), np.uint8)
+    for colons, (start, end) in enumerate(pairwise(cuts)):
+        part = data[:, 2 * start + colons : 2 * end + colons]
+        part[:] = _DIGITS[octets[:, start:end]].reshape(n, 2 * (end - start))
+    offsets = np.arange(n + 1, dtype=np.int32) * width
     return pa.StringArray.from_buffers(n, pa.py_buffer(offsets), pa.py_buffer(data))

@@ -75,7 +75,7 @@ def _decimals(t: ColumnType, values: Sequence[Any], type_: pa.DataType) -> pa.Ar
 
 def _number_texts(values: Sequence[Any]) -> pa.Array:
     """Decimals as text: with digits before the point, whoever has written them."""
-    if any(isinstance(v, Decimal) for v in values):
+    if Decimal in {*map(type, values)}:
         values = [None if v is None else f"{v:f}" for v in values]
     texts = pa.array(values, pa.string())
     if pc.any(pc.match_substring_regex(texts, r"^[+-]?\.|\s|,")).as_py():

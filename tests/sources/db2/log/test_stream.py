@@ -306,7 +306,7 @@ def test_a_quiet_log_gives_heartbeats_as_often_as_the_caller_is_patient(on: Stre
 
 def test_a_look_at_a_quiet_log_is_one_question(on: Streamed) -> None:
     on.read()
-    made = stream.AsnStream(on.config, on.position, None, on.tables, on.metrics, lambda: 0.0)
+    made = stream.AsnStream(on.config, on.position, None, on.tables, on.metrics)
     items = made.items()
     for _ in range(20):
         next(items)
