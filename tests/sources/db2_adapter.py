@@ -185,6 +185,7 @@ class Db2Adapter(Adapter):
 
     def signals(self) -> str:
         self._create("signals", {"id": "VARCHAR(64)", "type": "VARCHAR(32) NOT NULL", "data": "VARCHAR(4000)"}, ("id",))
+        self.sql(f"GRANT INSERT, DELETE ON TABLE {self.name('signals')} TO USER {self.server.user}")
         return self.collection("signals")
 
     def collection(self, table: str) -> str:

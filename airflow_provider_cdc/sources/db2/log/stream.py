@@ -41,6 +41,8 @@ BUFFERED_ROWS: Final = 200_000
 FEWEST_ROWS: Final = 100
 SHORTEST: Final = 0.02
 """Least seconds between two looks while a caller waits for the log."""
+LOOK_SECONDS: Final = 10.0
+"""How often a log that moves on without changes of captured tables is looked through for altered tables."""
 SILENT_SECONDS: Final = 120
 """After so long without a sign of the agent, the task's log says so, again and again."""
 
@@ -72,6 +74,7 @@ class AsnStream:
         self._reading: Connection | None = None
         self._seen: tuple[int, int, bytes] | None = None
         self._caught_up, self._took, self._told_at = False, 0.0, 0.0
+        self._looked_at, self._awaited = 0.0, False
 
     def items(self) -> Iterator[LogItem]:
         """The log items in commit order, see :meth:`airflow_provider_cdc.core.spi.source.Source.stream`.
@@ -107,17 +110,24 @@ class AsnStream:
         self._metrics.polled(now, self._position)
         self._watch(now)
         end = self._end(now)
-        new = end > self._position.commit_lsn < now.newest
+        moved = end > self._position.commit_lsn
+        new = moved and self._position.commit_lsn < now.newest
         reading: list[Registration] = []
-        if new or now.tables != self._seen:
+        if new or now.tables != self._seen or (moved and self._look_is_due):
             reading = yield from self._look(now)
-            self._seen = now.tables
+            self._seen, self._looked_at = now.tables, time.monotonic()
         if new:
             yield from self._window(now, end, reading)
         else:
             self._position = self._position.read(end, now.synch_us if end == now.lsn else 0)
         self._caught_up = self._position.commit_lsn >= end
         self._took = time.monotonic() - began
+
+    @property
+    def _look_is_due(self) -> bool:
+        """Whether to look for altered tables, though change tables have nothing new: at once where somebody waits for this place of the log."""
+        somebody_waits = self._until is not None or self._awaited
+        return somebody_waits or time.monotonic() - self._looked_at > LOOK_SECONDS
 
     def _end(self, now: Published) -> bytes:
         """How far to read: to what is published, and not beyond ``until``, as tables whose snapshot is of that position join the stream there.
@@ -250,7 +260,8 @@ class AsnStream:
         began = time.monotonic()
         while True:
             patience, pause = self._patience(), self._config.poll_interval_ms / 1000
-            if patience < pause:  # a caller waits for the log, as windows of incremental snapshots do
+            self._awaited = patience < pause
+            if self._awaited:  # a caller waits for the log, as windows of incremental snapshots do
                 pause = min(pause, max(self._took, SHORTEST))
             if (left := began + pause - time.monotonic()) <= 0:
                 return

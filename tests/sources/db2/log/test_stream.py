@@ -304,7 +304,8 @@ def test_a_quiet_log_gives_heartbeats_as_often_as_the_caller_is_patient(on: Stre
     assert on.metrics.counters.polls > 3
 
 
-def test_a_look_at_a_quiet_log_is_one_question(on: Streamed) -> None:
+def test_a_look_at_a_quiet_log_is_one_question(on: Streamed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "LOOK_SECONDS", 1_000)
     on.read()
     made = stream.AsnStream(on.config, on.position, None, on.tables, on.metrics)
     items = made.items()
