@@ -305,11 +305,12 @@ class Database:
             self._work.commit()
             return count
 
-    def table_at(self, schema: str, table: str, lsn: str | None = None) -> list[list[Any]]:
-        """The committed rows of a table at an LSN, out of the log."""
+    def table_at(self, schema: str, table: str, lsns: list[str | None]) -> list[list[list[Any]]]:
+        """The committed rows of a table at some LSNs, which ascend, out of the log."""
+        given = [bytes.fromhex(lsn) if lsn else None for lsn in lsns]
         with self._busy:
-            rows = history.table_at(self._work, self._log, (schema, table), bytes.fromhex(lsn) if lsn else None)
-        return [[_encoded(value) for value in row] for row in rows]
+            found = history.table_at(self._work, self._log, (schema, table), given)
+        return [[[_encoded(value) for value in row] for row in rows] for rows in found]
 
     def serve_changes(
         self, count: int, table: str = "BENCH", schema: str = "BENCH", transaction_rows: int = 1000

@@ -27,10 +27,12 @@ import decimal
 import json
 import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from dev import paths
+from dev.bootstrap import jars
 from dev.servers import template
 from dev.servers.base import Server
 from dev.servers.db2 import derby
@@ -153,14 +155,19 @@ class Db2(Server):
         """The LSN up to which all is in the change tables."""
         return bytes.fromhex(self.control("published"))
 
-    def catch_up(self, timeout: float = 30.0) -> bytes:
+    def catch_up(self, timeout: float = 120.0) -> bytes:
         """Wait until the agent has published what is committed now; returns what it has published then."""
         return bytes.fromhex(self.control("catch_up", timeout=timeout))
 
     def table_at(self, schema: str, table: str, lsn: bytes | None = None) -> list[Row]:
         """The committed rows of a table with DATA CAPTURE CHANGES, after the transactions up to and with an LSN, out of the log."""
-        rows = self.control("table_at", schema=schema, table=table, lsn=lsn.hex() if lsn else None)
-        return [tuple(_decoded(value) for value in row) for row in rows]
+        return self.table_at_each(schema, table, [lsn])[0]
+
+    def table_at_each(self, schema: str, table: str, lsns: Sequence[bytes | None]) -> list[list[Row]]:
+        """:meth:`table_at` of several LSNs, which ascend: the log is read once."""
+        given = [lsn.hex() if lsn else None for lsn in lsns]
+        found = self.control("table_at", schema=schema, table=table, lsns=given)
+        return [[tuple(_decoded(value) for value in row) for row in rows] for rows in found]
 
     def run_stats(self, schema: str, table: str) -> None:
         """``RUNSTATS``: SYSCAT.TABLES.CARD is right until rows change."""
@@ -177,6 +184,7 @@ class Db2(Server):
     # starting
 
     def _prepare(self) -> None:
+        jars.ensure("db2")
         if not self.data.exists():
             template.copy("db2", derby.ingredients(), derby.make, self.data)
 
