@@ -5,10 +5,11 @@ Whoever has not fetched for longest gives way: its result is closed, and its que
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from typing import Any, Final, Protocol
 
-from airflow_provider_cdc.sources.db2.connect import Connection, Cursor
+from airflow_provider_cdc.sources.db2.connect import Connection, Cursor, Db2Error
 
 MOST_OPEN: Final = 64
 
@@ -51,4 +52,5 @@ class Cursors:
         """Close all results and end the transaction."""
         while self._open:
             self._open.popitem()[1].close()
-        self._connection.rollback()
+        with contextlib.suppress(Db2Error):  # the connection is lost: whoever asks next is told
+            self._connection.rollback()
