@@ -11,9 +11,15 @@ from pydantic import Field, field_validator
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config.select_overrides import with_statements
 from airflow_provider_cdc.core.config.values import Patterns, TimePrecision
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.schema import Column, TableId
 from airflow_provider_cdc.core.spi.converters import check_converters
-from airflow_provider_cdc.sources.db2.config_values import Authentication, IsolationMode, LobHandling, SslMode
+from airflow_provider_cdc.sources.db2.config_values import (
+    NOT_LOGGED,
+    Authentication,
+    IsolationMode,
+    LobHandling,
+    SslMode,
+)
 from airflow_provider_cdc.sources.relational.config import RelationalConfig
 
 _FORBIDDEN = re.compile(r"[;{}\"\x00-\x1f]")
@@ -156,6 +162,10 @@ class Db2Config(RelationalConfig):
 
     def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self.schema_include_list, self.schema_exclude_list
+
+    def has_values(self, column: Column) -> bool:
+        # == and not "is": an offset remembers the property as text
+        return self.lob_handling_mode == LobHandling.RESELECT or column.declared.type_name not in NOT_LOGGED
 
     def dataset(self, table: TableId) -> tuple[str, str]:
         return f"db2://{self.address}", f"{self.catalog}.{table}"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import enum
+from typing import Final
+
+NOT_LOGGED: Final = frozenset({"CLOB", "DBCLOB", "BLOB", "XML"})
+"""Column types of which change tables never have values."""
 
 
 class IsolationMode(enum.StrEnum):

@@ -13,11 +13,12 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.privileges import Privileges, grant
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.schema_signal import signal_table
 from airflow_provider_cdc.sources.db2.schema.sql_names import literal, quoted
-from airflow_provider_cdc.sources.db2.schema.types import NOT_LOGGED, ColumnType
+from airflow_provider_cdc.sources.db2.schema.types import ColumnType
 
 DDL: Final = "CREATE TABLE {} (id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048))"
 _NEEDED: Final = (("ids", 42), ("types of signals", 32), ("the data of signals", 2048))

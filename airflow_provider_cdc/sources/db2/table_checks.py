@@ -11,13 +11,13 @@ from airflow_provider_cdc.core.snapshot.policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_values import LobHandling
+from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED, LobHandling
 from airflow_provider_cdc.sources.db2.privileges import Privileges, grant
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.sql_names import literal, quoted, quoted_name
 from airflow_provider_cdc.sources.db2.schema.structure import data_columns
 from airflow_provider_cdc.sources.db2.schema.system_tables import is_system
-from airflow_provider_cdc.sources.db2.schema.types import NOT_LOGGED, ColumnType, is_distinct
+from airflow_provider_cdc.sources.db2.schema.types import ColumnType, is_distinct
 from airflow_provider_cdc.sources.db2.signal_checks import registering
 
 _SHOWN: Final = 5

@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_values import IsolationMode, LobHandling
 from airflow_provider_cdc.sources.db2.connect import _connection_string
-from tests.support.db2_settings import BASE, config
+from tests.support.db2_settings import BASE, column, config
 
 
 def test_documented_defaults() -> None:
@@ -70,3 +70,13 @@ def test_the_connection_of_airflow() -> None:
         "database.hostname": "db", "database.port": 50001, "database.user": "cdc", "database.password": "x", "database.dbname": "SAMPLE",
         "database.ssl.mode": "required",
     }  # fmt: skip
+
+
+def test_values_of_lobs_are_captured_only_where_they_are_read_again() -> None:
+    big, small = column("CLOB(1M)"), column("VARCHAR(20)")
+    assert config().has_values(big)
+    hidden = config(lob_handling_mode="unavailable")
+    assert not hidden.has_values(big)
+    assert hidden.has_values(small)
+    # as an offset remembers the property
+    assert hidden.model_copy(update={"lob_handling_mode": "reselect"}).has_values(big)

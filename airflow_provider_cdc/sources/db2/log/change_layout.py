@@ -11,11 +11,12 @@ import numpy as np
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableId, TableSchema
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.log.changes import Mask
 from airflow_provider_cdc.sources.db2.rows.select_list import Columns, SelectList
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
 from airflow_provider_cdc.sources.db2.schema.structure import before_column
-from airflow_provider_cdc.sources.db2.schema.types import NOT_LOGGED, ColumnType
+from airflow_provider_cdc.sources.db2.schema.types import ColumnType
 
 OWN: Final = ("t.IBMSNAP_COMMITSEQ", "t.IBMSNAP_INTENTSEQ", "t.IBMSNAP_OPERATION")
 """What is selected first."""

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
-from airflow_provider_cdc.sources.db2.schema.types import NOT_LOGGED, ColumnType
+from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
+from airflow_provider_cdc.sources.db2.schema.types import ColumnType
 
 OWN_COLUMNS = "IBMSNAP_"
 """What the names of a change table's own columns begin with."""
