@@ -49,6 +49,9 @@ class Agent(threading.Thread):
     def __init__(self, connection: Connection, log: Log, settings: Settings) -> None:
         super().__init__(name="asncap", daemon=True)
         self._connection, self._log, self._settings = connection, log, settings
+        # it asks for transactions that have ended; others, which have changes in the same tables, are not to keep it waiting
+        self._connection.execute("SET ISOLATION UR")
+        self._connection.commit()
         self.lock = threading.RLock()
         self.wake = threading.Event()
         self.running, self.paused = False, False
@@ -142,7 +145,8 @@ class Agent(threading.Thread):
             self._took = self._last - begin
 
     def _parameters(self) -> None:
-        commit, sleep = self._connection.rows("SELECT COMMIT_INTERVAL, SLEEP_INTERVAL FROM ASNCDC.IBMSNAP_CAPPARMS")[0]
+        (parameters,) = self._connection.rows("SELECT COMMIT_INTERVAL, SLEEP_INTERVAL FROM ASNCDC.IBMSNAP_CAPPARMS WITH CS")
+        commit, sleep = parameters
         if commit != ASN_DEFAULTS[0]:
             self.pace.commit_interval = float(commit)
         if sleep != ASN_DEFAULTS[1]:
@@ -282,7 +286,7 @@ class Agent(threading.Thread):
         if not run.rows("SELECT 1 FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_STATE = 'P' FETCH FIRST 1 ROW ONLY WITH UR"):
             return
         rows = run.rows(
-            "SELECT SIGNAL_TIME, SIGNAL_SUBTYPE, SIGNAL_INPUT_IN FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_TYPE = 'CMD' AND SIGNAL_STATE = 'P' ORDER BY SIGNAL_TIME"
+            "SELECT SIGNAL_TIME, SIGNAL_SUBTYPE, SIGNAL_INPUT_IN FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_TYPE = 'CMD' AND SIGNAL_STATE = 'P' ORDER BY SIGNAL_TIME WITH CS"
         )
         for moment, kind, argument in rows:
             table = registrations.map_id(run, argument or "")

@@ -59,7 +59,7 @@ def _events(
     count = len(changes.columns)
     images = ", ".join(f"S.{side}{order}" for side in "BA" for order in range(1, count + 1))
     rows = connection.rows(
-        f"SELECT U.N, S.OP, {images} FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N <= ? ORDER BY U.N, S.LSN",
+        f"SELECT U.N, S.OP, {images} FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N <= ? ORDER BY U.N, S.LSN WITH UR",
         (end,),
     )
     return [(row[0], row[1], _plain(row[2 : count + 2]), _plain(row[count + 2 :])) for row in rows]

@@ -83,7 +83,7 @@ def read(connection: Connection, log: Log) -> dict[Table, Registration]:
     """The registrations in state A that have a change table."""
     rows = connection.rows(
         "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CHG_UPD_TO_DEL_INS, BEFORE_IMG_PREFIX FROM ASNCDC.IBMSNAP_REGISTER "
-        "WHERE GLOBAL_RECORD = 'N' AND STATE = 'A'"
+        "WHERE GLOBAL_RECORD = 'N' AND STATE = 'A' WITH CS"
     )
     found = {}
     for owner, name, cd_owner, cd_table, pairs, prefix in rows:
