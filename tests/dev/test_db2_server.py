@@ -80,6 +80,14 @@ def test_the_catalogue_follows_ddl(server: Db2) -> None:
     assert server.rows("SELECT * FROM SYSCAT.COLUMNS WHERE TABNAME LIKE 'CAT%'") == []
 
 
+def test_schemas_are_those_of_users_and_of_the_agent(server: Db2) -> None:
+    server.sql("CREATE TABLE SCHEMED.T (ID INTEGER)")
+    found = {row[0] for row in server.rows("SELECT SCHEMANAME FROM SYSCAT.SCHEMATA")}
+    assert {"SCHEMED", "ASNCDC", "DB2INST1"} <= found
+    assert not found & {"DB2LOG", "DB2CAT"}
+    assert not [name for name in found if "#" in name]
+
+
 def test_a_rolled_back_table_is_in_no_catalogue(server: Db2) -> None:
     with server.connect() as connection:
         connection.execute("CREATE TABLE APP.GONE (ID INTEGER)")

@@ -22,6 +22,7 @@ Where it differs from Db2, as far as is known:
   for longer strings, as Db2's documents say.
 * The engine has no DECFLOAT, GRAPHIC, XML, BINARY and TIMESTAMP(p): such columns are strings, bytes and TIMESTAMP there, and SYSCAT shows what was declared.
 * Common table expressions, window functions but ROW_NUMBER() OVER (), MERGE from VALUES, array binds and the driver's functions for metadata do not work.
+* A reader at isolation CS waits for a writer, as on a Db2 with CUR_COMMIT = DISABLED. Waits for locks are of four seconds at least.
 * A lock timeout undoes the statement; Db2 undoes the transaction.
 * Privileges are kept, and count only with the option ``authorize``.
 """

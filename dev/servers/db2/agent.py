@@ -30,6 +30,8 @@ from dev.servers.db2.settings import Settings
 
 LOG = logging.getLogger("db2.agent")
 ASN_DEFAULTS = (30, 5)
+AT_ONCE = 100
+"""How many tables one statement asks about."""
 MONITOR_SECONDS = 300.0
 
 
@@ -145,7 +147,9 @@ class Agent(threading.Thread):
             self._took = self._last - begin
 
     def _parameters(self) -> None:
-        (parameters,) = self._connection.rows("SELECT COMMIT_INTERVAL, SLEEP_INTERVAL FROM ASNCDC.IBMSNAP_CAPPARMS WITH CS")
+        (parameters,) = self._connection.rows(
+            "SELECT COMMIT_INTERVAL, SLEEP_INTERVAL FROM ASNCDC.IBMSNAP_CAPPARMS WITH CS"
+        )
         commit, sleep = parameters
         if commit != ASN_DEFAULTS[0]:
             self.pace.commit_interval = float(commit)
@@ -179,11 +183,12 @@ class Agent(threading.Thread):
     def _write(self, look: Look, between: tuple[int, int]) -> None:
         run = self._connection
         if run.rows("SELECT 1 FROM DB2LOG.UNITS WHERE N > ? AND N <= ? FETCH FIRST 1 ROW ONLY", between):
-            self._mark_lobs(between)
             self._drop_those_without_table()
-            for registration in self._known.values():
-                self._copy(registration, between)
-            self._units(between)
+            changed = self._changed(between)
+            self._mark_lobs(changed, between)
+            for changes in changed:
+                self._copy(self._known[changes.table], changes, between)
+            self._units(changed, between)
         lsn, moment = literal(positions.lsn(look.end, self._log.length)), f"TIMESTAMP('{look.at}')"
         run.execute(
             f"UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = {lsn}, SYNCHTIME = {moment} WHERE GLOBAL_RECORD = 'Y'"
@@ -201,29 +206,35 @@ class Agent(threading.Thread):
             )
             self._rows = self._transactions = 0
 
-    def _copy(self, registration: Registration, between: tuple[int, int]) -> None:
-        for changes in self._log.of(registration.table):
-            if not changes.active and not self._has_any(changes, between):
-                continue  # their columns may be of types that the change table has no longer
-            count = sum(
-                self._connection.execute(sql, between) for sql in registration.inserts(changes, self._log.length)
+    def _changed(self, between: tuple[int, int]) -> list[Changes]:
+        """Which tables of changes have something of these transactions."""
+        known = [changes for table in self._known for changes in self._log.of(table)]
+        found: set[int] = set()
+        for start in range(0, len(known), AT_ONCE):
+            some = [
+                f"SELECT {changes.id} FROM SYSIBM.SYSDUMMY1 WHERE EXISTS "
+                f"(SELECT 1 FROM DB2LOG.UNITS U JOIN {changes.name} S ON S.XID = U.XID WHERE U.N > ? AND U.N <= ?)"
+                for changes in known[start : start + AT_ONCE]
+            ]
+            rows = self._connection.rows(" UNION ALL ".join(some), between * len(some))
+            found.update(row[0] for row in rows)
+        return [changes for changes in known if changes.id in found]
+
+    def _copy(self, registration: Registration, changes: Changes, between: tuple[int, int]) -> None:
+        inserts = registration.inserts(changes, self._log.length)
+        count = sum(max(0, self._connection.execute(sql, between)) for sql in inserts)
+        self._rows += count
+        if count > 0:
+            self._connection.execute(
+                "UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_NEW_SYNCHPOINT = (SELECT U.COMMITSEQ FROM DB2LOG.UNITS U WHERE U.N = (SELECT MAX(V.N) FROM "
+                f"DB2LOG.UNITS V JOIN {changes.name} S ON S.XID = V.XID WHERE V.N > ? AND V.N <= ?)) WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",
+                (*between, *registration.table),
             )
-            if count > 0:
-                self._rows += count
-                self._connection.execute(
-                    "UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_NEW_SYNCHPOINT = (SELECT U.COMMITSEQ FROM DB2LOG.UNITS U WHERE U.N = (SELECT MAX(V.N) FROM "
-                    f"DB2LOG.UNITS V JOIN {changes.name} S ON S.XID = V.XID WHERE V.N > ? AND V.N <= ?)) WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",
-                    (*between, *registration.table),
-                )
 
-    def _has_any(self, changes: Changes, between: tuple[int, int]) -> bool:
-        sql = f"SELECT 1 FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N > ? AND U.N <= ? FETCH FIRST 1 ROW ONLY"
-        return bool(self._connection.rows(sql, between))
-
-    def _units(self, between: tuple[int, int]) -> None:
-        tables = [changes.name for table in self._known for changes in self._log.of(table)]
-        if not tables:
+    def _units(self, changed: list[Changes], between: tuple[int, int]) -> None:
+        if not changed:
             return
+        tables = [changes.name for changes in changed]
         having = " OR ".join(f"EXISTS (SELECT 1 FROM {name} S WHERE S.XID = U.XID)" for name in tables)
         self._connection.execute(
             "INSERT INTO ASNCDC.IBMSNAP_UOW (IBMSNAP_UOWID, IBMSNAP_COMMITSEQ, IBMSNAP_LOGMARKER, IBMSNAP_AUTHTKN, IBMSNAP_AUTHID) "
@@ -232,10 +243,10 @@ class Agent(threading.Thread):
             between,
         )
 
-    def _mark_lobs(self, between: tuple[int, int]) -> None:
+    def _mark_lobs(self, changed: list[Changes], between: tuple[int, int]) -> None:
         """Say of each large object whether its value has changed: the engine does not compare them."""
-        for changes in self._log.changes:
-            if not changes.lobs or changes.table not in self._known:
+        for changes in changed:
+            if not changes.lobs:
                 continue
             images = ", ".join(f"S.B{order}, S.A{order}" for order in changes.lobs)
             rows = self._connection.rows(
@@ -244,9 +255,9 @@ class Agent(threading.Thread):
             )
             for lsn, operation, *values in rows:
                 pairs = zip(changes.lobs, values[::2], values[1::2], strict=True)
-                changed = [f"L{order} = 'U'" for order, before, after in pairs if _changed(operation, before, after)]
-                if changed:
-                    self._connection.execute(f"UPDATE {changes.name} SET {', '.join(changed)} WHERE LSN = {lsn}")
+                marks = [f"L{order} = 'U'" for order, before, after in pairs if _differs(operation, before, after)]
+                if marks:
+                    self._connection.execute(f"UPDATE {changes.name} SET {', '.join(marks)} WHERE LSN = {lsn}")
 
     # registrations
 
@@ -270,8 +281,12 @@ class Agent(threading.Thread):
         self._known = found
 
     def _drop_those_without_table(self) -> None:
+        rows = self._connection.rows(
+            "SELECT S.SCHEMANAME, T.TABLENAME FROM SYS.SYSTABLES T JOIN SYS.SYSSCHEMAS S ON S.SCHEMAID = T.SCHEMAID WHERE T.TABLETYPE = 'T'"
+        )
+        there = {(row[0], row[1]) for row in rows}
         for table, registration in list(self._known.items()):
-            if not self._log.columns(registration.change_table):
+            if registration.change_table not in there:
                 del self._known[table]
                 self._trace(
                     "ERROR", f"ASN0057E CAPTURE: the change table {'.'.join(registration.change_table)} is not there."
@@ -308,5 +323,5 @@ class Agent(threading.Thread):
         )
 
 
-def _changed(operation: str, before: object, after: object) -> bool:
+def _differs(operation: str, before: object, after: object) -> bool:
     return before != after if operation == UPDATE else after is not None

@@ -262,13 +262,14 @@ class Log:
         """First and last change, and user, of each transaction with changes above the low mark."""
         found: dict[str, tuple[int, int, str]] = {}
         selects = [
-            f"SELECT XID, MIN(LSN), MAX(LSN), MIN(AUTHID) FROM {changes.name} WHERE LSN > {self._low} GROUP BY XID"
+            f"SELECT XID, MIN(LSN), MAX(LSN), MIN(AUTHID) FROM {changes.name} WHERE LSN > ? GROUP BY XID"
             for changes in self.changes
             if changes.active or changes.until is None or changes.until > self._low
         ]
         for start in range(0, len(selects), AT_ONCE):
+            some = selects[start : start + AT_ONCE]  # the same words each time: the engine compiles them once
             for xid, begin, last, user in self._connection.rows(
-                " UNION ALL ".join(selects[start : start + AT_ONCE]) + " WITH UR"
+                " UNION ALL ".join(some) + " WITH UR", [self._low] * len(some)
             ):
                 if xid in found:
                     before = found[xid]
