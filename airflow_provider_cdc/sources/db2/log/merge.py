@@ -152,6 +152,7 @@ class _Waiting:
 
     def __init__(self, run: Run) -> None:
         self._run, self.last = run, _Bound(b"", b"")
+        self._first = self.last
         self._changes: Changes | None = None
         self.weight = 0
 
@@ -175,7 +176,7 @@ class _Waiting:
 
     def take_committed_before(self, bound: _Bound) -> Changes | None:
         """The changes of transactions that committed before the bound's."""
-        if self._changes is None:
+        if self._changes is None or self._first.commit >= bound.commit:
             return None
         commit = Lsns.of([bound.commit])
         words = max(self._changes.commit.words.shape[1], commit.words.shape[1])
@@ -183,7 +184,7 @@ class _Waiting:
 
     def take_up_to(self, bound: _Bound) -> Changes | None:
         """The changes up to the bound, with it."""
-        if self._changes is None:
+        if self._changes is None or self._first > bound:
             return None
         commit, intent = Lsns.of([bound.commit]), Lsns.of([bound.intent])
         widths = [
@@ -203,6 +204,8 @@ class _Waiting:
     def _keep(self, changes: Changes | None) -> None:
         self._changes = changes
         self.weight = 0 if changes is None else max(len(changes), changes.nbytes // ROW_BYTES)
+        if changes is not None:
+            self._first = _Bound(changes.commit.bare(0), changes.intent.bare(0))
 
 
 class _Merged:
