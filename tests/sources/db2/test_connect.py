@@ -1,0 +1,144 @@
+"""Connections to Db2 by the real driver: rows, transactions, errors, and the end of a reading."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import AccessDenied, ConfigError, SourceUnavailable
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Connection, connect, database_of, translated
+from airflow_provider_cdc.sources.db2.errors import LOCKED, UNDEFINED, Cancelled, Db2Error
+from airflow_provider_cdc.sources.db2.snapshot.locks import set_lock_timeout
+from dev.servers.db2 import Db2
+from tests.sources.db2_adapter import Db2Adapter
+from tests.sources.suite import INT, TEXT
+from tests.support.db2_settings import BASE
+
+
+def settings(server: Db2, **properties: Any) -> Db2Config:
+    given = BASE | {
+        "database.hostname": server.host, "database.port": server.port, "database.user": server.user,
+        "database.password": server.password, "database.authentication": "server",
+    }  # fmt: skip
+    return Db2Config.parse(given | {name.replace("_", "."): value for name, value in properties.items()})
+
+
+@pytest.fixture
+def db(db2: Db2) -> Iterator[Db2Adapter]:
+    with ExitStack() as stack:
+        made = Db2Adapter(db2, stack)
+        made.create("t", {"id": INT, "note": TEXT}, ("id",))
+        with made.transaction() as t:
+            t.insert("t", *({"id": i, "note": f"ä{i}"} for i in range(10)))
+        yield made
+
+
+@pytest.fixture
+def connection(db2: Db2) -> Iterator[Connection]:
+    with closing(connect(settings(db2))) as made:
+        yield made
+
+
+def test_rows_come_in_batches_of_the_size_that_was_asked_for(db: Db2Adapter, connection: Connection) -> None:
+    sql = f'SELECT t."id", t."note" FROM {db.name("t")} t WHERE t."id" >= ? ORDER BY t."id"'
+    with connection.cursor(sql, 3, size=4) as cursor:
+        assert [c.name for c in cursor.description] == ["id", "note"]
+        batches = list(cursor.batches())
+    assert [len(batch) for batch in batches] == [4, 3]
+    assert batches[0][0] == (3, "ä3")
+    assert connection.rows(sql, 9) == [(9, "ä9")]
+    assert connection.scalar(sql, 100) is None
+
+
+def test_several_results_are_open_at_once(db: Db2Adapter, connection: Connection) -> None:
+    sql = f'SELECT t."id" FROM {db.name("t")} t ORDER BY t."id"'
+    with connection.cursor(sql) as one, connection.cursor(sql) as other:
+        assert one.fetch(2) == other.fetch(2) == [(0,), (1,)]
+        assert one.fetch(1) == [(2,)]
+        assert other.fetch(20)[0] == (2,)
+
+
+def test_nothing_is_committed_by_itself(db: Db2Adapter, connection: Connection) -> None:
+    db.sql(f"GRANT UPDATE ON TABLE {db.name('t')} TO USER CDC")
+    assert connection.execute(f'UPDATE {db.name("t")} SET "note" = ? WHERE "id" < 2', "new") == 2
+    connection.rollback()
+    assert db.rows("t")[0]["note"] == "ä0"
+    connection.execute(f'UPDATE {db.name("t")} SET "note" = ? WHERE "id" < 2', None)
+    connection.commit()
+    assert db.rows("t")[0]["note"] is None
+
+
+def test_errors_have_the_codes_of_the_database(connection: Connection) -> None:
+    with pytest.raises(Db2Error) as caught:
+        connection.rows("SELECT * FROM NOWHERE.NOTHING")
+    assert caught.value.code in UNDEFINED
+    assert caught.value.state == "42704"
+    connection.rollback()
+    assert connection.is_healthy()
+
+
+def test_a_lock_is_waited_for_as_long_as_was_said(db: Db2Adapter, connection: Connection) -> None:
+    with db.server.connect() as writer:
+        writer.execute(f'UPDATE {db.name("t")} SET "note" = \'held\' WHERE "id" = 1')
+        for timeout_ms in (0, 500):
+            set_lock_timeout(connection, timeout_ms)
+            with pytest.raises(Db2Error) as caught:
+                connection.execute(f"LOCK TABLE {db.name('t')} IN SHARE MODE")
+            assert caught.value.code in LOCKED
+        writer.rollback()
+    connection.execute(f"LOCK TABLE {db.name('t')} IN SHARE MODE")
+
+
+def test_who_is_asked(connection: Connection) -> None:
+    database = database_of(connection)
+    assert database.name == "TESTDB"
+    assert not database.zos
+    assert database.number >= (10, 5)
+
+
+def test_a_reading_ends_when_another_thread_closes_the_connection(db2: Db2, db: Db2Adapter) -> None:
+    made = connect(settings(db2))
+    cursor = made.cursor(f'SELECT t."id" FROM {db.name("t")} t', size=1)
+    cursor.fetch(1)
+    thread = threading.Thread(target=made.close)
+    thread.start()
+    thread.join(10)
+    assert not thread.is_alive()
+    with pytest.raises(Cancelled):
+        cursor.fetch(1)
+    made.close()
+    assert not made.is_healthy()
+
+
+def test_a_wrong_password(db2: Db2) -> None:
+    with pytest.raises(AccessDenied) as caught:
+        connect(settings(db2, database_password="not-the-password"))
+    assert "not-the-password" not in str(caught.value)
+    assert "CDC" in str(caught.value)
+
+
+def test_no_server(db2: Db2) -> None:
+    with pytest.raises(SourceUnavailable):
+        connect(settings(db2, database_port=1))
+
+
+def test_no_database(db2: Db2) -> None:
+    with pytest.raises((ConfigError, SourceUnavailable)):
+        connect(settings(db2, database_dbname="NOPE"))
+
+
+def test_a_lost_connection_is_an_error_that_a_retry_mends(db2_factory: Any) -> None:
+    server = db2_factory(agent=False)
+    config = settings(server)
+    with closing(connect(config)) as made:
+        server.kill()
+        with pytest.raises(SourceUnavailable), translated(config):
+            made.rows("VALUES 1")
+    server.start()
+    with closing(connect(config)) as made:
+        assert made.is_healthy()
