@@ -49,7 +49,7 @@ def test_values_come_back_as_they_were_bound(server: Db2, kind: str) -> None:
 def test_the_catalogue_follows_ddl(server: Db2) -> None:
     server.sql(
         "CREATE TABLE APP.CAT (ID INTEGER NOT NULL GENERATED ALWAYS AS IDENTITY, A DECIMAL(9, 2) DEFAULT 1.5, B VARCHAR(10) FOR BIT DATA, "
-        "T TIMESTAMP(3), G VARGRAPHIC(7), F DECFLOAT(16), X XML, C CHAR(4 CODEUNITS32), CONSTRAINT CAT_PK PRIMARY KEY (ID)) IN USERSPACE1"
+        "T TIMESTAMP(3), G VARGRAPHIC(7), F DECFLOAT(16), X XML, C CHAR(4 CODEUNITS32), L CLOB, M BLOB(100M), CONSTRAINT CAT_PK PRIMARY KEY (ID)) IN USERSPACE1"
     )
     query = "SELECT COLNAME, TYPENAME, LENGTH, SCALE, NULLS, KEYSEQ, CODEPAGE, IDENTITY FROM SYSCAT.COLUMNS WHERE TABSCHEMA = 'APP' AND TABNAME = 'CAT' ORDER BY COLNO"
     assert server.rows(query) == [
@@ -61,11 +61,13 @@ def test_the_catalogue_follows_ddl(server: Db2) -> None:
         ("F", "DECFLOAT", 8, 0, "Y", None, 0, "N"),
         ("X", "XML", 0, 0, "Y", None, 0, "N"),
         ("C", "CHARACTER", 16, 0, "Y", None, 1208, "N"),
+        ("L", "CLOB", 1 << 20, 0, "Y", None, 1208, "N"),
+        ("M", "BLOB", 100 << 20, 0, "Y", None, 0, "N"),
     ]
     altered = server.rows("SELECT ALTER_TIME FROM SYSCAT.TABLES WHERE TABNAME = 'CAT'")
     server.sql("ALTER TABLE APP.CAT ADD COLUMN D DOUBLE", "CREATE UNIQUE INDEX APP.CAT_U ON APP.CAT (A, B DESC)")
     assert server.rows("SELECT ALTER_TIME FROM SYSCAT.TABLES WHERE TABNAME = 'CAT'") > altered
-    assert server.rows("SELECT COLNAME, LENGTH FROM SYSCAT.COLUMNS WHERE TABNAME = 'CAT' AND COLNO = 8") == [("D", 8)]
+    assert server.rows("SELECT COLNAME, LENGTH FROM SYSCAT.COLUMNS WHERE TABNAME = 'CAT' AND COLNO = 10") == [("D", 8)]
     indexes = server.rows(
         "SELECT INDNAME, UNIQUERULE, COLNAMES FROM SYSCAT.INDEXES WHERE TABNAME = 'CAT' ORDER BY INDNAME"
     )

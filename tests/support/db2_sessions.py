@@ -30,6 +30,8 @@ TYPES: dict[str, list[Any]] = {
     "CHAR(4) FOR BIT DATA": [b"\0\xff\x10\x20"],
     "VARCHAR(16) FOR BIT DATA": [b"\0\xff", bytes(range(16))],
     "CLOB(1M)": ["short", "ž" * 20000, None],
+    "CLOB": ["short"],
+    "BLOB(2G)": [b"x" * 100],
     "BLOB(1M)": [b"\0\xff" * 40000, b"x"],
 }
 """Types of columns that the engine has, and values of each."""

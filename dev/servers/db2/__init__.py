@@ -21,6 +21,7 @@ Where it differs from Db2, as far as is known:
 * TRUNCATE of a table with DATA CAPTURE CHANGES is refused: what the agent makes of it is not public. So are DROP COLUMN and changes of types there, but
   for longer strings, as Db2's documents say.
 * The engine has no DECFLOAT, GRAPHIC, XML, BINARY and TIMESTAMP(p): such columns are strings, bytes and TIMESTAMP there, and SYSCAT shows what was declared.
+* Large objects have at most 16 MB, whatever their columns were declared with: the driver crashes where it binds longer ones to this engine.
 * Common table expressions, window functions but ROW_NUMBER() OVER (), MERGE from VALUES, array binds and the driver's functions for metadata do not work.
 * A reader at isolation CS waits for a writer, as on a Db2 with CUR_COMMIT = DISABLED. Waits for locks are of four seconds at least.
 * A lock timeout undoes the statement; Db2 undoes the transaction.

@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from dev.servers.db2.dialect import LONGEST_LOB, length_of
+
 UNICODE, BITS = 1208, 0
 """Code pages of characters and of bytes."""
 
@@ -26,7 +28,7 @@ class Declared:
 
 _DECLARATION = re.compile(
     r'^\s*(?:ADD\s+(?:COLUMN\s+)?)?("(?:[^"]|"")+"|[\w#@$]+)\s+'
-    r"(TIMESTAMP|DECFLOAT|VARGRAPHIC|GRAPHIC|DBCLOB|XML|VARBINARY|BINARY|VARCHAR|CHARACTER|CHAR|CLOB)\b"
+    r"(TIMESTAMP|DECFLOAT|VARGRAPHIC|GRAPHIC|DBCLOB|XML|VARBINARY|BINARY|VARCHAR|CHARACTER|CHAR|CLOB|BLOB)\b"
     r"(?:\s*\(\s*(\d+)\s*([KMG]?)\s*(OCTETS|CODEUNITS16|CODEUNITS32)?\s*\))?(.*)$",
     re.IGNORECASE | re.DOTALL,
 )
@@ -84,7 +86,7 @@ def _declared(match: re.Match[str]) -> Declared | None:
         match.group(5),
         match.group(6),
     )
-    length = int(number or 0) << {"": 0, "K": 10, "M": 20, "G": 30}[(power or "").upper()]
+    length = length_of(number or "0", power)
     hidden = bool(re.search(r"\bIMPLICITLY\s+HIDDEN\b", rest, re.IGNORECASE))
     if kind == "TIMESTAMP":
         scale = length if number else 6
@@ -97,7 +99,11 @@ def _declared(match: re.Match[str]) -> Declared | None:
         return Declared(kind, length or 1, 0, None, BITS, hidden)
     if kind == "XML":
         return Declared(kind, 0, 0, None, BITS, hidden)
-    if units or hidden:
+    if kind == "BLOB" and (length > LONGEST_LOB or hidden):
+        return Declared(kind, length, 0, None, BITS, hidden)
+    if kind == "BLOB":
+        return None
+    if units or hidden or length > LONGEST_LOB:
         width = {"CODEUNITS32": 4, "CODEUNITS16": 2}.get((units or "").upper(), 1)
         bits = bool(re.search(r"\bFOR\s+BIT\s+DATA\b", rest, re.IGNORECASE))
         name = {"CHAR": "CHARACTER"}.get(kind, kind)

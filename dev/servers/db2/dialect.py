@@ -63,6 +63,20 @@ def _catalog(match: re.Match[str]) -> str:
     return match.group() if (schema, name) == ("SYSIBM", "SYSDUMMY1") else f"{schema}.{name}"
 
 
+LONGEST_LOB = 16 << 20
+"""The driver binds values to columns of longer ones in a way that the engine does not understand, and crashes."""
+
+
+def _lob(match: re.Match[str]) -> str:
+    """A large object of a length that the driver gets along with. Without a length it has 1 MB in Db2, and 2 GB in Derby."""
+    return f"{match.group(1)}({min(LONGEST_LOB, length_of(match.group(2) or '1', match.group(3) if match.group(2) else 'M'))})"
+
+
+def length_of(number: str, unit: str | None) -> int:
+    """How long ``(5 M)`` is."""
+    return int(number) << {"": 0, "K": 10, "M": 20, "G": 30}[(unit or "").upper()]
+
+
 RULES: list[tuple[re.Pattern[str], Replacement]] = [
     (re.compile(pattern, re.IGNORECASE), replacement)
     for pattern, replacement in [
@@ -105,7 +119,8 @@ CLAUSES: list[tuple[re.Pattern[str], Replacement]] = [
         (r"\bVARGRAPHIC\b", "VARCHAR"),
         (r"\bGRAPHIC\b", "CHAR"),
         (r"\bDBCLOB\b", "CLOB"),
-        (r"\bXML\b", "CLOB(2G)"),
+        (r"\bXML\b", "CLOB(16M)"),
+        (r"\b([CB]LOB)\b(?:\s*\(\s*(\d+)\s*([KMG]?)\s*(?:OCTETS|CODEUNITS16|CODEUNITS32)?\s*\))?", _lob),
         (r"\bVARBINARY\s*\(\s*(\d+)\s*\)", r"VARCHAR(\1) FOR BIT DATA"),
         (r"\bBINARY\s*\(\s*(\d+)\s*\)", r"CHAR(\1) FOR BIT DATA"),
         (r"\(\s*(\d+)\s+(?:OCTETS|CODEUNITS16|CODEUNITS32)\s*\)", r"(\1)"),

@@ -12,10 +12,12 @@ ended and gives each a place in the order of commits:
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import logging
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dev.servers.db2 import positions
@@ -103,9 +105,23 @@ class Log:
         """The one that changes go to now."""
         return next((changes for changes in self.changes if changes.table == table and changes.active), None)
 
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """What fails in the middle, as where somebody has the table locked, leaves nothing."""
+        with self.lock:
+            before = [(changes, changes.active) for changes in self.changes]
+            try:
+                yield
+            except BaseException:
+                self._connection.rollback()
+                self.changes = [changes for changes, _ in before]
+                for changes, active in before:
+                    changes.active = active
+                raise
+
     def enable(self, table: Table) -> None:
         """Log the changes of a table from now on, and keep a copy of the rows that it has."""
-        with self.lock:
+        with self._whole():
             if self.active(table) is None:
                 self._look(first=False)
                 self._begin(table, [])
@@ -113,7 +129,7 @@ class Log:
 
     def disable(self, table: Table) -> None:
         """Log its changes no longer."""
-        with self.lock:
+        with self._whole():
             if (changes := self.active(table)) is not None:
                 self._end(changes)
                 self._connection.commit()
@@ -140,7 +156,7 @@ class Log:
 
     def follow(self, table: Table) -> None:
         """The columns of a table may have changed: log them as they are now."""
-        with self.lock:
+        with self._whole():
             old = self.active(table)
             if old is None:
                 return

@@ -246,7 +246,12 @@ class Connection(threading.Thread):
             return FAILING
         except Exception as error:
             LOG.exception("%s: the server failed at: %s", self.label, text[:1000])
-            chain.refused = Db2Error(-901, "58004", f"the test server failed: {error}")
+            locked = "SQL0911N" in str(error)  # of what the server itself wanted to lock for the statement
+            chain.refused = (
+                Db2Error(-911, "40001", "68")
+                if locked
+                else Db2Error(-901, "58004", f"the test server failed: {error}")
+            )
             return FAILING
         if plan.lock_timeout != "same":
             self._lock_timeout = plan.lock_timeout
