@@ -248,9 +248,7 @@ class Connection(threading.Thread):
             LOG.exception("%s: the server failed at: %s", self.label, text[:1000])
             locked = "SQL0911N" in str(error)  # of what the server itself wanted to lock for the statement
             chain.refused = (
-                Db2Error(-911, "40001", "68")
-                if locked
-                else Db2Error(-901, "58004", f"the test server failed: {error}")
+                Db2Error(-911, "40001", "68") if locked else Db2Error(-901, "58004", f"the test server failed: {error}")
             )
             return FAILING
         if plan.lock_timeout != "same":
