@@ -57,7 +57,8 @@ class StreamMetrics:
 
     ::
 
-        metrics.polled(published, position)  # after each look at what the agent has published
+        metrics.polled(published)  # after each look at what the agent has published
+        metrics.moved(position)  # when the stream has read on
         metrics.windowed(seconds)  # after each window
         metrics.end()
     """
@@ -69,19 +70,20 @@ class StreamMetrics:
         self._position: Db2Position | None = None
         self._moved = self._shown = clock()
 
-    def polled(self, published: Published, position: Db2Position) -> None:
-        """The agent was looked at.
-
-        :param position: of the stream
-        """
+    def polled(self, published: Published) -> None:
+        """The agent was looked at."""
         self.counters.polls += 1
         before = self._published
         if before is None or (before.lsn, before.synch_us) != (published.lsn, published.synch_us):
             self._moved = self._clock()
-        self._published, self._position = published, position
+        self._published = published
         if self._clock() - self._shown >= REPORT_SECONDS:
             self._shown = self._clock()
             log.info("%s", self._line())
+
+    def moved(self, position: Db2Position) -> None:
+        """The stream has read up to a position."""
+        self._position = position
 
     def windowed(self, seconds: float) -> None:
         """A window was read."""

@@ -17,7 +17,8 @@ def looked(lsn: bytes = b"\1", synch_us: int = 1_000_000) -> Published:
 
 def test_the_agents_place_and_latency_are_told() -> None:
     metrics = StreamMetrics()
-    metrics.polled(looked(), Db2Position(bytes.fromhex("0000002500000d080025")))
+    metrics.polled(looked())
+    metrics.moved(Db2Position(bytes.fromhex("0000002500000d080025")))
     metrics.windowed(0.5)
     metrics.windowed(0.25)
     document = metrics.document()
@@ -36,11 +37,11 @@ def test_before_the_first_look_nothing_is_known_of_the_agent() -> None:
 def test_an_agent_that_does_not_move_is_silent_and_one_whose_clock_goes_on_is_not() -> None:
     now = 100.0
     metrics = StreamMetrics(clock=lambda: now)
-    metrics.polled(looked(), Db2Position(b""))
+    metrics.polled(looked())
     now = 130.0
-    metrics.polled(looked(), Db2Position(b""))
+    metrics.polled(looked())
     assert metrics.silent_s == 30
-    metrics.polled(looked(synch_us=2_000_000), Db2Position(b""))
+    metrics.polled(looked(synch_us=2_000_000))
     assert metrics.silent_s == 0
 
 
@@ -50,7 +51,7 @@ def test_a_line_is_logged_once_a_minute_and_at_the_end(caplog: pytest.LogCapture
     with caplog.at_level(logging.INFO):
         for seconds in (0, 30, 61, 90, 122):
             now = float(seconds)
-            metrics.polled(looked(), Db2Position(b"\1"))
+            metrics.polled(looked())
         assert len(caplog.records) == 2
         metrics.end()
     assert "6 of 7 registered tables" in caplog.text

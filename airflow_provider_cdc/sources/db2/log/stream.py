@@ -84,6 +84,7 @@ class AsnStream:
         :raises UnknownLogEvent: a row of a change table has an unknown operation
         :raises SourceUnavailable: the connection is lost
         """
+        self._metrics.moved(self._position)
         try:
             while self._until is None or not self._position.reached(self._until):
                 yield from self._step()
@@ -107,7 +108,7 @@ class AsnStream:
         """Look how far the agent is, and read at most one window."""
         began = time.monotonic()
         now = self._questions.ask(lambda c: published(c, self._config.capture_schema), "what the agent has published")
-        self._metrics.polled(now, self._position)
+        self._metrics.polled(now)
         self._watch(now)
         end = self._end(now)
         moved = end > self._position.commit_lsn
@@ -120,6 +121,7 @@ class AsnStream:
             yield from self._window(now, end, reading)
         else:
             self._position = self._position.read(end, now.synch_us if end == now.lsn else 0)
+        self._metrics.moved(self._position)
         self._caught_up = self._position.commit_lsn >= end
         self._took = time.monotonic() - began
 
@@ -222,6 +224,7 @@ class AsnStream:
         counted.changes += len(block)
         if not block.open:
             self._position = self._position.read(block.commits.bytes_at(-1))
+            self._metrics.moved(self._position)
             counted.transactions += len(block.commits)
         made = log_block(block, window, self._position)
         if not block.open:
