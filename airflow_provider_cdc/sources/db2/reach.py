@@ -75,7 +75,8 @@ def verify(connection: Connection, config: Db2Config, position: Db2Position) -> 
             + (f", and {len(pruned) - 1:,} others are like it." if len(pruned) > 1 else "."),
             where=f"{first.table}, {position}",
             safe=_SAFE,
-            remedy="set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
+            remedy="run airflow cdc db2 switch-capture-instance (without --writers-stopped) for each such table, which has just that table read "
+            "again, or set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
             f"{config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
         )
 

@@ -16,7 +16,7 @@ from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
 from airflow_provider_cdc.sources.db2.schema.sql_names import literal
 
 _SAFE = "Everything up to the position is captured; the offset is untouched."
-_AGAIN = "then read the table again: send a signal execute-snapshot for it with type blocking, or set snapshot.mode=when_needed for one run"
+_AGAIN = "airflow cdc db2 switch-capture-instance (without --writers-stopped), which has just this table read again"
 
 
 class Registry:
@@ -86,8 +86,8 @@ class Registry:
             f"The capture agent does not capture {table} any more: its registration is gone. Changes that are made now are lost.",
             where=f"{table}, {position}",
             safe=_SAFE,
-            remedy=f"take the table out of what is captured (table.include.list), or put it back into capture mode "
-            f"(CALL {self._schema}.ADDTABLE({literal(table.namespace)}, {literal(table.name)}), then reinit), {_AGAIN}",
+            remedy=f"take the table out of what is captured (table.include.list), or put it back into capture mode with {_AGAIN}; it calls "
+            f"{self._schema}.ADDTABLE({literal(table.namespace)}, {literal(table.name)})",
         )
 
     def _check(self, one: Registration, position: Db2Position) -> None:
@@ -109,9 +109,9 @@ class Registry:
             "LSN may be lost: they were pruned before they were read, or the table was registered anew.",
             where=f"{one.table}, {position}",
             safe=_SAFE,
-            remedy="set snapshot.mode=when_needed for one run to read all tables again; or, if nothing was changed in between (the writers were "
-            "stopped), say so with airflow cdc db2 switch-capture-instance. So that it does not happen again: let the agent keep changes for "
-            f"longer (RETENTION_LIMIT in {self._schema}.IBMSNAP_CAPPARMS, minutes)",
+            remedy=f"run {_AGAIN}; with --writers-stopped, if nothing was changed in between, it is not read. Where many tables are concerned, set "
+            "snapshot.mode=when_needed for one run to read all again. So that it does not happen again: let the agent keep changes for longer "
+            f"(RETENTION_LIMIT in {self._schema}.IBMSNAP_CAPPARMS, minutes)",
         )
 
     def _anew(self, one: Registration, position: Db2Position) -> PositionLost:
@@ -119,8 +119,7 @@ class Registry:
             f"{one.table} was registered anew, and the capture agent has not begun with it yet: changes that were made meanwhile are lost.",
             where=f"{one.table}, {position}",
             safe=_SAFE,
-            remedy="wait until the agent has begun with the table (reinit); then set snapshot.mode=when_needed for one run to read all tables again, "
-            "or, if nothing was changed in between, say so with airflow cdc db2 switch-capture-instance",
+            remedy=f"run {_AGAIN}; with --writers-stopped, if nothing was changed in between, it is not read",
         )
 
     def _inactive(self, one: Registration, position: Db2Position) -> PrerequisiteError:
@@ -132,7 +131,7 @@ class Registry:
             where=f"{one.table}, {position}",
             safe=_SAFE,
             remedy=f"mend the cause, which the agent's log names; UPDATE {self._schema}.IBMSNAP_REGISTER SET STATE = 'A' WHERE SOURCE_OWNER = "
-            f"{owner} AND SOURCE_TABLE = {name}; VALUES {self._schema}.ASNCDCSERVICES('reinit', 'asncdc'). If rows were changed meanwhile, {_AGAIN}",
+            f"{owner} AND SOURCE_TABLE = {name}; VALUES {self._schema}.ASNCDCSERVICES('reinit', 'asncdc'). If rows were changed meanwhile, run {_AGAIN}",
         )
 
 

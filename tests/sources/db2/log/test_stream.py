@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -15,7 +16,7 @@ import pytest
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock
 from airflow_provider_cdc.sources.db2.asn.control import clock, published
-from airflow_provider_cdc.sources.db2.connect import connect
+from airflow_provider_cdc.sources.db2.connect import Connection, connect
 from airflow_provider_cdc.sources.db2.log import cursors, stream
 from airflow_provider_cdc.sources.db2.log.merge import Merge
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes, lsn_text
@@ -447,8 +448,9 @@ def test_a_table_that_was_registered_anew_is_an_error(on: Streamed) -> None:
     on.server.catch_up()
     on.server.add_table(on.namespace, "T")
     on.sql("INSERT INTO {s}.T VALUES (3, 'a')")
-    with pytest.raises(PositionLost, match="registered anew"):
+    with pytest.raises(PositionLost, match="registered anew") as e:
         on.read()
+    assert "switch-capture-instance (without --writers-stopped), which has just this table read again" in str(e.value)
     assert short(on.events) == [("c", "T", 1)]
 
 
@@ -475,6 +477,7 @@ def test_a_registration_that_is_gone_is_an_error_while_the_table_exists(on: Stre
     with pytest.raises(PrerequisiteError, match="registration is gone") as e:
         on.read()
     assert "ADDTABLE" in str(e.value)
+    assert "switch-capture-instance (without --writers-stopped), which has just this table read again" in str(e.value)
 
 
 def test_a_registration_that_is_gone_is_noticed_on_a_quiet_log(on: Streamed) -> None:
@@ -667,3 +670,40 @@ def test_items_of_a_stream_are_blocks_changes_and_heartbeats_only(on: Streamed) 
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     until = Db2Position(on.server.catch_up())
     assert [type(item) for item in on.stream(until)] == [LogBlock, Heartbeat]
+
+
+def test_whatever_is_asked_and_read_ends_its_transaction(on: Streamed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise tables could not be put into and out of capture mode."""
+    began: dict[int, set[str]] = {}
+    seen: set[str] = set()
+
+    def noted(name: str) -> None:
+        method = getattr(Connection, name)
+
+        def asked(self: Connection, *args: Any, **more: Any) -> Any:
+            began.setdefault(id(self), set()).add(name)
+            seen.add(name)
+            return method(self, *args, **more)
+
+        monkeypatch.setattr(Connection, name, asked)
+
+    def ended(self: Connection) -> None:
+        rollback(self)
+        began.pop(id(self), None)
+
+    for name in ("rows", "cursor", "execute"):
+        noted(name)
+    rollback = Connection.rollback
+    monkeypatch.setattr(Connection, "rollback", ended)
+    items = on.stream()
+    for i in range(3):
+        on.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')")
+        on.server.catch_up()
+        while len(on.events) <= i:
+            next(items)
+        while not isinstance(next(items), Heartbeat):
+            pass
+        assert seen == {"rows", "cursor"}
+        assert not began
+        seen.clear()
+    items.close()  # type: ignore[attr-defined]
