@@ -271,7 +271,7 @@ class Agent(threading.Thread):
         return look.end
 
     def _read_registrations(self, *, starting: bool) -> None:
-        found = registrations.read(self._connection, self._log)
+        found = registrations.read(self._connection)
         lsn = literal(positions.lsn(self._at, self._log.length))
         for table in found:
             where = "WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?"

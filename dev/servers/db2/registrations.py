@@ -79,19 +79,24 @@ def _order(changes: Changes, name: str) -> int | None:
     return None
 
 
-def read(connection: Connection, log: Log) -> dict[Table, Registration]:
+def read(connection: Connection) -> dict[Table, Registration]:
     """The registrations in state A that have a change table."""
+    columns: dict[Table, list[str]] = {}
+    for owner, name, column in connection.rows(
+        "SELECT S.SCHEMANAME, T.TABLENAME, C.COLUMNNAME FROM ASNCDC.IBMSNAP_REGISTER R JOIN SYS.SYSSCHEMAS S ON S.SCHEMANAME = R.CD_OWNER "
+        "JOIN SYS.SYSTABLES T ON T.SCHEMAID = S.SCHEMAID AND T.TABLENAME = R.CD_TABLE JOIN SYS.SYSCOLUMNS C ON C.REFERENCEID = T.TABLEID "
+        "ORDER BY T.TABLENAME, C.COLUMNNUMBER WITH UR"
+    ):
+        columns.setdefault((owner, name), []).append(column)
     rows = connection.rows(
         "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE, CHG_UPD_TO_DEL_INS, BEFORE_IMG_PREFIX FROM ASNCDC.IBMSNAP_REGISTER "
         "WHERE GLOBAL_RECORD = 'N' AND STATE = 'A' WITH CS"
     )
     found = {}
     for owner, name, cd_owner, cd_table, pairs, prefix in rows:
-        columns = [column for column, _ in log.columns((cd_owner, cd_table)) if column not in HEAD_NAMES]
-        if columns:
-            found[(owner, name)] = Registration(
-                (owner, name), (cd_owner, cd_table), pairs == "Y", prefix or "", columns
-            )
+        if of_table := columns.get((cd_owner, cd_table)):
+            own = [column for column in of_table if column not in HEAD_NAMES]
+            found[(owner, name)] = Registration((owner, name), (cd_owner, cd_table), pairs == "Y", prefix or "", own)
     return found
 
 
