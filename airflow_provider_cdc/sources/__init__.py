@@ -68,7 +68,7 @@ def config_class(kind: str) -> type[ConnectorConfig]:
 def procedures(kind: str) -> Mapping[str, Procedure]:
     """What an administrator can have done at a kind of source, by name; fit for the help of commands."""
     path = _kind(kind).procedures
-    return _load(path) if path is not None else {}  # type: ignore[no-any-return]
+    return _load(path) if path is not None else {}
 
 
 def _kind(kind: str) -> Kind:
