@@ -6,7 +6,7 @@ a table has changes for the first time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from airflow_provider_cdc.core.errors import SchemaConflict
@@ -93,20 +93,41 @@ class Structures:
 def altered_table(known: TableSchema, present: TableSchema) -> TableChange:
     """The change from one structure to another one.
 
-    Nothing tells of a renamed column. If the columns are as many as before, and one of the same type stands in its place, it is one (spec DB2-374).
+    Nothing tells of a renamed column (spec DB2-374). But Db2 adds columns behind all others, and lets those that stay stand in their order: a new column
+    that stands before one of these was renamed, whatever its type is now. Behind the last of them it may have been renamed as well, or made when
+    another one went: which values existing rows have in it is not known then.
     """
-    old, new = known.columns, present.columns
+    stay = {c.name for c in known.columns} & {c.name for c in present.columns}
     renamed: dict[str, str] = {}
-    if len(old) == len(new):
-        renamed = {
-            b.name: a.name
-            for a, b in zip(old, new, strict=True)
-            if a.name not in present.names and b.name not in known.names and _same_type(a, b)
-        }
+    exact = True
+    old, new = _stretches(known, stay), _stretches(present, stay)
+    in_order = [c.name for c in known.columns if c.name in stay] == [c.name for c in present.columns if c.name in stay]
+    for at, (gone, come) in enumerate(zip(old, new, strict=True)):
+        last = at == len(old) - 1
+        if not gone or not come:
+            exact &= last or not come  # nothing can come but behind all others: the table is another one
+            continue
+        alike = len(gone) == len(come) and (not last or all(map(_same_type, gone, come)))
+        if alike:
+            renamed |= {b.name: a.name for a, b in zip(gone, come, strict=True)}
+        exact &= alike and not last
     added = {
-        c.name: c.declared.default for c in new if c.name not in known.names and c.name not in renamed and _is_told(c)
+        c.name: c.declared.default
+        for c in present.columns
+        if c.name not in stay and c.name not in renamed and _is_told(c)
     }
-    return TableChange(type="ALTER", id=known.id, table=present, renamed=renamed, added=added)
+    return TableChange(type="ALTER", id=known.id, table=present, renamed=renamed, added=added, exact=exact and in_order)
+
+
+def _stretches(schema: TableSchema, stay: Collection[str]) -> list[list[Column]]:
+    """The columns that do not stay, before the first of those that do, between each two of them, and behind the last."""
+    found: list[list[Column]] = [[]]
+    for column in schema.columns:
+        if column.name in stay:
+            found.append([])
+        else:
+            found[-1].append(column)
+    return found
 
 
 def _same_type(a: Column, b: Column) -> bool:

@@ -26,17 +26,40 @@ def test_a_new_column_has_its_default_in_existing_rows() -> None:
     assert (change.added, change.renamed) == ({"A": None, "B": "x"}, {})
 
 
-def test_a_column_of_the_same_type_in_the_same_place_is_renamed() -> None:
+def test_a_column_that_comes_before_one_that_stays_was_renamed_whatever_its_type_is_now() -> None:
+    old = schema_of(ID, column("INTEGER", "A"), column("DATE", "Z"))
+    for type_ in ("INTEGER", "BIGINT", "VARCHAR(9)"):
+        change = altered_table(old, schema_of(ID, column(type_, "B"), column("DATE", "Z")))
+        assert (change.renamed, change.added, change.exact) == ({"B": "A"}, {}, True)
+
+
+def test_columns_that_were_renamed_keep_their_order() -> None:
+    old = schema_of(ID, column("INTEGER", "A"), column("DATE", "B"), column("DATE", "Z"))
+    change = altered_table(old, schema_of(ID, column("INTEGER", "C"), column("DATE", "D"), column("DATE", "Z")))
+    assert (change.renamed, change.exact) == ({"C": "A", "D": "B"}, True)
+
+
+def test_a_column_that_went_or_came_alone_leaves_nothing_open() -> None:
+    a, z = column("INTEGER", "A"), column("DATE", "Z")
+    gone = altered_table(schema_of(ID, a, z), schema_of(ID, z))
+    assert (gone.renamed, gone.added, gone.exact) == ({}, {}, True)
+    come = altered_table(schema_of(ID, a), schema_of(ID, a, z))
+    assert (come.renamed, come.added, come.exact) == ({}, {"Z": None}, True)
+    both = altered_table(schema_of(ID, a, z), schema_of(ID, z, column("INTEGER", "C")))
+    assert (both.renamed, both.added, both.exact) == ({}, {"C": None}, True)
+
+
+def test_a_last_column_of_the_same_type_may_have_been_renamed_or_made_anew() -> None:
     change = altered_table(schema_of(ID, column("VARCHAR(9)", "A")), schema_of(ID, column("VARCHAR(9)", "B")))
-    assert (change.renamed, change.added) == ({"B": "A"}, {})
+    assert (change.renamed, change.added, change.exact) == ({"B": "A"}, {}, False)
 
 
-def test_a_column_of_another_type_in_the_same_place_is_a_new_one() -> None:
+def test_a_last_column_of_another_type_may_have_been_renamed_or_made_anew() -> None:
     change = altered_table(schema_of(ID, column("VARCHAR(9)", "A")), schema_of(ID, column("INTEGER", "B")))
-    assert (change.renamed, change.added) == ({}, {"B": None})
+    assert (change.renamed, change.added, change.exact) == ({}, {"B": None}, False)
 
 
-def test_a_column_that_goes_while_another_one_comes_elsewhere_is_not_renamed() -> None:
-    old = schema_of(ID, column("INTEGER", "A"), column("INTEGER", "B"))
-    change = altered_table(old, schema_of(ID, column("INTEGER", "B"), column("INTEGER", "C")))
-    assert (change.renamed, change.added) == ({}, {"C": None})
+def test_a_table_whose_columns_stand_in_another_order_was_made_anew() -> None:
+    a, z = column("INTEGER", "A"), column("DATE", "Z")
+    assert not altered_table(schema_of(ID, a, z), schema_of(ID, z, a)).exact
+    assert not altered_table(schema_of(ID, z), schema_of(ID, a, z)).exact
