@@ -11,7 +11,7 @@ hands over exactly and that becomes an array as fast:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,11 +26,18 @@ from airflow_provider_cdc.sources.db2.schema.types import DEFAULT_FRACTION, LOBS
 
 Columns = Sequence[Sequence[Any]]
 """Fetched values, column by column."""
+_AT_ONCE: Final = 256
 
 
-def columns_of(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def columns_of(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     """Fetched rows, column by column; empty without rows."""
-    return list(zip(*rows, strict=True))
+    columns: list[list[Any]] = [[] for _ in rows[0]] if rows else []
+    # few at a time: an iterator for each of ten thousand rows would have the garbage collector look at all of them, again and again
+    for start in range(0, len(rows), _AT_ONCE):
+        part = zip(*rows[start : start + _AT_ONCE], strict=True)
+        for column, values in zip(columns, part, strict=True):
+            column.extend(values)
+    return columns
 
 
 class SelectList:
