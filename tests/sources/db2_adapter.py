@@ -1,4 +1,4 @@
-"""Db2, our test server, for the shared suite. Names are in quotes, so they are as the suite spells them.
+"""Db2, our test server or a real one, for the shared suite. Names are in quotes, so they are as the suite spells them.
 
 The log is what the capture agent has published. So a transaction of the suite ends when the agent has published it, and a table of the suite is one in
 capture mode. Its structure changes as an administrator changes it (Debezium Db2 connector, "Online schema updates"): while nobody writes, the statement
@@ -23,26 +23,25 @@ from dev.servers.db2 import Db2
 from dev.servers.db2.driver import Connection
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
+from tests.support.db2_real import RealDb2, authentication
 
 KINDS = {INT: "INTEGER", LONG: "BIGINT", TEXT: "VARCHAR(200)"}
 _numbers = itertools.count(1)
 
 
-def db2_connector(server: Db2, folder: Path, **properties: Any) -> Connector:
+def db2_connector(server: Db2 | RealDb2, folder: Path, **properties: Any) -> Connector:
     """A connector on a server; properties with underscores for dots."""
     secrets = {
         "database.hostname": server.host, "database.port": server.port, "database.user": server.user,
         "database.password": server.password,
     }  # fmt: skip
-    given: dict[str, Any] = {
-        "database.dbname": server.database, "database.authentication": "server", "poll.interval.ms": 20,
-    }  # fmt: skip
+    given: dict[str, Any] = {"database.dbname": server.database, "poll.interval.ms": 20, **authentication(server)}
     named = {k.replace("_", "."): v for k, v in properties.items()}
     return Connector(folder, "db2", given | named, secrets)
 
 
 class Db2Adapter(Adapter):
-    """A schema of a Db2 test server.
+    """A schema of a Db2.
 
     :param stack: closed at the end of the test, with all schemas of the adapter
     :param registered: options with which tables are put into capture mode
@@ -51,7 +50,7 @@ class Db2Adapter(Adapter):
     kind: ClassVar[str] = "db2"
     changes_kinds = False
 
-    def __init__(self, server: Db2, stack: ExitStack, **registered: Any) -> None:
+    def __init__(self, server: Db2 | RealDb2, stack: ExitStack, **registered: Any) -> None:
         self.server, self._stack, self._registered = server, stack, registered
         self.namespace = f"SUITE_{next(_numbers)}"
         self._tables: dict[str, None] = {}
@@ -118,6 +117,9 @@ class Db2Adapter(Adapter):
         if not logged:
             self.sql(f"ALTER TABLE {self.name(table)} DATA CAPTURE NONE")
         yield
+        if isinstance(self.server, RealDb2):
+            for each in (self.name(table), self.change_table(table)):
+                self.server.reorganize(each)
         if not logged:
             self.sql(f"ALTER TABLE {self.name(table)} DATA CAPTURE CHANGES")
         self.server.reinit()

@@ -20,6 +20,7 @@ from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from dev.servers.db2 import Db2
+from tests.support.db2_real import authentication
 from tests.support.patience import LONGEST_S
 
 Row = dict[str, Any]
@@ -132,8 +133,8 @@ class Streamed:
         server = self.server
         given = {
             "topic.prefix": "test", "database.hostname": server.host, "database.port": server.port, "database.user": server.owner,
-            "database.password": server.owner_password, "database.dbname": server.database, "database.authentication": "server",
-            "poll.interval.ms": 20,
+            "database.password": server.owner_password, "database.dbname": server.database, "poll.interval.ms": 20,
+            **authentication(server),
         }  # fmt: skip
         return Db2Config.parse(given | self.properties)
 
