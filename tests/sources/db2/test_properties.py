@@ -1,0 +1,176 @@
+"""Properties of Db2 connectors do what they say."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from dev.servers.db2 import Db2
+from tests.sources.db2_adapter import Db2Adapter
+from tests.support.connectors import Connector
+from tests.support.rendered import captured, of_table, row_fields
+
+Made = Callable[..., Connector]
+DOCUMENTED = {
+    "connector.class": "io.debezium.connector.db2.Db2Connector", "database.hostname": "192.168.99.100", "database.port": "50000",
+    "database.user": "db2inst1", "database.password": "Password!", "database.dbname": "mydatabase", "topic.prefix": "fullfillment",
+    "table.include.list": "MYSCHEMA.CUSTOMERS", "schema.history.internal.kafka.bootstrap.servers": "kafka:9092",
+    "schema.history.internal.kafka.topic": "schemahistory.fullfillment",
+}  # fmt: skip
+
+
+@pytest.fixture
+def db(db2: Db2) -> Iterator[Db2Adapter]:
+    with ExitStack() as stack:
+        yield Db2Adapter(db2, stack)
+
+
+@pytest.fixture
+def made(db: Db2Adapter, tmp_path: Path) -> Made:
+    return lambda **properties: db.connector(tmp_path, **properties)
+
+
+@pytest.fixture(scope="module")
+def products(db2: Db2) -> Iterator[Db2Adapter]:
+    """A table with one row, at which many look."""
+    with ExitStack() as stack:
+        adapter = Db2Adapter(db2, stack)
+        adapter._create(
+            "T", {"ID": "INTEGER", "V": "VARCHAR(40)", "P": "DECIMAL(12,2)", "Preis € 1": "INTEGER"}, ("ID",)
+        )
+        run(adapter, f"INSERT INTO {adapter.name('T')} VALUES (1, 'a', 1.5, 2)")
+        yield adapter
+
+
+def run(db: Db2Adapter, *statements: str) -> None:
+    db.server.transaction(*statements)
+    db.server.catch_up()
+
+
+def test_the_smallest_documented_configuration_is_understood(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        config = Db2Config.parse(DOCUMENTED)
+    assert (config.database_hostname, config.database_port, config.database_user) == (
+        "192.168.99.100",
+        50000,
+        "db2inst1",
+    )
+    assert (config.database_dbname, config.table_include_list) == ("mydatabase", ("MYSCHEMA.CUSTOMERS",))
+    assert len([r for r in caplog.records if "is accepted and has no effect" in r.message]) == 3
+
+
+@pytest.mark.parametrize("missing", ["database.hostname", "database.user", "database.dbname", "topic.prefix"])
+def test_what_has_no_default_is_required(missing: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{missing}: required and not set"):
+        Db2Config.parse({k: v for k, v in DOCUMENTED.items() if k != missing})
+
+
+def test_tables_in_capture_mode_are_captured_unless_the_lists_leave_them_out(db: Db2Adapter, made: Made) -> None:
+    for name in ("A", "B"):
+        db._create(name, {"ID": "INTEGER"}, ("ID",))
+    db.sql(f"CREATE TABLE {db.name('PLAIN')} (ID INTEGER)")
+    db._stack.callback(db.sql, f"DROP TABLE {db.name('PLAIN')}")
+    run(db, *(f"INSERT INTO {db.name(name)} VALUES (1)" for name in ("A", "B", "PLAIN")))
+    connector = made(table_exclude_list=rf"{db.namespace}\.B")
+    with open_source(connector.definition(), connector.secrets) as source:
+        found = source.discover()
+    assert {t.name for t in found if t.namespace == db.namespace} == {"A", "B"}, "only tables in capture mode"
+    assert not [t for t in found if t.namespace.startswith(("SYS", "ASN"))]
+    first = captured(connector)
+    assert {r["topic"] for r in first} == {"test", f"test.{db.namespace}.A"}
+    assert [r["value"]["op"] for r in of_table(first, "A")] == ["r"]
+    run(db, *(f"INSERT INTO {db.name(name)} VALUES (2)" for name in ("A", "B", "PLAIN")))
+    assert [(r["topic"], r["value"]["op"]) for r in captured(connector)] == [(f"test.{db.namespace}.A", "c")]
+
+
+def test_texts_can_be_hidden_or_cut_in_the_snapshot_and_in_the_stream(db: Db2Adapter, made: Made) -> None:
+    db._create(
+        "T",
+        {
+            "ID": "INTEGER",
+            "A": "VARCHAR(40)",
+            "B": "CHAR(4)",
+            "C": "VARCHAR(9)",
+            "N": "INTEGER",
+            "D": "VARCHAR(9)",
+            "E": "VARCHAR(9)",
+        },
+        ("ID",),
+    )
+    t = db.name("T")
+    run(db, f"INSERT INTO {t} VALUES (1, 'secret', 'bbbb', 'é€x', 7, 'seen', 'long')")
+    connector = made()
+    connector.properties |= {
+        "column.mask.with.3.chars": rf"{db.namespace}\.T\.A,{db.namespace.lower()}\.t\.b", "column.mask.with.0.chars": rf"{db.namespace}\.T\.D",
+        "column.truncate.to.2.chars": rf"{db.namespace}\.T\.C", "column.truncate.to.3.chars": rf"{db.namespace}\.T\.E",
+        "column.exclude.list": rf"{db.namespace}\.T\.N",
+    }  # fmt: skip
+    (read,) = of_table(captured(connector), "T")
+    hidden = {"ID": 1, "A": "***", "B": "***", "D": "", "E": "lon"}
+    assert read["value"]["after"] == {**hidden, "C": "é€"}
+    run(db, f"UPDATE {t} SET A = 'changed', C = 'yyy'")
+    run(db, f"INSERT INTO {t} VALUES (2, NULL, 'x', 'z', 8, NULL, 'xyz')")
+    run(db, f"DELETE FROM {t} WHERE ID = 1")
+    update, insert, delete, _ = of_table(captured(connector), "T")
+    assert update["value"]["before"] == {**hidden, "C": "é€"}
+    assert update["value"]["after"] == delete["value"]["before"] == {**hidden, "C": "yy"}
+    assert insert["value"]["after"] == {"ID": 2, "A": None, "B": "***", "C": "z", "D": None, "E": "xyz"}
+    written = b"".join(f.read_bytes() for f in connector.folder.rglob("*") if f.is_file())
+    assert b"***" in written
+    assert b"secret" not in written
+    assert b"changed" not in written
+
+
+@pytest.mark.parametrize(
+    ("name", "which", "columns"),
+    [
+        ("column_propagate_source_type", r"{}\.T\.(V|P)", {"V", "P"}),
+        ("column_propagate_source_type", r"TESTDB\.{}\.T\.V", {"V"}),
+        ("datatype_propagate_source_type", r"{}\.T\.DECIMAL", {"P"}),
+        ("datatype_propagate_source_type", r"TESTDB\.{}\.T\.VARCHAR", {"V"}),
+    ],
+)
+def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
+    products: Db2Adapter, tmp_path: Path, name: str, which: str, columns: set[str]
+) -> None:
+    connector = products.connector(tmp_path, **{name: which.format(products.namespace)})
+    (read,) = of_table(captured(connector, schemas=True), "T")
+    told = {
+        column: {k.rpartition(".")[2]: v for k, v in f.get("parameters", {}).items() if k.startswith("__debezium.source.column.")}
+        for column, f in row_fields(read).items()
+    }  # fmt: skip
+    types: dict[str, dict[str, Any]] = {
+        "ID": {}, "V": {"type": "VARCHAR", "length": "40"}, "P": {"type": "DECIMAL", "length": "12", "scale": "2"}, "Preis € 1": {},
+    }  # fmt: skip
+    assert told == {column: types[column] if column in columns else {} for column in types}
+
+
+@pytest.mark.parametrize(
+    ("mode", "name"), [("none", "Preis € 1"), ("avro", "Preis___1"), ("avro_unicode", "Preis_u0020_u20ac_u00201")]
+)
+def test_names_of_fields_can_be_made_fit_for_avro(products: Db2Adapter, tmp_path: Path, mode: str, name: str) -> None:
+    connector = products.connector(tmp_path, field_name_adjustment_mode=mode)
+    (read,) = of_table(captured(connector, schemas=True), "T")
+    assert read["value"]["payload"]["after"] == {"ID": 1, "V": "a", "P": "AJY=", name: 2}
+    (row,) = connector.rows(f"{products.namespace}.T")
+    assert row["Preis € 1"] == 2, "the change log has the names of the database"
+
+
+def test_the_delimiter_and_the_name_of_the_transactions_are_in_the_topics(db: Db2Adapter, made: Made) -> None:
+    db._create("T", {"ID": "INTEGER"}, ("ID",))
+    connector = made(topic_delimiter="_", topic_transaction="tx", provide_transaction_metadata=True)
+    captured(connector)
+    run(db, f"INSERT INTO {db.name('T')} VALUES (1)")
+    begin, row, end = captured(connector)
+    assert [begin["topic"], row["topic"], end["topic"]] == ["test_tx", f"test_{db.namespace}_T", "test_tx"]
+    id_ = row["value"]["source"]["commit_lsn"]
+    assert (begin["value"]["id"], end["value"]["id"], row["value"]["transaction"]["id"]) == (id_, id_, id_)
+    assert (end["value"]["event_count"], row["value"]["transaction"]["total_order"]) == (1, 1)

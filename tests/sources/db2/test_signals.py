@@ -1,0 +1,123 @@
+"""Snapshots on demand as the document of Db2 describes them, and what is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dev.servers.db2 import Db2
+from tests.sources.db2_adapter import Db2Adapter
+from tests.support.connectors import Connector
+from tests.support.rendered import captured, of_table
+from tests.support.signals import send, signal_state, snapshot
+
+Made = Callable[..., Connector]
+
+
+@pytest.fixture(scope="module")
+def shop(db2: Db2) -> Iterator[Db2Adapter]:
+    """A table of 25 products, and the signal table of the document."""
+    with ExitStack() as stack:
+        adapter = Db2Adapter(db2, stack)
+        adapter._create("PRODUCTS", {"ID": "INTEGER", "COLOR": "VARCHAR(9)", "QUANTITY": "INTEGER"}, ("ID",))
+        rows = ", ".join(f"({i}, '{'blue' if i % 2 else 'red'}', {i})" for i in range(25))
+        adapter.sql(f"INSERT INTO {adapter.name('PRODUCTS')} VALUES {rows}")
+        columns = {"ID": "VARCHAR(42)", "TYPE": "VARCHAR(32) NOT NULL", "DATA": "VARCHAR(2048)"}
+        adapter._create("DEBEZIUM_SIGNAL", columns, ("ID",))
+        adapter.sql(f"GRANT INSERT, DELETE ON TABLE {adapter.name('DEBEZIUM_SIGNAL')} TO USER {db2.user}")
+        db2.catch_up()
+        yield adapter
+
+
+@pytest.fixture
+def db(shop: Db2Adapter) -> Db2Adapter:
+    """Its signal table has no signals."""
+    shop.sql(f"DELETE FROM {shop.name('DEBEZIUM_SIGNAL')}")
+    shop.server.catch_up()
+    return shop
+
+
+@pytest.fixture
+def made(db: Db2Adapter, tmp_path: Path) -> Made:
+    """A connector that has begun to stream, and has read no row."""
+
+    def make(**properties: Any) -> Connector:
+        options = {
+            "table_include_list": rf"{db.namespace}\.PRODUCTS", "snapshot_mode": "no_data", "incremental_snapshot_chunk_size": 10,
+            "signal_poll_interval_ms": 50,
+        }  # fmt: skip
+        connector = db.connector(tmp_path, **options | properties)
+        connector.replay.partial = True
+        connector.capture()
+        return connector
+
+    return make
+
+
+@pytest.mark.parametrize("form", ["{}.DEBEZIUM_SIGNAL", "{}.debezium_signal", 'TESTDB.{}."DEBEZIUM_SIGNAL"'])
+def test_the_statement_of_the_document_has_a_table_read(db: Db2Adapter, made: Made, form: str) -> None:
+    allowed = "source:execute-snapshot,additional-conditions"
+    connector = made(signal_data_collection=form.format(db.namespace), signal_allowed_types=allowed)
+    data = f'{{"data-collections": ["{db.namespace}.PRODUCTS"],"type":"incremental", "additional-condition":"COLOR=\'\'blue\'\' AND QUANTITY > 20"}}'
+    db.sql(
+        f"INSERT INTO {db.name('DEBEZIUM_SIGNAL')} (id, type, data) VALUES('ad-hoc-1', 'execute-snapshot', '{data}')"
+    )
+    db.server.catch_up()
+    connector.capture()
+    connector.capture()
+    assert [row["ID"] for row in connector.rows(f"{db.namespace}.PRODUCTS")] == [21, 23]
+    (signal,) = connector.store.signals_of("test", limit=5)
+    assert (signal.id, signal.channel, signal.state) == ("ad-hoc-1", "source", "done")
+
+
+def test_the_statement_that_stops_a_snapshot(db: Db2Adapter, made: Made) -> None:
+    connector = made(signal_data_collection=f"{db.namespace}.DEBEZIUM_SIGNAL")
+    number = snapshot(connector, f"{db.namespace}.PRODUCTS")
+    send(connector, "pause-snapshot")
+    connector.capture()
+    data = f'{{"data-collections": ["{db.namespace}.PRODUCTS"], "type":"incremental"}}'
+    db.sql(f"INSERT INTO {db.name('DEBEZIUM_SIGNAL')} (id, type, data) values ('ad-hoc-1', 'stop-snapshot', '{data}')")
+    db.server.catch_up()
+    connector.capture()
+    assert signal_state(connector, number) == ("failed", f"{db.namespace}.PRODUCTS stopped by signal ad-hoc-1")
+
+
+def test_rows_of_a_condition_are_reads(db: Db2Adapter, made: Made) -> None:
+    connector, table = made(), f"{db.namespace}.PRODUCTS"
+    snapshot(
+        connector,
+        table,
+        additional_conditions=[{"data-collection": table, "filter": "COLOR = 'blue' AND QUANTITY > 20"}],
+    )
+    found = of_table(captured(connector), "PRODUCTS")
+    assert [r["value"]["after"]["ID"] for r in found] == [21, 23]
+    for record in found:
+        value = record["value"]
+        assert (value["op"], value["before"], value["transaction"], value["source"]["snapshot"]) == (
+            "r",
+            None,
+            None,
+            "incremental",
+        )
+        assert value["source"]["change_lsn"] is None
+        assert value["source"]["commit_lsn"]
+
+
+def test_chunks_tell_how_far_their_table_is_and_how_long_it_was_paused(db: Db2Adapter, made: Made) -> None:
+    connector, table = made(), f"{db.namespace}.PRODUCTS"
+    number = snapshot(connector, table)
+    send(connector, "pause-snapshot")
+    paused = connector.capture(run_for_s=1.5).metrics["incremental-snapshot"]
+    assert paused["SnapshotPaused"] is True
+    assert 1 <= int(str(paused["SnapshotPausedDurationInSeconds"])) < 60
+    send(connector, "resume-snapshot")
+    found = connector.capture().metrics["incremental-snapshot"]
+    assert signal_state(connector, number) == ("done", "")
+    # the last two chunks may share a window
+    assert (found["ChunkId"], found["ChunkFrom"], found["ChunkTo"]) in (("3", "[19]", "[24]"), ("2", "[9]", "[24]"))
+    assert (found["TableFrom"], found["TableTo"]) == ("[0]", "[24]")
+    assert (found["SnapshotPaused"], found["RowsScanned"]) == (False, {table: 25})
