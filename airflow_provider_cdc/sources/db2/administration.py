@@ -121,7 +121,8 @@ class Administration:
                 f"Its change table has changes up to LSN {lsn_text(one.new)}, which are not captured yet: let the capture run until it is there."
             )
         steps = [] if anew else [self._deactivate, self._reinit, self._remove]
-        steps += self._steps_of_adding() if one is None or not anew else [self._waiting]
+        # where it was registered anew, it may be that nobody has told the agent yet
+        steps += self._steps_of_adding() if one is None or not anew else [self._reinit, self._waiting]
         steps.append("Note in the connector's offset where the new change table begins.")
         if WRITERS_STOPPED.name in flags:
             told = [

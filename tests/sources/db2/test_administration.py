@@ -243,6 +243,32 @@ def test_an_agent_that_does_not_run_is_named_with_what_is_done_and_the_procedure
     equal(connector, db, "a")
 
 
+@pytest.mark.parametrize("steps", range(1, 7))
+def test_a_procedure_that_died_before_any_of_its_steps_goes_on_from_there(
+    db: Db2Adapter, connector: Connector, steps: int
+) -> None:
+    connector.properties["snapshot.agent.timeout.ms"] = 10_000
+    told: list[str] = []
+
+    def tell(line: str) -> None:
+        told.append(line)
+        if len(told) == steps:
+            raise RuntimeError("died")
+
+    with (
+        open_lifecycle(connector.definition(), connector.state_url, secrets=connector.secrets) as lifecycle,
+        pytest.raises(RuntimeError, match="died"),
+    ):
+        made = lifecycle.plan_procedure("switch-capture-instance", name(db, "a"), ["writers-stopped"])
+        assert len(made.steps) == 7
+        lifecycle.carry_out(made, connector.name, "tests", tell)
+    carry_out(connector, "switch-capture-instance", name(db, "a"), "writers-stopped")
+    with db.transaction() as t:
+        t.insert("a", {"id": 2, "n": 2})
+    assert operations(connector, connector.capture()) == {"a": {"c": 1}}
+    equal(connector, db, "a")
+
+
 def test_columns_of_another_type_are_captured_with_a_new_change_table(db: Db2Adapter, connector: Connector) -> None:
     db.create("c", {"id": INT, "v": TEXT}, key=("id",))
     connector.capture()
