@@ -1,11 +1,13 @@
-"""A replay that is compared with the database at SCNs of the past."""
+"""A replay that is compared with the database at positions of the past: :class:`History` at SCNs of Oracle."""
 
 from __future__ import annotations
 
 import datetime as dt
+from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterable
 from decimal import Decimal
-from typing import Any
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
@@ -14,57 +16,82 @@ from tests.support.oracle_workload import Truth
 from tests.support.replay import Illegal, Replay, Row
 
 
-class History(Replay):
-    """Compares each truth when all that was committed up to its SCN has been replayed, and nothing after it. What was before a
+class Remembered(Protocol):
+    """A table's committed rows at a position, out of the database itself."""
+
+    @property
+    def table(self) -> str: ...
+
+
+TruthT = TypeVar("TruthT", bound=Remembered)
+
+
+class Past(Replay, ABC, Generic[TruthT]):
+    """Compares each truth when all that was committed up to its position has been replayed, and nothing after it. What was before a
     table's snapshot is not in the change log, nor what a statement has made of its rows until they are read again.
 
     Also holds transactions to their order: by commit, each in one piece, its events numbered from 1 without a hole.
 
     :param prefix: of topics, up to the name of the table
     :ivar compared: truths that were
+    :ivar positions: at how many positions something was
     :ivar rereads: how often a table was read again
     """
 
-    def __init__(self, changelog: ChangeLog, connector: str, truths: list[Truth], prefix: str) -> None:
+    def __init__(self, changelog: ChangeLog, connector: str, truths: Iterable[TruthT], prefix: str) -> None:
         super().__init__(changelog, connector)
-        self._waiting = sorted(truths, key=lambda t: t.scn, reverse=True)
+        self._waiting = sorted(truths, key=self.at, reverse=True)
         self._read: dict[str, int] = {}
-        self._topics, self._scn, self._transaction, self._order = prefix, 0, "", 0
+        self._topics, self._at, self._transaction, self._order = prefix, 0, "", 0
         self._seen: set[str] = set()
         self.compared = self.rereads = 0
-        self._scns: set[int] = set()
+        self._compared_at: set[int] = set()
 
-    def finish(self) -> History:
+    @abstractmethod
+    def at(self, truth: TruthT) -> int:
+        """The position of a truth."""
+
+    @abstractmethod
+    def position(self, item: Row | SchemaChangeRecord) -> int:
+        """Where an event or a change of structure took effect."""
+
+    @abstractmethod
+    def said(self, truth: TruthT, rows: list[Row]) -> tuple[Counter[Any], Counter[Any]]:
+        """What the database has, and what the change log says, to be compared.
+
+        :param rows: the replayed ones
+        """
+
+    def finish(self) -> Self:
         """Replay everything, compare everything."""
         self.advance()
-        self._compare(1 << 62)
+        self._compare(None)
         return self
 
     @property
-    def scns(self) -> int:
-        """At how many SCNs something was compared."""
-        return len(self._scns)
+    def positions(self) -> int:
+        return len(self._compared_at)
 
     def _next(self, item: Row | SchemaChangeRecord) -> None:
         if self._reads(item):
-            return  # tables may be read at SCNs of their own; what follows them in the log comes after all of them
-        scn = _scn_of(item)
-        if scn < self._scn:
-            raise Illegal(f"SCN {scn} at seq {self.seq + 1} comes after {self._scn}")
-        self._compare(scn)
-        self._scn = scn
+            return  # tables may be read at positions of their own; what follows them in the log comes after all of them
+        at = self.position(item)
+        if at < self._at:
+            raise Illegal(f"position {at} at seq {self.seq + 1} comes after {self._at}")
+        self._compare(at)
+        self._at = at
         if not isinstance(item, SchemaChangeRecord):
             self._ordered(item)
 
     def _reads(self, item: Row | SchemaChangeRecord) -> bool:
-        """Whether it is part of a snapshot, of which the SCN is remembered."""
+        """Whether it is part of a snapshot, of which the position is remembered."""
         if isinstance(item, SchemaChangeRecord):
-            self._read |= {c.id.name: _scn_of(item) for c in item.changes if item.snapshot}
+            self._read |= {c.id.name: self.position(item) for c in item.changes if item.snapshot}
             return item.snapshot
-        again = item["op"] == "t" and item["source"]["txId"] is None
+        again = item["op"] == "t" and item["source"].get("txId") is None
         if not again and item["op"] != "r":
             return False
-        self._read[item["source"]["table"]] = int(item["source"]["scn"])
+        self._read[item["source"]["table"]] = self.position(item)
         self.rereads += again
         return True
 
@@ -81,34 +108,38 @@ class History(Replay):
         if block["total_order"] != self._order:
             raise Illegal(f"event {block['total_order']} of transaction {block['id']} follows {self._order - 1}")
 
-    def _compare(self, before: int) -> None:
-        while self._waiting and self._waiting[-1].scn < before:
+    def _compare(self, before: int | None) -> None:
+        while self._waiting and (before is None or self.at(self._waiting[-1]) < before):
             truth = self._waiting.pop()
-            table = self.tables.get(self._topics + truth.table)
-            if truth.scn < self._read.get(truth.table, 1 << 62) or (table is not None and table.rewritten):
+            at, table = self.at(truth), self.tables.get(self._topics + truth.table)
+            if truth.table not in self._read or at < self._read[truth.table] or (table is not None and table.rewritten):
                 continue
-            names = list(truth.columns)
-            replayed = Counter(
-                tuple(_plain(row[n], truth.columns[n]) for n in names) for row in (table.all() if table else [])
-            )
-            there = Counter(
-                tuple(_known(v, t) for v, t in zip(row, truth.columns.values(), strict=True)) for row in truth.rows
-            )
+            there, replayed = self.said(truth, table.all() if table else [])
             if replayed != there:
                 raise Illegal(
-                    f"{truth.table} at SCN {truth.scn}, {names}: only in the database {_short(there - replayed)}, only in "
-                    f"the change log {_short(replayed - there)}; {self.seq} events replayed"
+                    f"{truth.table} at {at}: only in the database {_short(there - replayed)}, only in the change log "
+                    f"{_short(replayed - there)}; {self.seq} events replayed"
                 )
             self.compared += 1
-            self._scns.add(truth.scn)
+            self._compared_at.add(at)
 
 
-def _scn_of(item: Row | SchemaChangeRecord) -> int:
-    """Where an event or a change of structure took effect."""
-    if isinstance(item, SchemaChangeRecord):
-        position = OraclePosition.from_json(item.position)
-        return max([c.scn for c in position.commits.values()], default=position.read_scn)
-    return int(item["source"]["commit_scn"] or item["source"]["scn"])
+class History(Past[Truth]):
+    """At SCNs of Oracle."""
+
+    def at(self, truth: Truth) -> int:
+        return truth.scn
+
+    def position(self, item: Row | SchemaChangeRecord) -> int:
+        if isinstance(item, SchemaChangeRecord):
+            position = OraclePosition.from_json(item.position)
+            return max([c.scn for c in position.commits.values()], default=position.read_scn)
+        return int(item["source"]["commit_scn"] or item["source"]["scn"])
+
+    def said(self, truth: Truth, rows: list[Row]) -> tuple[Counter[Any], Counter[Any]]:
+        types = truth.columns
+        there = (tuple(_known(v, t) for v, t in zip(row, types.values(), strict=True)) for row in truth.rows)
+        return Counter(there), Counter(tuple(_plain(row[n], t) for n, t in types.items()) for row in rows)
 
 
 def _short(rows: Counter[Any]) -> str:

@@ -1,0 +1,77 @@
+"""Random work of several sessions, captured in many short runs with small blocks, fetches and windows: the change log is what the server held, at any LSN.
+
+Nothing is killed here, and nobody writes while a capture runs, so that a seed always does the same; ``tests/crash/test_db2.py`` is the other half.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from dev.servers.db2 import Db2
+from tests.sources.db2_adapter import db2_connector
+from tests.support.crash_db2 import SMALL, small
+from tests.support.db2_history import Db2History, plain
+from tests.support.db2_workload import KEYS, Db2Writer
+from tests.support.leftovers import consistent
+
+pytestmark = pytest.mark.slow
+
+_numbers = itertools.count(1)
+ROUNDS = 4
+
+
+@pytest.fixture(autouse=True)
+def calm(db2: Db2) -> Iterator[None]:
+    """Whatever a test has made of the agent, it goes on."""
+    yield
+    db2.configure(delay=0, commit_interval=db2.options.get("agent_interval", 0.02))
+    db2.agent("start")
+    db2.agent("resume")
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("seed", range(20))
+def test_what_random_sessions_do_is_captured_as_the_server_held_it(db2: Db2, tmp_path: Path, seed: int) -> None:
+    schema, r = f"RANDOM_{next(_numbers)}", Random(seed)
+    with closing(Db2Writer(db2, seed, schema, agent=0.05)) as writer:
+        writer.prepare()
+        writer.write(r.randrange(30))
+        connector = db2_connector(db2, tmp_path, schema_include_list=schema)
+        connector.properties |= SMALL | {"batch.max.rows": r.choice((7, 40, 1000))}
+        writer.finish()  # a snapshot waits for transactions that are open
+        for _ in range(ROUNDS):
+            writer.finish("DOC")  # its large objects are read, and nobody else is to have them locked
+            writer.calm()
+            with small(r):
+                connector.capture()
+            writer.write(r.randrange(20, 60))
+            writer.note_commits()
+        writer.finish()
+        truths = writer.truths(10)
+        with small(r):
+            connector.capture()
+        history = Db2History(connector.changelog, truths, f"test.{schema}.", writer).finish()
+        for table in KEYS:
+            ends_equal(writer, history, table)
+        assert history.compared > len(KEYS)
+        consistent(connector)
+        writer.remove()
+
+
+def ends_equal(writer: Db2Writer, history: Db2History, table: str) -> None:
+    """The replayed table is the source's, with its large objects."""
+    name = f"test.{writer.schema}.{table}"
+    replayed = [{k: plain(v) for k, v in row.items()} for row in history.rows(name)]
+    there = [{k: plain(v) for k, v in row.items()} for row in writer.rows(table)]
+    assert sorted(replayed, key=_order) == sorted(there, key=_order)
+
+
+def _order(row: dict[str, Any]) -> str:
+    return repr(sorted(row.items()))
