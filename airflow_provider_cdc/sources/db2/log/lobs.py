@@ -2,6 +2,9 @@
 
 The table has the row as it is now. If it was changed since, its LOBs may be newer than the change that asked for them; the later change comes, too,
 and asks again. If the row is gone, or has another key now, its LOBs stay unavailable: the changes that made it so come later.
+
+An update that comes as two rows looks as a row does that was deleted and inserted again in one transaction. Where the change table does not say that
+a LOB was changed, it may be NULL in the new row, or as it was: it is read, too. Of an update that comes as one row it is as it was.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ class Lobs:
         if not layout.schema.key:
             self._tell(layout)
             return changes
-        changed = changed | (changes.op == CREATE) | ((changes.op == UPDATE) & _other_key(changes))
+        update = changes.op == UPDATE
+        changed = changed | (changes.op == CREATE) | (update if layout.registration.pairs else update & _other_key(changes))
         changed &= changes.op != DELETE
         wanted = np.flatnonzero(changed.any(axis=0))
         if not len(wanted):

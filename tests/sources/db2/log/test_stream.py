@@ -602,8 +602,8 @@ def test_a_column_that_the_change_table_does_not_have_is_not_captured_until_it_h
 DOCS = "DOCS (ID INTEGER NOT NULL PRIMARY KEY, NAME VARCHAR(20), TEXT CLOB(1M), DATA BLOB(1M))"
 
 
-def _docs(on: Streamed) -> None:
-    on.create(DOCS)
+def _docs(on: Streamed, **options: Any) -> None:
+    on.create(DOCS, **options)
     on.begin()
 
 
@@ -622,13 +622,33 @@ def test_lobs_that_were_changed_are_read_from_the_table_by_key(on: Streamed) -> 
     assert first.after == {"ID": 1, "NAME": "a", "TEXT": "some text", "DATA": b"\x00\xff"}
     assert second.after == {"ID": 2, "NAME": "b", "TEXT": None, "DATA": None}
     assert (first.lacking, second.lacking) == ((), ())
+    on.sql("UPDATE {s}.DOCS SET TEXT = CAST('another' AS CLOB(1M)) WHERE ID = 1")
+    update = _last(on.read())
+    assert (update.after, update.lacking) == ({"ID": 1, "NAME": "a", "TEXT": "another", "DATA": b"\x00\xff"}, ())
+    assert update.lacking_before == ("TEXT", "DATA")
+
+
+def test_lobs_of_updates_that_come_as_one_row_are_read_where_they_were_changed(on: Streamed) -> None:
+    _docs(on, upd_to_del_ins=False, before_prefix="X")
+    on.sql("INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), CAST(X'00FF' AS BLOB(1M)))")
+    on.read()
     on.sql("UPDATE {s}.DOCS SET NAME = 'c' WHERE ID = 1")
     update = _last(on.read())
     assert (update.after, update.lacking) == ({"ID": 1, "NAME": "c", "TEXT": None, "DATA": None}, ("TEXT", "DATA"))
-    assert update.lacking_before == ("TEXT", "DATA")
     on.sql("UPDATE {s}.DOCS SET TEXT = CAST('another' AS CLOB(1M)) WHERE ID = 1")
     update = _last(on.read())
     assert (update.after, update.lacking) == ({"ID": 1, "NAME": "c", "TEXT": "another", "DATA": None}, ("DATA",))
+
+
+def test_lobs_of_a_row_that_is_inserted_again_without_them_are_null(on: Streamed) -> None:
+    """Nothing in the change table tells it from a row whose LOBs stay as they are."""
+    _docs(on)
+    on.sql("INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), CAST(X'00FF' AS BLOB(1M)))")
+    on.read()
+    on.sql("DELETE FROM {s}.DOCS", "INSERT INTO {s}.DOCS VALUES (1, 'a', NULL, NULL)")
+    update = _last(on.read())
+    assert (update.op, update.lacking) == ("u", ())
+    assert update.after == {"ID": 1, "NAME": "a", "TEXT": None, "DATA": None}
 
 
 def test_lobs_come_along_when_the_key_changes(on: Streamed) -> None:
