@@ -25,8 +25,9 @@ from tests.support.workload import source_rows
 
 CHANGE = {"setup", "pause", "resume", "stop", "restart", "signal", "snapshot", "delete", "maintain", "rebuild"}
 """Commands that change something whatever they are given. What only tells unless it is confirmed is among those that look."""
-ELSEWHERE = {"verify"}
-"""It looks, at tables and with Spark: tests/spark/test_verify_beside.py has it beside a capture and an apply."""
+ELSEWHERE = {"verify", "db2 add-table", "db2 remove-table", "db2 switch-capture-instance"}
+"""``verify`` looks at tables, with Spark: tests/spark/test_verify_beside.py has it beside a capture and an apply. Those of Db2 tell, unless they
+are confirmed: tests/cli/test_procedures.py."""
 LOOK: dict[str, list[str]] = {
     "check": ["shop"],
     "connectors": [],

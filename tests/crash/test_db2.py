@@ -21,7 +21,8 @@ from tests.sources.db2.test_random import ends_equal
 from tests.sources.db2_adapter import db2_connector
 from tests.support.crash_db2 import SMALL
 from tests.support.db2_history import Db2History
-from tests.support.db2_workload import KEYS, Db2Writer
+from tests.support.db2_rows import KEYS
+from tests.support.db2_workload import Db2Writer
 from tests.support.fork import Ended, Forks, Run
 from tests.support.leftovers import consistent
 from tests.support.patience import until

@@ -65,7 +65,8 @@ class RealDb2:
         """Drop a schema of a test, with its tables, which go out of capture mode first."""
         registered = "SELECT SOURCE_TABLE FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'N' AND SOURCE_OWNER = ?"
         for (table,) in self.rows(registered, (schema,)):
-            self.remove_table(schema, table)
+            self.remove_table(schema, table, reinit=False)
+        self.sql(_REINIT)
         for (table,) in self.rows("SELECT TABNAME FROM SYSCAT.TABLES WHERE TYPE = 'T' AND TABSCHEMA = ?", (schema,)):
             self.sql(f'DROP TABLE {schema}."{table}"')
         self.sql(f"DROP SCHEMA {schema} RESTRICT")

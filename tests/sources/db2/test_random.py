@@ -18,7 +18,8 @@ from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import db2_connector
 from tests.support.crash_db2 import SMALL, small
 from tests.support.db2_history import Db2History, plain
-from tests.support.db2_workload import KEYS, Db2Writer
+from tests.support.db2_rows import KEYS
+from tests.support.db2_workload import Db2Writer
 from tests.support.leftovers import consistent
 
 pytestmark = pytest.mark.slow
@@ -36,7 +37,7 @@ def calm(db2: Db2) -> Iterator[None]:
     db2.agent("resume")
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(20))
 def test_what_random_sessions_do_is_captured_as_the_server_held_it(db2: Db2, tmp_path: Path, seed: int) -> None:
     schema, r = f"RANDOM_{next(_numbers)}", Random(seed)
