@@ -168,6 +168,7 @@ def test_a_table_whose_writers_are_stopped_gets_a_new_change_table_without_being
 def test_a_table_whose_writers_go_on_is_read_again(db: Db2Adapter, connector: Connector) -> None:
     alter(db)
     db.sql(f"INSERT INTO {db.name('a')} VALUES (7, 7, 'while it is altered')")
+    db.server.catch_up()
     connector.capture()
     signal = carry_out(connector, "switch-capture-instance", name(db, "a"))
     assert signal is not None
