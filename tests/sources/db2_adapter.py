@@ -79,7 +79,11 @@ class Db2Adapter(Adapter):
     def _create(self, table: str, columns: Mapping[str, str], key: tuple[str, ...]) -> None:
         parts = [f'"{n}" {k}{" NOT NULL" if n in key else ""}' for n, k in columns.items()]
         parts += [f"PRIMARY KEY ({_names(key)})"] if key else []
-        self.sql(f"CREATE TABLE {self.name(table)} ({', '.join(parts)})")
+        self.create_as(table, ", ".join(parts))
+
+    def create_as(self, table: str, columns: str) -> None:
+        """A table in capture mode; its columns in SQL."""
+        self.sql(f"CREATE TABLE {self.name(table)} ({columns})")
         self._tables[table] = None
         self.server.add_table(self.namespace, table, **self._registered)
         self.sql(
