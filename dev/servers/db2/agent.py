@@ -33,6 +33,8 @@ ASN_DEFAULTS = (30, 5)
 AT_ONCE = 100
 """How many tables one statement asks about."""
 MONITOR_SECONDS = 300.0
+QUIET_SECONDS, QUIET_INTERVAL = 2.0, 2.0
+"""When nobody has asked the database anything for so long, the agent looks only now and then: many servers may run at once."""
 
 
 @dataclass
@@ -63,6 +65,7 @@ class Agent(threading.Thread):
         self._at = 0
         self._last = 0.0
         self._took = 0.0
+        self._asked_at = 0.0
         self._monitored = -MONITOR_SECONDS
         self._rows = self._transactions = 0
 
@@ -72,6 +75,16 @@ class Agent(threading.Thread):
         return self._at
 
     # what it is told
+
+    def asked(self) -> None:
+        """Somebody works with the database: go on at the usual pace."""
+        quiet, self._asked_at = self._quiet, time.monotonic()
+        if quiet:
+            self.wake.set()
+
+    @property
+    def _quiet(self) -> bool:
+        return time.monotonic() - self._asked_at > QUIET_SECONDS
 
     def begin(self) -> None:
         """Start to capture, from where it was."""
@@ -126,7 +139,8 @@ class Agent(threading.Thread):
     def run(self) -> None:
         """Work until the process ends."""
         while True:
-            self.wake.wait(self.pace.idle_interval)
+            idle = self.pace.idle_interval
+            self.wake.wait(max(idle, QUIET_INTERVAL) if self._quiet else idle)
             self.wake.clear()
             # it is to leave time to others, also when there is much to look at again and again, as in a long open transaction
             pause = self._last + max(self.pace.commit_interval, self._took) - time.monotonic()

@@ -143,6 +143,7 @@ class Database:
 
     def authorize(self, user: str, schema: str, sql: Masked) -> None:
         """Refuse what a user may not."""
+        self._agent.asked()
         if self.settings.authorize:
             self._privileges.check(user, schema, sql)
 
