@@ -60,7 +60,9 @@ class Lobs:
             self._tell(layout)
             return changes
         update = changes.op == UPDATE
-        changed = changed | (changes.op == CREATE) | (update if layout.registration.pairs else update & _other_key(changes))
+        changed = (
+            changed | (changes.op == CREATE) | (update if layout.registration.pairs else update & _other_key(changes))
+        )
         changed &= changes.op != DELETE
         wanted = np.flatnonzero(changed.any(axis=0))
         if not len(wanted):
