@@ -97,6 +97,7 @@ _TYPE = re.compile(
 )
 _DROP_TYPE = re.compile(rf"^DROP\s+(?:DISTINCT\s+)?TYPE\s+{QUALIFIED}$", re.IGNORECASE)
 _INDEX = re.compile(rf"^CREATE\s+(?:UNIQUE\s+)?INDEX\s+{QUALIFIED}\s+ON\s+{QUALIFIED}", re.IGNORECASE)
+_NO_TABLE = re.compile(r"^(?:CREATE|ALTER|DROP)\s+(?:SCHEMA|SEQUENCE)\b", re.IGNORECASE)
 _STRUCTURE = re.compile(r"^(?:CREATE|ALTER|DROP|RENAME|COMMENT)\b", re.IGNORECASE)
 _TRUNCATE = re.compile(rf"^TRUNCATE\s+(?:TABLE\s+)?{QUALIFIED}(.*)$", re.IGNORECASE | re.DOTALL)
 _TIMEOUT = re.compile(
@@ -204,6 +205,8 @@ def _of_structure(sql: Masked, session: Session, server: Server) -> Plan | None:
         return None
     if _IGNORED.match(sql.text):
         return Plan(NOTHING)
+    if _NO_TABLE.match(sql.text):  # the catalogue of tables stays as it is
+        return Plan(translated(sql, session.user, structure=True))
     written = sql.shown(sql.text)
     for (schema, name), words in server.distinct_types().items():
         own = "?" if schema == session.schema else ""
