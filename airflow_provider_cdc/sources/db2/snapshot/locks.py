@@ -72,7 +72,7 @@ def share(connection: Connection, tables: Iterable[TableId], mode: IsolationMode
         if e.code not in LOCKED:
             raise
         connection.rollback()
-        log.info("Writers wait for the snapshot's tables already: one connection fewer reads on its own.")
+        log.info("Writers wait for the snapshot's tables already: fewer connections read them.")
         return False
     return True
 

@@ -14,6 +14,7 @@ stream: for a table with a key that ends in the right rows. A table without a ke
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import queue
 import time
@@ -86,7 +87,9 @@ class Db2Snapshot(SnapshotSession):
         if locks(mode):
             set_lock_timeout(main, self._config.snapshot_lock_timeout_ms)
             lock_tables(main, found, mode)
-            others = [c for c in others if share(c, found, mode)]
+            others = [
+                *itertools.takewhile(lambda c: share(c, found, mode), others)
+            ]  # writers that wait keep out the next one, too
             found = catalog.tables(tables)  # as they are now that nobody can change them
             now = wait_for_agent(main, self._config)
         else:
