@@ -25,7 +25,7 @@ def serve_changes(
         connection.commit()
         registrations.add(connection, log, table)
     change_table = (registrations.SCHEMA, f"CDC_{table[0]}_{table[1]}")
-    _numbers(connection)
+    _numbers(connection, max(THOUSAND, count // THOUSAND))
     log.look()
     mark = int(connection.scalar("VALUES NEXT VALUE FOR DB2LOG.LSN"))
     number = f"(A.I * {THOUSAND} + B.I)"
@@ -42,14 +42,14 @@ def serve_changes(
         )
         connection.execute(
             f"INSERT INTO {quoted(*change_table)} SELECT {commit}, {intent}, '{operation}', {row} "
-            f"FROM DB2LOG.NUMBERS A, DB2LOG.NUMBERS B WHERE A.I < {count // THOUSAND} AND {where}"
+            f"FROM DB2LOG.NUMBERS A, DB2LOG.NUMBERS B WHERE A.I < {count // THOUSAND} AND B.I < {THOUSAND} AND {where}"
         )
     transactions = (count - 1) // transaction_rows + 1
     unit = _bytes(f"{mark:016x}0000", number, 12)
     connection.execute(
         f"INSERT INTO ASNCDC.IBMSNAP_UOW (IBMSNAP_UOWID, IBMSNAP_COMMITSEQ, IBMSNAP_LOGMARKER, IBMSNAP_AUTHTKN, IBMSNAP_AUTHID) SELECT "
         f"CAST(X'{mark:016x}0000' AS CHAR(10) FOR BIT DATA), {unit}, CURRENT_TIMESTAMP, 'python', 'BENCH' "
-        f"FROM DB2LOG.NUMBERS A, DB2LOG.NUMBERS B WHERE A.I <= {transactions // THOUSAND} AND {number} < {transactions}"
+        f"FROM DB2LOG.NUMBERS A, DB2LOG.NUMBERS B WHERE A.I <= {transactions // THOUSAND} AND B.I < {THOUSAND} AND {number} < {transactions}"
     )
     first = mark.to_bytes(8, "big").ljust(16, b"\0")
     last = mark.to_bytes(8, "big") + b"\0\0" + (transactions - 1).to_bytes(6, "big")
@@ -62,15 +62,17 @@ def serve_changes(
     return {"first": first.hex(), "last": last.hex(), "changes": count, "transactions": transactions}
 
 
-def _numbers(connection: Connection) -> None:
+def _numbers(connection: Connection, count: int) -> None:
+    """Have a table of at least so many numbers."""
     if not connection.rows(
         "SELECT 1 FROM SYS.SYSTABLES T JOIN SYS.SYSSCHEMAS S ON S.SCHEMAID = T.SCHEMAID WHERE S.SCHEMANAME = 'DB2LOG' AND T.TABLENAME = 'NUMBERS'"
     ):
         connection.execute("CREATE TABLE DB2LOG.NUMBERS (I BIGINT NOT NULL PRIMARY KEY)")
-        connection.execute(
-            "INSERT INTO DB2LOG.NUMBERS VALUES " + ", ".join(f"({number})" for number in range(THOUSAND))
-        )
-        connection.commit()
+    there = int(connection.scalar("SELECT COUNT(*) FROM DB2LOG.NUMBERS"))
+    for first in range(there, count, THOUSAND):
+        rows = ", ".join(f"({number})" for number in range(first, min(first + THOUSAND, count)))
+        connection.execute(f"INSERT INTO DB2LOG.NUMBERS VALUES {rows}")
+    connection.commit()
 
 
 def _bytes(head: str, number: str, digits: int) -> str:
