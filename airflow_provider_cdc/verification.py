@@ -237,6 +237,8 @@ class Verification:
         config, filters = self._config, Filters(self._config)
         if config.snapshot_query_mode is QueryMode.CUSTOM:
             return dict.fromkeys(tables, "snapshot.query.mode=custom decides which of its rows are read")
+        if left_out := config.leaves_out():
+            return dict.fromkeys(tables, f"{', '.join(left_out)} leaves out changes of it")
         fields = {str(field.alias): name for name, field in type(config).model_fields.items()}
         found: dict[TableId, str] = {}
         for table in tables:

@@ -158,6 +158,19 @@ def test_tables_of_which_rows_were_left_out_are_not_compared(connector: Connecto
     }
 
 
+@pytest.mark.parametrize("letters", ["c", "u", "d", "t", "t,d"])
+def test_where_changes_are_left_out_nobody_can_say_what_a_table_ought_to_have(
+    connector: Connector, letters: str
+) -> None:
+    """Rows that the connector was told to keep would be surplus, and a repair would delete them."""
+    with (
+        _opened(connector, properties={"skipped.operations": letters}) as verification,
+        pytest.raises(ConfigError, match=r"None of the \d tables .* can be compared") as error,
+    ):
+        verification.prepare()
+    assert "skipped.operations leaves out changes of it" in str(error.value)
+
+
 def test_tables_of_events_are_not_read_and_nothing_that_can_be_compared_is_an_error(connector: Connector) -> None:
     route = {"by": "note", "location": "/lake/{value}"}
     rules = TableRules.parse(

@@ -115,6 +115,13 @@ class Configuration(BaseModel):
         values = ((name, getattr(before, fields[name]), getattr(self, fields[name])) for name in named)
         return sorted(name for name, old, new in values if not isinstance(new, bool) and _wider(name, {*old}, {*new}))
 
+    def leaves_out(self) -> list[str]:
+        """Lists and switches by which changes of captured tables are left out: targets do not follow the source then."""
+        fields = {str(f.alias): name for name, f in type(self).model_fields.items()}
+        named = [fields[name] for name, decides in self.lists().items() if decides is Decides.CHANGES]
+        everything = {name: type(self).model_fields[name].get_default(call_default_factory=True) for name in named}
+        return self.model_copy(update=everything).wider(self)
+
     @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
         """Check ``properties`` and build the configuration.

@@ -208,6 +208,10 @@ class MySqlConfig(RelationalConfig):
             found.append("gtid.source.filter.dml.events")
         return found
 
+    def leaves_out(self) -> list[str]:
+        found = super().leaves_out()
+        return found if self.gtid_source_filter_dml_events else [n for n in found if not n.startswith("gtid.source.")]
+
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:
         return [

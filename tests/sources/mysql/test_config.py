@@ -193,3 +193,18 @@ def test_every_documented_property_is_known(name: str) -> None:
     assert "unknown property" not in told
     with pytest.raises(ConfigError, match="unknown property"):
         MySqlConfig.parse({**BASE, f"no.such.{name}": "1"})
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        ({}, []),
+        ({"skipped.operations": "none"}, []),
+        ({"skipped.operations": "d"}, ["skipped.operations"]),
+        ({"gtid.source.includes": "a.*"}, ["gtid.source.includes"]),
+        ({"gtid.source.excludes": "a.*"}, ["gtid.source.excludes"]),
+        ({"gtid.source.excludes": "a.*", "gtid.source.filter.dml.events": "false"}, []),
+    ],
+)
+def test_what_leaves_out_changes_is_known(given: dict[str, str], found: list[str]) -> None:
+    assert MySqlConfig.parse({**BASE, **given}).leaves_out() == found
