@@ -83,7 +83,7 @@ HALVED = "tests/spark/"
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run what takes long and finds little, too")
     parser.addoption(
-        "--all", action="store_true", help="run all costly tests, of which a run of all tests tries a third"
+        "--all", action="store_true", help="run all costly tests, of which a run of all tests tries a quarter"
     )
     parser.addoption("--costs", action="store_true", help="write down which tests are costly: tests/costs.txt")
 

@@ -1,4 +1,4 @@
-"""What tests cost. A run of all tests tries the costly ones by turns: a third of them, another part in each run; all with ``--all``, as the build server does.
+"""What tests cost. A run of all tests tries the costly ones by turns: a quarter of them, another part in each run; all with ``--all``, as the build server does.
 
 ``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them anew.
 """
@@ -17,7 +17,7 @@ from tests.support.sampled import Sampled
 FILE = Path(__file__).parents[1] / "costs.txt"
 COSTLY = 5
 """Seconds from which on a test is costly."""
-TURNS = 3
+TURNS = 4
 """A run tries one costly test in so many."""
 _TICK = os.sysconf("SC_CLK_TCK")
 
