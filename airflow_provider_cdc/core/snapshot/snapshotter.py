@@ -278,7 +278,8 @@ class Snapshotter:
             if time.monotonic() - shown > 2 and isinstance(item, RowBlock):
                 shown = time.monotonic()
                 self._progress(str(item.table.id), done, total, self._metrics.remaining)
-                log.info("Snapshot: %s of about %s rows read, now %s.", f"{done:,}", f"{total:,}", item.table.id)
+                about = f" of about {total:,}" if total > done else ""  # without statistics nobody knows
+                log.info("Snapshot: %s%s rows read, now %s.", f"{done:,}", about, item.table.id)
         if marks.open:
             self._write(session, marks.close(rows_follow=items.rows_follow()))
 
