@@ -49,7 +49,9 @@ class Restarts(Suite):
         connector = started(ready, tmp_path)
         with ready.transaction() as t:
             t.insert("a", {"id": 60})
-        runs = (connector.capture(run_for_s=seconds) for seconds in (0.3, 1, 3, 9))  # on a busy machine one may end before it has begun to read
+        runs = (
+            connector.capture(run_for_s=seconds) for seconds in (0.3, 1, 3, 9)
+        )  # on a busy machine one may end before it has begun to read
         assert next((run.events for run in runs if run.events), 0) == 1
         with ready.transaction() as t:
             t.insert("a", {"id": 61})
