@@ -309,6 +309,8 @@ def _cast(text: str | None, type_: str) -> Any:
         return Decimal(text)
     if type_.startswith("timestamp"):
         return dt.datetime.fromisoformat(text)
+    if type_.startswith("date"):
+        return dt.date.fromisoformat(text)
     return float(text) if type_ in ("double", "float") else text
 
 
