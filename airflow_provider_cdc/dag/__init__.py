@@ -17,6 +17,7 @@ from __future__ import annotations
 from airflow_provider_cdc.dag.apply import apply_dag
 from airflow_provider_cdc.dag.assets import table_asset, watched
 from airflow_provider_cdc.dag.control import lifecycle_dag
+from airflow_provider_cdc.dag.fleet import Fleet, cdc_dags
 from airflow_provider_cdc.dag.on_demand import ad_hoc_snapshot_dag, signal_dag
 from airflow_provider_cdc.dag.pipeline import cdc_dag, cdc_task_group
 from airflow_provider_cdc.operators.apply_connectors import TablesOf
@@ -24,10 +25,12 @@ from airflow_provider_cdc.runtime import ConnectorDefinition
 
 __all__ = [
     "ConnectorDefinition",
+    "Fleet",
     "TablesOf",
     "ad_hoc_snapshot_dag",
     "apply_dag",
     "cdc_dag",
+    "cdc_dags",
     "cdc_task_group",
     "lifecycle_dag",
     "signal_dag",

@@ -13,7 +13,11 @@ from typing import Any
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "dags"
-DAGS = sorted(path for path in FOLDER.glob("*.py") if path.stem != "inventory")  # that one holds the connectors
+FLEETS = [path for path in FOLDER.glob("*.py") if path.with_suffix("").is_dir()]
+"""Files with a DAG for each definition in the folder of their name."""
+DAGS = sorted(
+    path for path in FOLDER.glob("*.py") if path.stem != "inventory" and path not in FLEETS
+)  # that one holds the connectors
 CAPTURES = [path for path in DAGS if path.stem.endswith("_to_delta")]
 FORMS = [path for path in DAGS if path.stem.startswith("cdc_")]
 HEAVY = (
@@ -32,10 +36,13 @@ def parse(path):
     began = time.process_time()
     namespace = {"__name__": "example", "__file__": path}
     exec(compile(open(path).read(), path, "exec"), namespace)
-    dag = namespace["dag"]
+    took, loaded = time.process_time() - began, sorted(set(sys.modules) - own)
+    for dag in namespace["fleet"].dags.values() if "fleet" in namespace else [namespace["dag"]]:
+        tell(dag, path, took, loaded)
+
+def tell(dag, path, took, loaded):
     print(json.dumps({
-        "file": path, "cpu_s": time.process_time() - began,
-        "loaded": sorted(set(sys.modules) - own),
+        "file": path, "cpu_s": took, "loaded": loaded,
         "tasks": {t.task_id: sorted(t.downstream_task_ids) for t in dag.tasks},
         "schedule": str(dag.schedule), "max_active_runs": dag.max_active_runs, "catchup": dag.catchup,
         "start_date": str(dag.start_date), "dag_id": dag.dag_id,
@@ -55,21 +62,24 @@ for path in sys.argv[1:]:
 
 
 @cache
-def all_parsed() -> dict[Path, dict[str, Any]]:
-    """The DAG files as the DAG processor sees them."""
+def all_parsed() -> dict[Path, list[dict[str, Any]]]:
+    """The DAG files as the DAG processor sees them, each with its DAGs."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("AIRFLOW_CONN", "AIRFLOW_VAR"))}
-    command = [sys.executable, "-c", PARSE, *map(str, DAGS)]
+    command = [sys.executable, "-c", PARSE, *map(str, [*DAGS, *FLEETS])]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=FOLDER.parent)
     assert result.returncode == 0, result.stderr
     found = [dict(json.loads(line)) for line in result.stdout.splitlines() if line.startswith("{")]
-    return {Path(one["file"]): one | {"file": Path(one["file"]).stem} for one in found}
+    dags: dict[Path, list[dict[str, Any]]] = {}
+    for one in found:
+        dags.setdefault(Path(one["file"]), []).append(one | {"file": Path(one["file"]).stem})
+    return dags
 
 
 def parse(path: Path) -> dict[str, Any]:
-    return all_parsed()[path]
+    return all_parsed()[path][0]
 
 
-@pytest.fixture(params=DAGS, ids=lambda path: path.stem)
+@pytest.fixture(params=[*DAGS, *FLEETS], ids=lambda path: path.stem)
 def parsed(request: pytest.FixtureRequest) -> dict[str, Any]:
     return parse(request.param)
 
@@ -83,8 +93,20 @@ def test_parsing_it_takes_no_time_worth_mentioning(parsed: dict[str, Any]) -> No
     assert parsed["cpu_s"] < 1  # measured: 0.15
 
 
-def test_it_is_called_as_its_file(parsed: dict[str, Any]) -> None:
-    assert parsed["dag_id"] == parsed["file"]
+@pytest.mark.parametrize("path", DAGS, ids=lambda path: path.stem)
+def test_it_is_called_as_its_file(path: Path) -> None:
+    parsed = parse(path)
+    assert (parsed["dag_id"], len(all_parsed()[path])) == (parsed["file"], 1)
+
+
+def test_a_fleet_has_a_dag_for_each_definition_and_none_is_broken() -> None:
+    dags = {dag["dag_id"]: dag for path in FLEETS for dag in all_parsed()[path]}
+    assert sorted(dags) == ["cdc_fleet_mariadb", "cdc_fleet_oracle"]
+    mariadb, oracle = dags["cdc_fleet_mariadb"], dags["cdc_fleet_oracle"]
+    assert mariadb["tasks"] == {"wait": ["capture"], "capture": ["apply"], "apply": []}
+    assert (mariadb["schedule"], mariadb["retries"]) == ("@continuous", {"wait": 5, "capture": 5, "apply": 5})
+    assert oracle["tasks"] == {"capture": ["apply"], "apply": []}
+    assert oracle["schedule"] == "*/15 6-20 * * *"
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)

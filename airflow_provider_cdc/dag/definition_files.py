@@ -1,0 +1,148 @@
+"""The files of a directory that define connectors, each over the defaults of its folder and of those above it.
+
+    >>> [stack.read() for stack in files(Path("/dags/fleet"))]
+    [{'name': 'shop', 'source': 'mariadb', …}, …]
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_cdc.dag.definition_text import BadFile, Problem, Read, ValuePath, read_file
+
+ENDINGS = (".yaml", ".yml", ".json")
+"""What the names of files end with that define something."""
+DEFAULTS = "_defaults"
+"""Name, without its ending, of the file with what holds for all files in its folder and below."""
+ONLY_OF_ONE = ("name", "dag_id")
+"""What cannot be the same for all."""
+
+
+@dataclass(slots=True)
+class Folder:
+    """What the files of a folder have in common.
+
+    :param names: the files with defaults in it, relative to the directory. More than one is a mistake
+    """
+
+    names: list[str]
+    paths: list[Path]
+    above: Folder | None
+    _read: list[tuple[str, Read]] | None = None
+    _bad: BadFile | None = None
+
+    def read(self) -> list[tuple[str, Read]]:
+        """Defaults, those of the outermost folder first. Each file is read once.
+
+        :raises BadFile: they cannot be used
+        """
+        if self._bad is not None:
+            raise self._bad
+        if self._read is None:
+            try:
+                self._read = self._first_read()
+            except BadFile as e:
+                self._bad = e
+                raise
+        return self._read
+
+    def _first_read(self) -> list[tuple[str, Read]]:
+        found = [] if self.above is None else list(self.above.read())
+        if len(self.names) > 1:
+            raise BadFile([Problem(None, None, f"there are two files with defaults: {' and '.join(self.names)}")])
+        for name, path in zip(self.names, self.paths, strict=True):
+            try:
+                read = read_file(path)
+            except BadFile as e:
+                raise BadFile([one._replace(file=name) for one in e.problems]) from None
+            if wrong := [key for key in ONLY_OF_ONE if key in read.values]:
+                text = "cannot be the same for all definitions"
+                raise BadFile([Problem(name, read.lines.get((key,)), f"{key} {text}") for key in wrong])
+            found.append((name, read))
+        return found
+
+
+@dataclass(slots=True)
+class Stack:
+    """A file that defines something, over those with defaults for it.
+
+    :param name: relative to the directory
+    """
+
+    name: str
+    path: Path
+    folder: Folder
+    _read: list[tuple[str, Read]] = field(default_factory=list)
+
+    def read(self) -> dict[str, Any]:
+        """What it says, together with the defaults.
+
+        :raises BadFile: one of them cannot be used
+        """
+        own = read_file(self.path)
+        self._read = [*self.folder.read(), (self.name, own)]
+        values: dict[str, Any] = {}
+        for _, read in self._read:
+            values = _joined(values, read.values)
+        return values
+
+    def problem(self, path: ValuePath, text: str) -> Problem:
+        """A problem with the place of a value: that of the nearest one above it, if it is not there itself."""
+        while path:
+            for name, read in reversed(self._read):
+                if path in read.lines:
+                    return Problem(name, read.lines[path], text)
+            path = path[:-1]
+        return Problem(None, None, text)
+
+
+def _joined(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    both = {
+        name: _joined(below[name], above[name])
+        for name in below.keys() & above.keys()
+        if _mappings(below[name], above[name])
+    }
+    return {**below, **above, **both}
+
+
+def _mappings(*values: Any) -> bool:
+    return all(isinstance(value, Mapping) for value in values)
+
+
+def files(folder: Path) -> Iterator[Stack]:
+    """The files in a directory and below that define something, in a fixed order. What is hidden (``.git``, ``..data``) is left out.
+
+    :raises OSError: the directory cannot be listed
+    """
+    yield from _files(folder, folder, None, set())
+
+
+def _files(top: Path, folder: Path, above: Folder | None, seen: set[Path]) -> Iterator[Stack]:
+    inside = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    named = [path for path in inside if path.suffix.lower() in ENDINGS and not _is_folder(path)]
+    defaults = [path for path in named if path.stem == DEFAULTS]
+    here = Folder([_name(top, path) for path in defaults], defaults, above)
+    yield from (Stack(_name(top, path), path, here) for path in named if path not in defaults)
+    for path in inside:
+        if _is_folder(path) and (real := path.resolve()) not in seen | {folder.resolve()}:
+            try:
+                found = list(_files(top, path, here, seen | {folder.resolve(), real}))
+            except OSError:
+                found = [Stack(_name(top, path), path, here)]  # to be told as a file that cannot be read
+            yield from found
+
+
+def _name(top: Path, path: Path) -> str:
+    return f"{top.name}/{path.relative_to(top)}"
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # it is told when it is read

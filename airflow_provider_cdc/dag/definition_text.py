@@ -1,0 +1,286 @@
+"""Reads a file of YAML or JSON that holds one mapping, and knows the line of each value in it.
+
+    >>> read_file(Path("/dags/fleet/shop.yaml")).values
+    {'name': 'shop', 'source': 'mariadb', …}
+
+YAML is read without its timestamps: ``2025-01-31`` is a text, as it is in JSON. This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MOST_BYTES = 256 * 1024
+"""The size of a file that nobody writes by hand."""
+MOST_LEVELS = 32
+"""How deep values may be below each other."""
+_LONGEST = 2**63 - 1
+_TEXT, _MERGE, _TIMESTAMP = (f"tag:yaml.org,2002:{name}" for name in ("str", "merge", "timestamp"))
+
+type_names: Mapping[type, str] = {
+    dict: "a mapping", list: "a list", str: "a text", bool: "true or false", int: "a number", float: "a number", type(None): "nothing"
+}  # fmt: skip
+"""Types of values, as people who write files call them."""
+
+ValuePath = tuple[str | int, ...]
+"""Where a value is: keys and, in lists, numbers from zero."""
+
+
+class Problem(NamedTuple):
+    """What is wrong.
+
+    :param file: where, if that is another file than the one it is told of
+    :param line: counted from one
+    """
+
+    file: str | None
+    line: int | None
+    text: str
+
+    def told(self, name: str) -> str:
+        """With its place.
+
+        :param name: the file that it is told of
+        """
+        place = [self.file] if self.file not in (None, name) else []
+        place += [f"line {self.line}"] if self.line is not None else []
+        return f"{', '.join(map(str, place))}: {self.text}" if place else self.text
+
+
+class BadFile(Exception):
+    """A file that cannot be used."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__(problems)
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a file holds.
+
+    :param lines: where values are, counted from one
+    """
+
+    values: dict[str, Any]
+    lines: Mapping[ValuePath, int] = field(default_factory=dict)
+
+
+def read_file(path: Path) -> Read:
+    """Read a file that holds one mapping.
+
+    :raises BadFile: it cannot be read, or does not hold one
+    """
+    try:
+        return _read(path)
+    except OSError as e:
+        raise BadFile([Problem(None, None, f"the file cannot be read: {e.strerror or e}")]) from e
+    except RecursionError:
+        raise BadFile([Problem(None, None, "values are too deep below each other")]) from None
+
+
+def _read(path: Path) -> Read:
+    about = path.stat()
+    if stat.S_ISDIR(about.st_mode):
+        list(path.iterdir())
+    if not stat.S_ISREG(about.st_mode):
+        raise BadFile([Problem(None, None, "it is not a file that can be read")])
+    if about.st_size > MOST_BYTES:
+        raise BadFile([Problem(None, None, f"it has {about.st_size:,} bytes, and a definition at most {MOST_BYTES:,}")])
+    text = _decoded(path.read_bytes())
+    if not text.strip():
+        raise BadFile([Problem(None, None, "the file is empty")])
+    found = _from_json(text) if path.suffix.lower() == ".json" else _from_yaml(text)
+    if found.values is None:
+        raise BadFile([Problem(None, None, "the file is empty")])
+    if not isinstance(found.values, dict):
+        raise BadFile(
+            [Problem(None, 1, f"it holds {_called(found.values)}, where a mapping is wanted: name: …, source: …")]
+        )
+    if problems := [Problem(None, found.lines.get(where), text) for where, text in _unfit(found.values, ())]:
+        raise BadFile(problems)
+    return found
+
+
+def _decoded(content: bytes) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        line = content.count(b"\n", 0, e.start) + 1
+        raise BadFile([Problem(None, line, f"the file is not UTF-8 (byte 0x{content[e.start]:02x})")]) from None
+
+
+def _from_json(text: str) -> Read:
+    try:
+        values = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
+    except json.JSONDecodeError as e:
+        raise BadFile([Problem(None, e.lineno, f"it is not JSON: {e.msg}, column {e.colno}")]) from None
+    except _Refused as e:
+        raise BadFile([Problem(None, None, str(e))]) from None
+    return Read(values, _lines_of_json(text))
+
+
+class _Refused(ValueError):
+    pass
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Refused(f"{key!r} is there twice")
+        found[key] = value
+    return found
+
+
+def _no_number(text: str) -> Any:
+    raise _Refused(f"{text} is not a number that can be used")
+
+
+def _lines_of_json(text: str) -> dict[ValuePath, int]:
+    """Where values are, by a reader of YAML, which knows lines and nearly all JSON; empty if it does not know this one."""
+    import yaml  # type: ignore[import-untyped]
+
+    try:
+        _refuse_depths(text)
+        return _lines(_loader()(text).get_single_node())
+    except (yaml.YAMLError, BadFile):
+        return {}
+
+
+def _from_yaml(text: str) -> Read:
+    import yaml
+
+    try:
+        _refuse_depths(text)
+        loader = _loader()(text)
+        node = loader.get_single_node()
+        if node is None:
+            return Read(None)  # type: ignore[arg-type]
+        if problems := list(_wrong_keys(node)):
+            raise BadFile(problems)
+        return Read(loader.construct_document(node), _lines(node))
+    except yaml.MarkedYAMLError as e:
+        mark = e.problem_mark or e.context_mark
+        problem = ", ".join(part for part in (e.context, e.problem) if part)
+        raise BadFile([Problem(None, mark and mark.line + 1, f"it is not YAML: {problem}")]) from None
+    except yaml.YAMLError as e:
+        raise BadFile([Problem(None, None, f"it is not YAML: {getattr(e, 'reason', e)}")]) from None
+    except ValueError:
+        # the message has the value, which may be a secret
+        raise BadFile([Problem(None, None, "it is not YAML: a value is not what its tag says")]) from None
+
+
+def _refuse_depths(text: str) -> None:
+    """Look at the beginnings and ends of values only: the reader of whole values ends the process with a segmentation fault, if there are
+    tens of thousands of them below each other.
+    """
+    import yaml
+
+    level = 0
+    for event in yaml.parse(text, _loader()):
+        if isinstance(event, yaml.CollectionStartEvent):
+            level += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            level -= 1
+        if level > MOST_LEVELS:
+            raise BadFile([Problem(None, event.start_mark.line + 1, "values are too deep below each other")])
+
+
+@cache
+def _loader() -> Any:
+    """The reader of YAML. What it makes is what JSON has, but for values with a tag of their own."""
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        yaml_implicit_resolvers = {
+            first: [one for one in resolvers if one[0] != _TIMESTAMP]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+
+    return Loader
+
+
+def _wrong_keys(document: Any) -> Iterator[Problem]:
+    """Keys that are there twice, which the reader takes without a word, and those that are no texts."""
+    for _, node in _nodes(document):
+        if node.id != "mapping":
+            continue
+        seen: dict[str, int] = {}
+        for key, _ in node.value:
+            line = key.start_mark.line + 1
+            if key.id != "scalar":
+                yield Problem(None, line, f"a key cannot be {key.id}: put texts that begin with {{{{ into quotes")
+            elif key.tag not in (_TEXT, _MERGE):
+                yield Problem(None, line, f"the key {key.value} is not a text: put it into quotes")
+            elif key.value in seen and key.tag == _TEXT:
+                yield Problem(None, line, f"{key.value!r} is there twice, first in line {seen[key.value]}")
+            else:
+                seen[key.value] = line
+
+
+def _lines(document: Any) -> dict[ValuePath, int]:
+    found: dict[ValuePath, int] = {}
+    for path, node in _nodes(document):
+        if node.id == "mapping":
+            found |= {(*path, key.value): key.start_mark.line + 1 for key, _ in node.value if key.id == "scalar"}
+        elif node.id == "sequence":
+            found |= {(*path, number): one.start_mark.line + 1 for number, one in enumerate(node.value)}
+    return found
+
+
+def _nodes(document: Any) -> Iterator[tuple[ValuePath, Any]]:
+    """Lists and mappings of a document with their paths, each once, however often it is referred to."""
+    seen = {id(document)}
+    waiting: list[tuple[ValuePath, Any]] = [((), document)]
+    while waiting:
+        path, node = waiting.pop()
+        yield path, node
+        inside: list[tuple[Any, Any]] = []
+        if node.id == "mapping":
+            inside = [(key.value, value) for key, value in node.value if key.id == "scalar"]
+        elif node.id == "sequence":
+            inside = list(enumerate(node.value))
+        for name, value in inside:
+            if value.id != "scalar" and id(value) not in seen:
+                seen.add(id(value))
+                waiting.append(((*path, name), value))
+
+
+def _unfit(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
+    """What neither JSON nor Airflow's database can keep: it would break the DAGs of the other files too."""
+    name = ".".join(map(str, path))
+    if len(path) > MOST_LEVELS:
+        yield path, "values are too deep below each other"
+    elif isinstance(value, Mapping):
+        for key, one in value.items():
+            if not _storable(key):
+                yield path, f"{name}: a key has a character that cannot be stored"
+            yield from _unfit(one, (*path, key))
+    elif isinstance(value, list):
+        for number, one in enumerate(value):
+            yield from _unfit(one, (*path, number))
+    elif isinstance(value, str):
+        if not _storable(value):
+            yield path, f"{name}: the text has a character that cannot be stored"
+    elif type(value) not in type_names:
+        yield path, f"{name}: a {type(value).__name__} cannot be used"
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield path, f"{name}: {value} is not a number that can be used"
+    elif isinstance(value, int) and abs(value) > _LONGEST:
+        yield path, f"{name}: the number is too large"
+
+
+def _storable(text: str) -> bool:
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _called(value: Any) -> str:
+    return type_names.get(type(value), f"a {type(value).__name__}")
