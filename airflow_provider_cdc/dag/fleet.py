@@ -21,6 +21,7 @@ from airflow_provider_cdc.dag.definition_text import BadFile, Problem
 from airflow_provider_cdc.dag.pipeline import cdc_dag
 from airflow_provider_cdc.operators.broken_definition import BrokenDefinitionOperator
 from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.sources import config_class
 
 log = logging.getLogger(__name__)
 
@@ -217,6 +218,9 @@ def _made(dag_id: str, of_it: Sequence[_File], shared: Mapping[str, Any]) -> DAG
 def _built(file: _File, shared: Mapping[str, Any]) -> DAG:
     assert file.definition is not None
     assert file.connector is not None
+    names = config_class(file.connector.source).wrong_names(file.connector.properties)
+    if wrong := [file.stack.problem(("properties", name), f"{name}: {text}") for name, text in names.items()]:
+        raise BadFile(wrong)
     given = arguments(file.definition)
     for name in ConnectorPart.model_fields:
         given.pop(name, None)

@@ -303,6 +303,12 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
     "an unknown key in JSON": ("bad.json", '{"name": "shop",\n"sorce": "memory"}', "line 2: 'sorce' is not known; did you mean 'source'?"),
     "a callback": ("bad.yaml", f"{SHOP}default_args: {{on_failure_callback: x}}\n", "'on_failure_callback' is not known"),
     "nothing that is required": ("bad.yaml", "name: bad\n", "conn_id is required"),
+    "an unknown property": (
+        "bad.yaml", f"{SHOP}properties:\n  a: 1\n  snapshot.mdoe: initial\n", "line 7: snapshot.mdoe: unknown property; did you mean snapshot.mode?",
+    ),
+    "a property that is not supported": (
+        "bad.yaml", f"{SHOP}properties: {{transforms: route}}\n", "line 5: transforms: not supported: ",
+    ),
     "an unknown source": ("bad.yaml", SHOP.replace("memory", "sybase"), "'sybase' is not a kind of source. Valid values are: db2"),
     "a wrong name": ("bad.yaml", SHOP.replace("shop", "my shop"), "'my shop' cannot be a connector's name"),
     "a wrong id": ("bad.yaml", f"{SHOP}dag_id: a b\n", "line 5: dag_id may have"),

@@ -18,7 +18,7 @@ import difflib
 import enum
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
@@ -123,6 +123,28 @@ class Configuration(BaseModel):
         return self.model_copy(update=everything).wider(self)
 
     @classmethod
+    def wrong_names(cls, names: Iterable[str]) -> dict[str, str]:
+        """Names that no property has, or one that is not supported, each with what is wrong. It needs no values: they may be templates."""
+        known = {str(f.alias) for f in cls.model_fields.values()}
+        ignored, not_supported = cls._table("IGNORED"), cls._table("NOT_SUPPORTED")
+        wrong: dict[str, str] = {}
+        for name in names:
+            if (
+                name in known
+                or CONSUMER_NAME.fullmatch(name)
+                or COLUMN_TEXT.fullmatch(name)
+                or _match(ignored, name) is not None
+            ):
+                continue
+            if (reason := _match(not_supported, name)) is not None:
+                wrong[name] = f"not supported: {reason}. Remove it; it would otherwise be without effect."
+                continue
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+            hint = f"did you mean {near[0]}?" if near else "see docs/configuration.md for the properties there are."
+            wrong[name] = f"unknown property; {hint}"
+        return wrong
+
+    @classmethod
     def parse(cls, properties: Mapping[str, Any]) -> Self:
         """Check ``properties`` and build the configuration.
 
@@ -147,16 +169,8 @@ class Configuration(BaseModel):
                 texts[key] = value
             elif (reason := _match(cls._table("IGNORED"), key)) is not None:
                 log.warning("Property %s is accepted and has no effect: %s.", key, reason)
-            elif (reason := _match(cls._table("NOT_SUPPORTED"), key)) is not None:
-                problems.append(f"{key}: not supported: {reason}. Remove it; it would otherwise be without effect.")
             else:
-                near = difflib.get_close_matches(key, known, n=1, cutoff=0.75)
-                hint = (
-                    f"; did you mean {near[0]}?"
-                    if near
-                    else "; see docs/configuration.md for the properties there are."
-                )
-                problems.append(f"{key}: unknown property{hint}")
+                problems.append(f"{key}: {cls.wrong_names([key])[key]}")
         config: Self | None = None
         if texts:
             kept[COLUMN_TEXTS] = texts
