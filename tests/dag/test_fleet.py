@@ -594,8 +594,8 @@ def many(folder: Path, number: int) -> None:
         )  # fmt: skip
 
 
-def test_200_definitions_take_less_than_5_ms_each_and_no_more_than_20_take(tmp_path: Path) -> None:
-    """Measured: 2 to 3 ms of CPU time each."""
+def test_200_definitions_take_milliseconds_each_and_no_more_than_20_take(tmp_path: Path) -> None:
+    """Measured: 2 to 3 ms of CPU time each; a busy machine gets three times that. What is quadratic or imports much takes more."""
     took = {}
     for number in (20, 200):
         many(tmp_path / str(number), number)
@@ -607,7 +607,7 @@ def test_200_definitions_take_less_than_5_ms_each_and_no_more_than_20_take(tmp_p
             times.append((time.process_time() - began) / number)
         assert (len(fleet.dags), fleet.broken) == (number, {})
         took[number] = min(times)
-    assert took[200] < 0.005
+    assert took[200] < 0.01
     assert took[200] < 3 * took[20]
 
 
@@ -618,7 +618,7 @@ def test_200_broken_definitions_take_no_longer(tmp_path: Path) -> None:
     began = time.process_time()
     fleet = cdc_dags(tmp_path / "f")
     assert (len(fleet.broken), len(fleet.dags)) == (200, 1)
-    assert (time.process_time() - began) / 200 < 0.005
+    assert (time.process_time() - began) / 200 < 0.01
 
 
 def test_the_process_of_a_task_reads_the_other_definitions_and_no_more(
@@ -629,7 +629,7 @@ def test_the_process_of_a_task_reads_the_other_definitions_and_no_more(
     monkeypatch.setenv(PARSING, "cdc_c7")
     began = time.process_time()
     assert list(cdc_dags(tmp_path / "f").dags) == ["cdc_c7"]
-    assert (time.process_time() - began) / 200 < 0.002
+    assert (time.process_time() - began) / 200 < 0.003
 
 
 def test_levels_and_bytes_leave_room_for_what_people_write() -> None:
