@@ -53,6 +53,7 @@ class Fleet:
 class _File:
     """One file on its way to a DAG.
 
+    :param stack: it, over its defaults
     :param name: relative to the directory
     :param dag_id: that of its DAG; of a file that does not say it, one by the name of the file
     :param error: what is wrong with it, if anything
@@ -190,10 +191,9 @@ def _by_id(found: Sequence[_File]) -> dict[str, list[_File]]:
             by.setdefault(file.dag_id, []).append(file)
     for file in found:
         if file.definition is None:
+            wanted, number = file.dag_id[: _LONGEST_ID - 20], 1
             while file.dag_id in by:
-                file.dag_id = f"{file.dag_id[: _LONGEST_ID - len('_broken')]}_broken"
-                if file.dag_id in by:
-                    file.dag_id = f"{file.dag_id[: _LONGEST_ID - 10]}_{len(by)}"
+                file.dag_id, number = f"{wanted}_broken{number if number > 1 else ''}", number + 1
             by[file.dag_id] = [file]
     return dict(sorted(by.items()))
 
