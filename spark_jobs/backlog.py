@@ -60,8 +60,10 @@ class Backlog:
 
     def left_since(self, batch: int) -> list[Batches]:
         """Those after one of them that the change log still has."""
-        numbers = self._changelog.batches(self._connector)
-        return self.since(max(batch, numbers[0] - 1)) if numbers else []
+        if self._changelog.has(self._connector, batch + 1):
+            return self.since(batch)
+        first = self._changelog.first(self._connector)
+        return self.since(max(batch, first - 1)) if first else []
 
     def forget(self) -> None:
         """Drop what was read; the next run may find other batches."""

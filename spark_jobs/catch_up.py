@@ -76,7 +76,7 @@ class CatchUp:
         # names of two places may be one to a catalog, or to a disk
         if place is not None and at not in (None, NEVER) and (problem := another_place(target, owner, place)):
             raise problem
-        if at is None or at <= self.newest:
+        if at is None or at <= self.newest or self._changelog.has(self._connector, at):
             return target, at
         last = max(self._changelog.batches(self._connector), default=0)
         if at > last:  # nor has another run applied what was captured since this one began

@@ -59,11 +59,10 @@ def nothing_new(
         return None  # tables may have other places now
     if rules and not report.get("table_rules"):
         return None  # an earlier release did not note them
-    numbers = changelog.batches(connector)
-    if not numbers or numbers[-1] != report["last_batch"]:
+    if not changelog.ends_with(connector, report["last_batch"]):
         return None
     if len(unchanged(changelog, target, report["stands"])) < len(report["stands"]):
         return None
-    log.info("%d tables of %s stand at batch %d, the last one.", len(report["stands"]), connector, numbers[-1])
+    log.info("%d tables of %s stand at batch %d, the last one.", len(report["stands"]), connector, report["last_batch"])
     earlier = not_announced(report, Turns(changelog.storage, connector, target, location))
     return {**report, "tables": [], "untold": [], "earlier": earlier, "owner": "", "seconds": 0.0}

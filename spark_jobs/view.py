@@ -95,8 +95,7 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     :param report: of the last apply; empty if there is none
     :param rules: digest of the rules for tables
     """
-    numbers = changelog.batches(connector)
-    newest = numbers[-1] if numbers else 0
+    newest = _still_there(changelog, connector, report.get("last_batch", 0))
     told = told_of(report.get("stands", {}))
     if report.get("last_batch", 0) > newest:
         log.warning("The change log ends with batch %d, and was at %d before.", newest, report["last_batch"])
@@ -110,14 +109,22 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
         lagging = {topic: batch for topic, batch in report["lagging"].items() if topic in known}
         stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in known.items()}
         report = {**report, "last_batch": 0, "stands": stands, "lagging": lagging}
-    start = report.get("last_batch", 0) or max(numbers[0] - 1 if numbers else 0, 0)
+    start = report.get("last_batch", 0) or max(changelog.first(connector) - 1, 0)
     manifests = changelog.manifests(connector, after=start)
-    if not newest:
-        log.warning("The change log %s has no batch of connector %s.", changelog.storage.url, connector)
     stands, lagging = report.get("stands", {}), report.get("lagging", {})
     reported = bool(report.get("last_batch"))
     groups = indexed(changelog, manifests, stands if reported else {})
+    newest = groups[-1].last if groups else newest
+    if not newest:
+        log.warning("The change log %s has no batch of connector %s.", changelog.storage.url, connector)
     return View(start, max(newest, start), groups, reported, stands, lagging, told)
+
+
+def _still_there(changelog: ChangeLog, connector: str, batch: int) -> int:
+    """A batch that was there; or if it is not any more, the newest one, for which all are listed."""
+    if not batch or changelog.has(connector, batch):
+        return batch
+    return max(changelog.batches(connector), default=0)
 
 
 def told_of(stands: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:

@@ -35,7 +35,7 @@ class WholeLog:
 
     def newest(self) -> int:
         """The newest batch that there is now."""
-        return self.changelog.batches(self.connector)[-1]
+        return self.changelog.last(self.connector, after=self.last)
 
     def until(self, batch: int) -> Batches:
         """The batches up to one."""
@@ -67,26 +67,25 @@ class WholeLog:
         return pending
 
     def _manifests(self, batch: int | None, time: datetime | None) -> list[Manifest]:
-        numbers = self.changelog.batches(self.connector)
-        if not numbers:
+        first = self.changelog.first(self.connector)
+        if not first:
             raise ConfigError(
                 f"The change log {self.changelog.storage.url} has no batch of connector {self.connector}.",
                 safe="No table was changed.",
                 remedy="check --changelog and --connector; airflow cdc connectors lists them",
             )
-        if numbers[0] > 1:
+        if first > 1:
             raise ChangeLogDamaged(
-                f"The change log begins with batch {numbers[0]}: batches 1 to {numbers[0] - 1} are missing, and a table cannot be built without them.",
+                f"The change log begins with batch {first}: batches 1 to {first - 1} are missing, and a table cannot be built without them.",
                 where=f"{self.changelog.storage.url}, connector {self.connector}",
                 safe="No table was changed.",
                 remedy="restore their manifests and files from a backup; or read the tables again: airflow cdc snapshot "
                 f"{self.connector} <table>",
             )
-        if batch is not None and batch not in numbers:
-            raise self._none(
-                f"There is no batch {batch}: the change log of {self.connector} has batches 1 to {numbers[-1]}."
-            )
-        found = list(self.changelog.manifests(self.connector, until=batch or numbers[-1]))
+        if batch is not None and not self.changelog.has(self.connector, batch):
+            last = self.changelog.batches(self.connector)[-1]
+            raise self._none(f"There is no batch {batch}: the change log of {self.connector} has batches 1 to {last}.")
+        found = list(self.changelog.manifests(self.connector, until=batch))
         return found if time is None else self._by(found, time if time.tzinfo else time.replace(tzinfo=UTC))
 
     def _by(self, manifests: list[Manifest], time: datetime) -> list[Manifest]:

@@ -10,6 +10,7 @@ import orjson
 from pydantic import ValidationError
 
 from airflow_provider_cdc.changelog.exclusive import verify_exclusive
+from airflow_provider_cdc.changelog.numbers import Numbers, batch_name
 from airflow_provider_cdc.changelog.storage import Storage, Unconfirmed
 from airflow_provider_cdc.changelog.writer import COMMITTED, ParquetBatchWriter
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown
@@ -18,11 +19,6 @@ from airflow_provider_cdc.core.spi.interfaces import BatchWriter
 
 _BLOCK = 4 << 20
 """Bytes of a file that are read at once for its checksum."""
-
-
-def batch_name(batch: int) -> str:
-    """``12`` → ``"000000000012"``, so that names sort as numbers."""
-    return f"{batch:012d}"
 
 
 class ChangeLog:
@@ -102,26 +98,56 @@ class ChangeLog:
         return None if data is None else _parse(data, path)
 
     def batches(self, connector: str) -> list[int]:
-        """Numbers of all batches, ascending."""
-        names = self.storage.list(self.storage.path(connector, "manifests"))
-        return [int(n.removesuffix(".json")) for n in names if n.endswith(".json")]
+        """Numbers of all batches, ascending. It lists them all: for people, and to tell what is wrong; see :meth:`last` and :meth:`manifests`."""
+        return self._numbers(connector).all()
+
+    def has(self, connector: str, batch: int) -> bool:
+        """Whether there is such a batch; one request, and the manifest is not read."""
+        return self._numbers(connector).has(batch)
+
+    def first(self, connector: str) -> int:
+        """Number of the first batch that there is; 0 if there is none. One request or two, unless batch 1 has been removed from a store
+        other than S3: then all are listed."""
+        return self._numbers(connector).first()
+
+    def last(self, connector: str, *, after: int = 0) -> int:
+        """Number of the newest batch, found by asking for single ones; 0 if there is none.
+
+            >>> changelog.last("shop", after=40)
+            43
+
+        The requests grow with the logarithm of what has come since ``after``.
+
+        :param after: a batch that is there; 0 if none is known
+        :raises ChangeLogDamaged: one in between is missing
+        """
+        return self._numbers(connector).last(after)
+
+    def ends_with(self, connector: str, batch: int) -> bool:
+        """Whether a batch is there and is the newest one. Not if any is found after it, be there a gap or not."""
+        numbers = self._numbers(connector)
+        return numbers.has(batch) and not numbers.has(batch + 1) and not numbers.ahead(batch + 1)
 
     def manifests(self, connector: str, *, after: int = 0, until: int | None = None) -> Iterator[Manifest]:
         """Manifests of the batches after ``after``, ascending, up to the last one or ``until``.
 
+        They are read by number, so that it costs nothing how many there are before. Where one is missing, batches after it are looked for:
+        :meth:`Numbers.ahead` says how far.
+
         :raises ChangeLogDamaged: one in between is missing
         """
-        numbers = [n for n in self.batches(connector) if n > after and (until is None or n <= until)]
-        for expected, number in enumerate(numbers, start=after + 1):
-            manifest = self.manifest(connector, number) if number == expected else None
+        numbers, number = self._numbers(connector), after + 1
+        while until is None or number <= until:
+            manifest = self.manifest(connector, number)
+            if manifest is None and (ahead := numbers.ahead(number)):
+                # both may have been committed since it was read
+                manifest = self.manifest(connector, number)
+                if manifest is None:
+                    raise numbers.missing(number, ahead)
             if manifest is None:
-                raise ChangeLogDamaged(
-                    f"The manifest of batch {expected} of connector {connector} is missing, though batch {numbers[-1]} exists.",
-                    where=self.path_of(connector, expected),
-                    safe="Batches before it are complete.",
-                    remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
-                )
+                return
             yield manifest
+            number += 1
 
     def uri(self, connector: str, file: DataFile) -> str:
         """Where a data file is, for Spark and others."""
@@ -172,7 +198,10 @@ class ChangeLog:
 
     def path_of(self, connector: str, batch: int) -> str:
         """Where the manifest of a batch is, if there is one."""
-        return self.storage.path(connector, "manifests", f"{batch_name(batch)}.json")
+        return self._numbers(connector).path(batch)
+
+    def _numbers(self, connector: str) -> Numbers:
+        return Numbers(self.storage, connector)
 
 
 def _committed_ms(footer: Any) -> int:

@@ -183,9 +183,48 @@ class Storage:
         """A whole file; ``None`` when it does not exist."""
         with self._errors(path):
             try:
-                return bytes(self._fs.cat_file(path))
+                # of S3, a range is one request; for a whole file its client asks for the size before, or for a folder where there is none
+                return bytes(self._fs.cat_file(path, start=0) if "s3" in self._protocols else self._fs.cat_file(path))
             except FileNotFoundError:
                 return None
+            except Exception as e:
+                if _status(e) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    return b""
+                raise
+
+    def exists(self, path: str) -> bool:
+        """Whether a file is there; one request, which transfers a byte at most."""
+        with self._errors(path):
+            try:
+                if self.local:
+                    os.stat(path)
+                else:  # not by `info`: where there is no such object, clients of S3 go on and look for a folder
+                    self._fs.cat_file(path, start=0, end=1)
+            except FileNotFoundError:
+                return False
+            except Exception as e:
+                if _status(e) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    return True  # it is empty
+                raise
+            return True
+
+    def names_after(self, folder: str, name: str, most: int) -> list[str] | None:
+        """The next names in a folder, in one request, however many there are before them.
+
+        :param name: only names that sort after it
+        :param most: only so many, at least one
+        :return: ascending; ``None`` if the store cannot tell, so that one has to ask for single names or list the folder
+        """
+        if "s3" not in self._protocols:
+            return None
+        bucket, prefix, _ = self._fs.split_path(f"{folder}/")
+        with self._errors(folder):
+            found = self._fs.call_s3(
+                "list_objects_v2", Bucket=bucket, Prefix=prefix, StartAfter=f"{prefix}{name}", MaxKeys=most
+            )
+        names = [str(one["Key"]).removeprefix(prefix) for one in found.get("Contents", [])]
+        # some stores that speak S3 take no notice of where the list is to begin
+        return None if any(found <= name for found in names) else names
 
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted; none when it does not exist. Files that are still being written are left out."""

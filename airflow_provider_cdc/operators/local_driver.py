@@ -56,10 +56,9 @@ def little_work(changelog: ChangeLog, connector: str, report: Mapping[str, Any] 
     if report["lagging"]:
         return False  # older batches, too
     stands, pending, topics = report["stands"], 0, set[str]()
-    for number in changelog.batches(connector):
-        manifest = changelog.manifest(connector, number) if number > report["last_batch"] else None
-        if manifest is None:
-            continue
+    number = report["last_batch"] or max(changelog.first(connector) - 1, 0)
+    while manifest := changelog.manifest(connector, number + 1):
+        number += 1
         pending += sum(file.bytes for file in manifest.files)
         topics |= {file.topic for file in manifest.files}
         if pending > LITTLE_BATCH:

@@ -1,0 +1,123 @@
+"""Finds manifests by their numbers, without listing those that there ever were.
+
+Batch ``n + 1`` is committed only when batch ``n`` is there. So what there is are the numbers from a first one, before which old batches may have been
+removed, to a last one, and any end is found by asking for single numbers. Only if somebody, or a rule of the store, has deleted manifests in between
+is there one after a gap. That is damage, and must not be taken for the end of the log: :meth:`Numbers.ahead` looks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.core.errors import ChangeLogDamaged
+
+MOST = 10**12 - 1
+"""The highest number that a name has room for."""
+_LISTED = 16
+"""Names that are asked for where one would do: files of somebody else may be among them."""
+_CLOSE, _WIDE = 8, 1
+"""Probes between one distance and twice the same, where a probe is a call of the system, and where it is a request."""
+_NEAR = 1024
+
+
+def batch_name(batch: int) -> str:
+    """``12`` → ``"000000000012"``, so that names sort as numbers."""
+    return f"{batch:012d}"
+
+
+class Numbers:
+    """The numbers of the manifests of one connector."""
+
+    def __init__(self, storage: Storage, connector: str) -> None:
+        self._storage, self._connector = storage, connector
+        self._folder = storage.path(connector, "manifests")
+
+    def path(self, number: int) -> str:
+        """Where the manifest of a number is, if there is one."""
+        return f"{self._folder}/{batch_name(number)}.json"
+
+    def has(self, number: int) -> bool:
+        """Whether there is one; one request."""
+        return 0 < number <= MOST and self._storage.exists(self.path(number))
+
+    def all(self) -> list[int]:
+        """All numbers, ascending; the whole folder is listed."""
+        return _numbers_of(self._storage.list(self._folder))
+
+    def first(self) -> int:
+        """The lowest number; 0 if there is none."""
+        if self.has(1):
+            return 1
+        listed = self._after(0)
+        return next(iter(self.all() if listed is None else listed), 0)
+
+    def last(self, after: int = 0) -> int:
+        """The highest number; 0 if there is none.
+
+        :param after: one that is there; 0 if none is known
+        :raises ChangeLogDamaged: one before it is missing
+        """
+        low = after or self.first()
+        while low:
+            low = self._edge(low)
+            ahead = self.ahead(low + 1)
+            if not ahead:
+                break
+            if not self.has(low + 1):  # otherwise both were committed a moment ago
+                raise self.missing(low + 1, ahead)
+        return low
+
+    def ahead(self, number: int) -> int:
+        """A number after one that is missing; 0 if there seems to be none.
+
+        S3 says in one request which name comes next, and nothing is overlooked. Other stores are asked for single numbers, at distances that grow with
+        themselves. On a local disk these are so close together that a gap is found if it has up to 15 numbers, or if at least an eighth as many
+        come after it; elsewhere, if at least as many do. A gap after which there is less is found when more has come. Until then the log ends
+        before it for every reader: tables do not get what is behind it, and nothing is passed over.
+        """
+        listed = self._after(number)
+        if listed is not None:
+            return next(iter(listed), 0)
+        return next((n for n in self._probes(number) if self.has(n)), 0)
+
+    def missing(self, number: int, ahead: int) -> ChangeLogDamaged:
+        """The error for a number that is missing.
+
+        :param ahead: one after it, which is there
+        """
+        return ChangeLogDamaged(
+            f"The manifest of batch {number} of connector {self._connector} is missing, though batch {ahead} exists.",
+            where=self.path(number),
+            safe="Batches before it are complete.",
+            remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
+        )
+
+    def _after(self, number: int) -> list[int] | None:
+        """Some of the next numbers; ``None`` if the store cannot tell."""
+        names = self._storage.names_after(self._folder, f"{batch_name(number)}.json", _LISTED)
+        return None if names is None else _numbers_of(names)
+
+    def _edge(self, low: int) -> int:
+        """The end of the numbers that seem to go on from one without a gap, by doubled steps and then by halves."""
+        step = 1
+        while self.has(low + step):
+            low, step = low + step, step * 2
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.has(middle) else (low, middle)
+        return low
+
+    def _probes(self, number: int) -> Iterator[int]:
+        close = self._storage.local
+        most = MOST if close else min(number + 2 * max(number, _NEAR), MOST)
+        distance = 1
+        while number + distance <= most:
+            yield from range(number + distance, number + 2 * distance, max(distance // (_CLOSE if close else _WIDE), 1))
+            distance *= 2
+
+
+def _numbers_of(names: Iterable[str]) -> list[int]:
+    plain = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return [int(number) for number in plain if number.isdigit()]
