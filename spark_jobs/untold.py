@@ -28,7 +28,7 @@ def untold(table: Placed, at: int | None, view: View, backlog: Backlog, known: i
     since = max(view.told.get(table.name, table.since), known or 0, 0)
     if at is None or at <= since:
         return []
-    groups = view.groups if since >= view.start else backlog.left_since(since)
+    groups = view.groups if since >= view.start else backlog.left_since(since, at)
     parts = [part for group in groups for part in group.each(table.topic, since) if part.last <= at]
     if not any(part.files for part in parts):
         return []

@@ -84,7 +84,7 @@ class View:
         for group in reversed(self.groups):
             if full in group.dropped:
                 return True
-            if topic in group.topics:
+            if topic in group:
                 return False
         return bool(self.known(name).get("dropped"))
 

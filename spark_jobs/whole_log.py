@@ -85,7 +85,7 @@ class WholeLog:
         if batch is not None and not self.changelog.has(self.connector, batch):
             last = self.changelog.batches(self.connector)[-1]
             raise self._none(f"There is no batch {batch}: the change log of {self.connector} has batches 1 to {last}.")
-        found = list(self.changelog.manifests(self.connector, until=batch))
+        found = list(self.changelog.manifests(self.connector, until=batch, there=batch or 0))
         return found if time is None else self._by(found, time if time.tzinfo else time.replace(tzinfo=UTC))
 
     def _by(self, manifests: list[Manifest], time: datetime) -> list[Manifest]:

@@ -128,18 +128,21 @@ class ChangeLog:
         numbers = self._numbers(connector)
         return numbers.has(batch) and not numbers.has(batch + 1) and not numbers.ahead(batch + 1)
 
-    def manifests(self, connector: str, *, after: int = 0, until: int | None = None) -> Iterator[Manifest]:
+    def manifests(
+        self, connector: str, *, after: int = 0, until: int | None = None, there: int = 0
+    ) -> Iterator[Manifest]:
         """Manifests of the batches after ``after``, ascending, up to the last one or ``until``.
 
         They are read by number, so that it costs nothing how many there are before. Where one is missing, batches after it are looked for:
         :meth:`Numbers.ahead` says how far.
 
+        :param there: a batch that is known to be there, so that no gap before it is overlooked
         :raises ChangeLogDamaged: one in between is missing
         """
         numbers, number = self._numbers(connector), after + 1
         while until is None or number <= until:
             manifest = self.manifest(connector, number)
-            if manifest is None and (ahead := numbers.ahead(number)):
+            if manifest is None and (ahead := there if there > number else numbers.ahead(number)):
                 # both may have been committed since it was read
                 manifest = self.manifest(connector, number)
                 if manifest is None:

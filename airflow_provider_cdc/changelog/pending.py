@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -78,6 +79,7 @@ class Batches:
         self.first, self.last = manifests[0].batch, manifests[-1].batch
         self.position = manifests[-1].offset_after.position or {}
         self._parts: dict[str, list[Pending]] = {}
+        self._after = 0
         self.dropped: set[str] = set()
         """Full names of tables that the source has dropped, and not made again."""
         self.gone = set(dropped)
@@ -90,20 +92,36 @@ class Batches:
                 act = self.dropped.add if change.type == "DROP" else self.dropped.discard
                 act(change.id.full_name)
 
+    def since(self, batch: int) -> Batches:
+        """Those after one of them. Nothing is read or copied for it, however many topics there are."""
+        later = copy.copy(self)
+        later.first, later._after = max(self.first, batch + 1), max(self._after, batch)
+        return later
+
     @property
     def topics(self) -> set[str]:
-        return set(self._parts)
+        return {topic for topic in self._parts if topic in self}
+
+    def __contains__(self, topic: str) -> bool:
+        return self._newest(topic) is not None
 
     def table(self, topic: str) -> TableId | None:
         """The table of a topic, by the newest batch that has the topic."""
-        return self._parts[topic][-1].schema.id if topic in self._parts else None
+        newest = self._newest(topic)
+        return None if newest is None else newest.schema.id
 
     def schema(self, topic: str) -> TableSchema | None:
         """The schema of a topic's table, by the newest batch that has the topic."""
-        return self._parts[topic][-1].schema if topic in self._parts else None
+        newest = self._newest(topic)
+        return None if newest is None else newest.schema
+
+    def _newest(self, topic: str) -> Pending | None:
+        parts = self._parts.get(topic)
+        return parts[-1] if parts and parts[-1].last > self._after else None
 
     def each(self, topic: str, after: int = 0) -> list[Pending]:
         """The part of a topic in each batch after ``after``."""
+        after = max(after, self._after)
         return [part for part in self._parts.get(topic, ()) if part.last > after]
 
     def of(self, topic: str, after: int = 0) -> Pending | None:

@@ -134,8 +134,8 @@ class ParquetBatchWriter:
         if isinstance(item, EventBatch):
             self._add(item)
             return
-        for part in list(self._parts.values()):
-            self._close(part)
+        while self._parts:  # to close one that has no file yet closes another one, if too many are open
+            self._close(next(iter(self._parts.values())))
         if item == "mark":
             self._marked = len(self._closed)
         elif item == "rollback":
