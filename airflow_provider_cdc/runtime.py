@@ -11,7 +11,6 @@ The Airflow face, the benchmarks and users' own scripts all use it. It does not 
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -134,9 +133,6 @@ def open_capture(
     :param owner: name of the run, as the lease and errors show it
     :raises StateError: the state tables are not there
     """
-    from airflow_provider_cdc.core.lean import without_pandas
-
-    without_pandas()
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.channels import open_channels, open_notifications
     from airflow_provider_cdc.core.capture.capture import Capture
@@ -222,23 +218,16 @@ class ChangesProbe:
 
         :raises CdcError: the source cannot be reached
         """
+        from airflow_provider_cdc.core.capture.ask_first import gone_on, waits
+
         if self._store.control(self._name).wanted != "running":
             return None
-        offset = self._store.load(self._name).offset
-        if offset is None or offset.position is None:
-            return "nothing is captured yet"
-        if pending := len(offset.snapshot.pending):
-            return f"{pending} table{'s are' if pending > 1 else ' is'} still to be read"
-        if offset.incremental.scans and not offset.incremental.paused:
-            return f"an incremental snapshot goes on with {offset.incremental.scans[0].table}"
-        if signals := self._store.signals(self._name, offset.signal):
-            return f"signal {signals[0].id or signals[0].number} ({signals[0].type}) waits"
-        known = self._store.registration(self._name)
-        if known is not None and known.properties != self._properties:
-            return "the connector's properties were changed"
-        current = self.source.current_position()
-        reached = self.source.parse_position(offset.position).reached(current)
-        return None if reached else f"the log has gone on to {current}"
+        record = self._store.connector(self._name)
+        if found := waits(self._name, record, self._properties, self._store):
+            return found
+        assert record is not None
+        assert record.offset is not None
+        return gone_on(self.source, record.offset)
 
     def close(self) -> None:
         """Close every connection; may be called twice."""
@@ -250,6 +239,7 @@ def registration(
     definition: ConnectorDefinition, config: ConnectorConfig, connections: Mapping[str, str] | None = None
 ) -> Registration:
     """A run's definition for the state tables; it holds no secret."""
+    from airflow_provider_cdc.core.capture.ask_first import recorded
     from airflow_provider_cdc.core.spi.records import Registration
 
     return Registration(
@@ -257,6 +247,6 @@ def registration(
         definition.source,
         definition.changelog,
         dict(definition.changelog_options),
-        json.loads(json.dumps(config.public())),
+        recorded(config),
         dict(connections or {}),
     )

@@ -12,7 +12,6 @@ from pydantic import ValidationError
 from airflow_provider_cdc.changelog.exclusive import verify_exclusive
 from airflow_provider_cdc.changelog.numbers import Numbers, batch_name
 from airflow_provider_cdc.changelog.storage import Storage, Unconfirmed
-from airflow_provider_cdc.changelog.writer import COMMITTED, ParquetBatchWriter
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown
 from airflow_provider_cdc.core.model.manifest import FORMAT, DataFile, Manifest
 from airflow_provider_cdc.core.spi.interfaces import BatchWriter
@@ -41,6 +40,10 @@ class ChangeLog:
         verify_exclusive(self.storage, connector)
 
     def writer(self, connector: str, batch: int, epoch: int, writer: str) -> BatchWriter:
+        from airflow_provider_cdc.changelog.writer import (
+            ParquetBatchWriter,
+        )  # pyarrow: a run without events does without
+
         return ParquetBatchWriter(self.storage, (connector, "data", batch_name(batch)), writer)
 
     def commit(self, manifest: Manifest) -> str:
@@ -209,6 +212,8 @@ class ChangeLog:
 
 def _committed_ms(footer: Any) -> int:
     """The highest ``source.ts_ms`` of a Parquet file, by its statistics."""
+    from airflow_provider_cdc.changelog.writer import COMMITTED
+
     names = [footer.schema.column(i).path for i in range(len(footer.schema))]
     if COMMITTED not in names:
         return 0

@@ -53,7 +53,7 @@ class Connectors:
         statement = (
             sa.select(
                 names.c.connector, ConnectorRow.source, ConnectorRow.changelog, ConnectorRow.changelog_options,
-                ConnectorRow.properties, ConnectorRow.connections, OffsetRow.offset, OffsetRow.version,
+                ConnectorRow.properties, ConnectorRow.connections, ConnectorRow.updated_at.label("registered_at"), OffsetRow.offset, OffsetRow.version,
                 OffsetRow.updated_at, LeaseRow.owner, LeaseRow.expires_ms, LeaseRow.taken_at,
                 ControlRow.wanted, ControlRow.restarts, ControlRow.asked_by, ControlRow.reason, ControlRow.since,
                 ControlRow.run_ended_at, ControlRow.last_error, ControlRow.last_error_at, ControlRow.metrics,
@@ -111,4 +111,5 @@ def _record(row: sa.Row[Any], now_ms: int) -> ConnectorRecord:
         last_error=row.last_error,
         last_error_at=row.last_error_at,
         metrics=row.metrics or {},
+        registered_at=row.registered_at,
     )

@@ -22,18 +22,21 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
+from airflow_provider_cdc.core.capture.ask_first import AskFirst
 from airflow_provider_cdc.core.capture.control_watch import Stop
-from airflow_provider_cdc.core.capture.run import Run
 from airflow_provider_cdc.core.config.filters import WHOLE, Filters
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
+from airflow_provider_cdc.core.lean import without_pandas
 from airflow_provider_cdc.core.model.metrics import Value, shortened
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.interfaces import DesiredState, Lease
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.totals import BatchTotals
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.capture.run import Run
 
 log = logging.getLogger(__name__)
 
@@ -152,8 +155,28 @@ class Capture:
 
     def _run(self, began: float, run_for_s: float | None) -> CaptureResult:
         self._check()
-        with _flat_memory(), self._store.lease(self.name, self._owner, wait_s=self._lease_wait_s) as lease:
+        before = self._store.connector(self.name)
+        with self._store.lease(self.name, self._owner, wait_s=self._lease_wait_s) as lease:
             self._verify_store(lease)
+            if run_for_s is None and not self._stop.requested:
+                asked = AskFirst(self._inputs, lease, before)
+                if (reason := asked.reason()) is None:
+                    return self._nothing(asked, time.monotonic() - began)
+                log.info("Capturing: %s.", reason)
+            return self._whole(lease, began, run_for_s)
+
+    def _nothing(self, asked: AskFirst, seconds: float) -> CaptureResult:
+        """The result of a run that has asked first, and found that there is nothing to do."""
+        assert asked.offset.position is not None
+        position = str(self._source.parse_position(asked.offset.position))
+        log.info("Nothing to capture: the log has not gone on from %s.", position)
+        return CaptureResult(self.name, position, asked.offset.seq, 0, {}, [], seconds, asked.metrics())
+
+    def _whole(self, lease: Lease, began: float, run_for_s: float | None) -> CaptureResult:
+        without_pandas()
+        from airflow_provider_cdc.core.capture.run import Run
+
+        with _flat_memory():
             for attempt in range(_CONFLICTS):
                 try:
                     self._run_now = run = Run(self._inputs, self._stop, lease)
@@ -229,6 +252,8 @@ class Capture:
 @contextlib.contextmanager
 def _flat_memory() -> Iterator[None]:
     """Use the system's allocator. Arrow's own ones keep memory that several threads have freed: a quarter more at the peak of a snapshot."""
+    import pyarrow as pa
+
     _give_large_buffers_back()
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())

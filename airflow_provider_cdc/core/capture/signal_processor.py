@@ -10,6 +10,7 @@ import logging
 import time
 
 from airflow_provider_cdc.core.capture.control_watch import ControlWatch
+from airflow_provider_cdc.core.capture.received import receive
 from airflow_provider_cdc.core.capture.signal_actions import SignalActions
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.signal import Signal, SignalState
@@ -56,12 +57,7 @@ class SignalProcessor:
         self._looked = time.monotonic()
         self._watch.look()
         self._table.keep()
-        for channel in self._channels:
-            signals = channel.poll()
-            for sent in signals:
-                self._store.send(self._connector, sent)
-            if signals:
-                channel.acknowledge(signals)
+        receive(self._connector, self._channels, self._store)
         waiting = list(self._store.signals(self._connector, self._state.offset.signal))
         if not waiting:
             return

@@ -166,6 +166,12 @@ class HistoryMetrics:
         """A change that was made."""
         self.applied, self.last_applied, self.applied_at = self.applied + 1, _change(record), time.monotonic()
 
+    def known(self, changes: int, last: str) -> None:
+        """So many changes are known, of which nothing had to be read."""
+        self.recovered = self.applied = changes
+        self.last_recovered = self.last_applied = last
+        self.recovered_at = self.applied_at = time.monotonic()
+
     def document(self) -> dict[str, Value]:
         now = time.monotonic()
         return {

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from airflow_provider_cdc.core.model.event_batch import EventBatch
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,9 @@ class StateStore(Protocol):
 
     def load(self, connector: str) -> StoredOffset:
         """The committed offset."""
+
+    def connector(self, name: str) -> ConnectorRecord | None:
+        """All that is kept of a connector, in one look; ``None`` if nothing is."""
 
     def commit(self, lease: Lease, expected: StoredOffset, manifest: Manifest, manifest_path: str) -> StoredOffset:
         """Move the offset on to ``manifest.offset_after`` and record the batch, its schema changes, its notifications and the states

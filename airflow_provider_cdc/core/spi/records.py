@@ -46,6 +46,7 @@ class ConnectorRecord:
     :param moved_at: when the offset was committed
     :param owner: the run that is alive, since ``owner_since``; its lease ends in ``lease_s`` seconds unless renewed
     :param dead_owner: a run whose lease ended at ``died_at`` because it was not renewed
+    :param registered_at: when the definition was recorded; a run records it anew only if it has changed
     :param last_error: of the last run that failed, which need not be the last run
     :param metrics: of the last run that read anything: context → name → value
     """
@@ -65,6 +66,20 @@ class ConnectorRecord:
     last_error: str | None = None
     last_error_at: datetime | None = None
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    registered_at: datetime | None = None
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether the last run, with the definition as it is recorded now, has ended without an error; not while one is alive."""
+        if (
+            self.run_ended_at is None
+            or self.registered_at is None
+            or self.owner is not None
+            or self.dead_owner is not None
+        ):
+            return False
+        failed = self.last_error_at is not None and self.last_error_at >= self.run_ended_at
+        return not failed and self.registered_at < self.run_ended_at
 
     @property
     def source(self) -> str | None:

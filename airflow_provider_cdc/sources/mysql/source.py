@@ -6,9 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
@@ -33,16 +32,15 @@ from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_mar
 from airflow_provider_cdc.sources.mysql.log.failover import verify_beginnings, verify_gtids
 from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.log.log_end import log_end
-from airflow_provider_cdc.sources.mysql.log.position_lookup import position_of, refused
-from airflow_provider_cdc.sources.mysql.log.stream import BinlogStream
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
-from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
-from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
-from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunk_reader
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import override_findings
-from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# what decodes is imported when it is needed, as a run that finds nothing needs none of it
 
 _T = TypeVar("_T")
 _WARN_AT = 0.5
@@ -166,6 +164,8 @@ class MySqlSource(Source):
         return MySqlPosition(**document)
 
     def position_of(self, data: Mapping[str, Any]) -> Position:
+        from airflow_provider_cdc.sources.mysql.log.position_lookup import position_of, refused
+
         with translated(self._config, str(dict(data))):
             named = position_of(data, self._config, self.server, self._connected())
         if named is None:
@@ -177,6 +177,8 @@ class MySqlSource(Source):
         return named
 
     def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
+        from airflow_provider_cdc.sources.mysql.schema.schema_signal import table_of
+
         return table_of(document, database, self._config)
 
     # -- rows ---------------------------------------------------------------------------------------------------------
@@ -184,9 +186,13 @@ class MySqlSource(Source):
     def snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
+        from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
+
         return MySqlSnapshot(self._config, tables, readers, self._file_created, selects, self._metrics)
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
+        from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunk_reader
+
         return open_chunk_reader(self._config, self.server, signals)
 
     def stream(
@@ -197,6 +203,9 @@ class MySqlSource(Source):
         until: Position | None,
         patience: Callable[[], float] | None = None,
     ) -> Iterator[LogItem]:
+        from airflow_provider_cdc.sources.mysql.log.stream import BinlogStream
+        from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+
         assert isinstance(start, MySqlPosition)
         assert until is None or isinstance(until, MySqlPosition)
         stream = BinlogStream(
@@ -224,6 +233,8 @@ class MySqlSource(Source):
 
     @property
     def source_fields(self) -> list[pa.Field]:
+        import pyarrow as pa
+
         return [
             pa.field("server_id", pa.int64(), nullable=False),
             pa.field("gtid", pa.string()),

@@ -4,11 +4,37 @@ Each function also runs as plain Python (``NUMBA_DISABLE_JIT=1``, or its ``.py_f
 reads past the end that it was given: a value that goes past it is reported as an error, with its column.
 
 Compiling takes some seconds once per installation; numba caches the result on disk (in ``NUMBA_CACHE_DIR``).
+
+The codes and fields of events are here at once; the kernels, and numba with them, are imported when the first of them is asked for: a run that finds nothing
+to decode does without.
 """
 
-from airflow_provider_cdc.sources.mysql.kernels.crc import *
-from airflow_provider_cdc.sources.mysql.kernels.results import *
-from airflow_provider_cdc.sources.mysql.kernels.route import *
-from airflow_provider_cdc.sources.mysql.kernels.rows import *
-from airflow_provider_cdc.sources.mysql.kernels.split import *
-from airflow_provider_cdc.sources.mysql.kernels.tagged import *
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.sources.mysql.kernels.event_codes import *
+from airflow_provider_cdc.sources.mysql.kernels.event_fields import *
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.sources.mysql.kernels.crc import *
+    from airflow_provider_cdc.sources.mysql.kernels.results import *
+    from airflow_provider_cdc.sources.mysql.kernels.route import *
+    from airflow_provider_cdc.sources.mysql.kernels.rows import *
+    from airflow_provider_cdc.sources.mysql.kernels.split import *
+    from airflow_provider_cdc.sources.mysql.kernels.tagged import *
+
+_COMPILED = ("crc", "results", "route", "rows", "split", "tagged")
+
+
+def __getattr__(name: str) -> Any:
+    """A kernel, or what belongs to one, asked for the first time."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: dict[str, Any] = {}
+    for module in (importlib.import_module(f"{__name__}.{part}") for part in _COMPILED):
+        public = getattr(module, "__all__", [n for n in vars(module) if not n.startswith("_")])
+        found |= {n: getattr(module, n) for n in public}
+    globals().update(found)  # route, the kernel, replaces route, the module
+    if name not in found:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return found[name]

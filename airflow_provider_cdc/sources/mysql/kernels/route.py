@@ -24,14 +24,14 @@ from airflow_provider_cdc.sources.mysql.kernels.event_codes import (
     WRITE_ROWS_V1,
     XID,
 )
-from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little, u32
-from airflow_provider_cdc.sources.mysql.kernels.split import (
+from airflow_provider_cdc.sources.mysql.kernels.event_fields import (
     EV_LENGTH,
     EV_SERVER,
     EV_START,
     EV_TYPE,
     HEADER,
 )
+from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little, u32
 from airflow_provider_cdc.sources.mysql.kernels.tagged import BAD_GTID, GTID_NUMBER, NO_GTID, read_tagged
 
 NOT_ROWS: Final = -2

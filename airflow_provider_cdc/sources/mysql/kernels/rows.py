@@ -19,8 +19,8 @@ from airflow_provider_cdc.sources.mysql.kernels.event_codes import (
     UPDATE_ROWS_V1,
     WRITE_ROWS,
 )
+from airflow_provider_cdc.sources.mysql.kernels.event_fields import EV_LENGTH, EV_START, EV_TYPE, HEADER
 from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little
-from airflow_provider_cdc.sources.mysql.kernels.split import EV_LENGTH, EV_START, EV_TYPE, HEADER
 from airflow_provider_cdc.sources.mysql.kernels.temporals import (
     NO_DATE,
     date,

@@ -1,0 +1,24 @@
+"""Where the fields of an event are in a set of events, and why splitting a byte stream has stopped. Plain numbers, without numba."""
+
+from __future__ import annotations
+
+from typing import Final
+
+EV_START: Final = 0  # offset of the event's header in the buffer
+EV_LENGTH: Final = 1  # header included, checksum left out
+EV_TYPE: Final = 2
+EV_TIME: Final = 3  # seconds
+EV_SERVER: Final = 4
+EV_END: Final = 5  # offset in the log file after the event, its low 32 bits
+EV_FLAGS: Final = 6
+EV_SIZE: Final = 7  # as the header says, checksum included
+EV_FIELDS: Final = 8
+HEADER: Final = 19
+
+MORE: Final = 0  # the buffer ends inside a packet
+SPLIT_PACKET: Final = 1  # a packet of 16 MB, whose event goes on in the next one
+END_OF_FILE: Final = 2  # the server ended the stream
+SERVER_ERROR: Final = 3  # an error packet
+BAD_CHECKSUM: Final = 4
+BAD_LENGTH: Final = 5
+EVENTS_FULL: Final = 6
