@@ -6,16 +6,16 @@ SQLAlchemy nor fsspec, and so that what they promise is written in one module.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_cdc.core.model.manifest import DataFile, Manifest, SchemaChangeRecord, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
+from airflow_provider_cdc.core.spi.control import Control as Control
+from airflow_provider_cdc.core.spi.control import DesiredState as DesiredState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,29 +40,6 @@ class StoredOffset:
 
     offset: Offset | None
     version: int
-
-
-class DesiredState(enum.StrEnum):
-    """What people want of a connector."""
-
-    RUNNING = "running"
-    PAUSED = "paused"
-    STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class Control:
-    """What people want of a connector, and since when.
-
-    :param restarts: grows with each request that the run which is alive end and another one begin
-    :param by: who asked for it last
-    """
-
-    wanted: DesiredState = DesiredState.RUNNING
-    restarts: int = 0
-    by: str = ""
-    reason: str = ""
-    since: datetime | None = None
 
 
 class StateStore(Protocol):

@@ -13,7 +13,7 @@ from typing import Any, TypedDict
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.spi.interfaces import Control
+from airflow_provider_cdc.core.spi.control import Control
 
 
 @dataclass(frozen=True, slots=True)

@@ -244,7 +244,9 @@ def _state(shop: Connector) -> dict[str, list[dict[str, Any]]]:
         c.row_factory = sqlite3.Row
         names = [row[0] for row in c.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for name in names:
-            rows = [{k: v for k, v in dict(row).items() if k not in PASSING} for row in c.execute(f'SELECT * FROM "{name}"')]
+            rows = [
+                {k: v for k, v in dict(row).items() if k not in PASSING} for row in c.execute(f'SELECT * FROM "{name}"')
+            ]
             for row in rows:
                 if row.get("metrics"):
                     row["metrics"] = _lasting(json.loads(row["metrics"]))

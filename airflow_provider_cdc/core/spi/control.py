@@ -1,0 +1,30 @@
+"""What people want of a connector: that it runs, rests or has ended."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from datetime import datetime
+
+
+class DesiredState(enum.StrEnum):
+    """What people want of a connector."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """What people want of a connector, and since when.
+
+    :param restarts: grows with each request that the run which is alive end and another one begin
+    :param by: who asked for it last
+    """
+
+    wanted: DesiredState = DesiredState.RUNNING
+    restarts: int = 0
+    by: str = ""
+    reason: str = ""
+    since: datetime | None = None
