@@ -21,6 +21,8 @@ MOST_BYTES = 256 * 1024
 """The size of a file that nobody writes by hand."""
 MOST_LEVELS = 32
 """How deep values may be below each other."""
+MOST_VALUES = 20_000
+"""How many there may be, each counted as often as YAML refers to it: a few lines can refer to billions."""
 _LONGEST = 2**63 - 1
 _TEXT, _MERGE, _TIMESTAMP = (f"tag:yaml.org,2002:{name}" for name in ("str", "merge", "timestamp"))
 
@@ -104,7 +106,7 @@ def _read(path: Path) -> Read:
         raise BadFile(
             [Problem(None, 1, f"it holds {_called(found.values)}, where a mapping is wanted: name: …, source: …")]
         )
-    if problems := [Problem(None, found.lines.get(where), text) for where, text in _unfit(found.values, ())]:
+    if problems := [Problem(None, found.lines.get(where), text) for where, text in _unfit(found.values)]:
         raise BadFile(problems)
     return found
 
@@ -254,28 +256,44 @@ def _nodes(document: Any) -> Iterator[tuple[ValuePath, Any]]:
                 waiting.append(((*path, name), value))
 
 
-def _unfit(value: Any, path: ValuePath) -> Iterator[tuple[ValuePath, str]]:
+def _unfit(document: Mapping[str, Any]) -> Iterator[tuple[ValuePath, str]]:
     """What neither JSON nor Airflow's database can keep: it would break the DAGs of the other files too."""
-    name = ".".join(map(str, path))
-    if len(path) > MOST_LEVELS:
-        yield path, "values are too deep below each other"
-    elif isinstance(value, Mapping):
-        for key, one in value.items():
-            if not _storable(key):
-                yield path, f"{name}: a key has a character that cannot be stored"
-            yield from _unfit(one, (*path, key))
-    elif isinstance(value, list):
-        for number, one in enumerate(value):
-            yield from _unfit(one, (*path, number))
-    elif isinstance(value, str):
-        if not _storable(value):
-            yield path, f"{name}: the text has a character that cannot be stored"
-    elif type(value) not in type_names:
-        yield path, f"{name}: a {type(value).__name__} cannot be used"
-    elif isinstance(value, float) and not math.isfinite(value):
-        yield path, f"{name}: {value} is not a number that can be used"
-    elif isinstance(value, int) and abs(value) > _LONGEST:
-        yield path, f"{name}: the number is too large"
+    waiting: list[tuple[ValuePath, Any]] = [((), document)]
+    seen = 0
+    while waiting:
+        path, value = waiting.pop()
+        seen += 1
+        if len(path) > MOST_LEVELS:
+            yield path[:1], "values are too deep below each other"
+            return
+        if seen > MOST_VALUES:
+            yield path[:1], f"there are more than {MOST_VALUES:,} values"
+            return
+        if isinstance(value, Mapping):
+            if not all(map(_storable, value)):
+                yield path, f"{_shown(path)}a key has a character that cannot be stored"
+            waiting += [((*path, key), one) for key, one in value.items()]
+        elif isinstance(value, list):
+            waiting += [((*path, number), one) for number, one in enumerate(value)]
+        elif wrong := _wrong(value):
+            yield path, _shown(path) + wrong
+
+
+def _wrong(value: Any) -> str | None:
+    """Why a value that holds no others cannot be used."""
+    if isinstance(value, str):
+        return None if _storable(value) else "the text has a character that cannot be stored"
+    if type(value) not in type_names:
+        return f"a {type(value).__name__} cannot be used"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{value} is not a number that can be used"
+    if isinstance(value, int) and abs(value) > _LONGEST:
+        return "the number is too large"
+    return None
+
+
+def _shown(path: ValuePath) -> str:
+    return f"{'.'.join(map(str, path))}: " if path else ""
 
 
 def _storable(text: str) -> bool:

@@ -283,6 +283,10 @@ BROKEN: dict[str, tuple[str, str | bytes, str]] = {
     "a set": ("bad.yaml", f"{SHOP}properties: {{a: !!set {{x, y}}}}\n", "line 5: properties.a: a set cannot be used"),
     "bytes": ("bad.yaml", f"{SHOP}properties: {{a: !!binary aGk=}}\n", "line 5: properties.a: a bytes cannot be used"),
     "itself": ("bad.yaml", f"{SHOP}properties: &a {{b: *a}}\n", "too deep"),
+    "billions of values": (
+        "bad.yaml", SHOP + "properties:\n  a0: &a0 [x]\n" + "".join(f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 20)),
+        "line 5: there are more than 20,000 values",
+    ),
     "too deep": ("bad.yaml", f"{SHOP}properties: {{a: {'[' * 60}{']' * 60}}}\n", "line 5: values are too deep"),
     "so deep that the reader dies": ("bad.yaml", "- " * (MOST_BYTES // 2 - 1), "too deep"),
     "so deep that the reader of JSON gives up": ("bad.json", "[" * (MOST_BYTES - 1), "too deep"),
