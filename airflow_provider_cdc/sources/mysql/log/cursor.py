@@ -150,7 +150,8 @@ class LogCursor:
         """The log continues at offset ``pos`` of a file, the next one or the current one."""
         until = self.until
         if until is not None and until.same_log(self.position) and until.file == self.file != name:
-            self.position = replace(self.position, file=self.file, pos=max(until.pos, self.position.pos))
+            pos = max(until.pos, self.position.pos)
+            self.position = replace(self.position, file=self.file, pos=pos, created=self.created)
         # asked by GTID, the server begins at the head of a file; asked by file and offset, it repeats that offset
         self.end = pos
         if name != self.file:
@@ -175,7 +176,9 @@ class LogCursor:
     def move_to_until(self) -> None:
         """Move to ``until``: what comes next in the log is after it. The bytes before ``until`` may belong to no transaction."""
         assert self.until is not None
-        self.position = replace(self.position, file=self.until.file, pos=self.until.pos)
+        file = self.until.file
+        created = self.created if file == self.file else self.position.created if file == self.position.file else 0
+        self.position = replace(self.position, file=file, pos=self.until.pos, created=created)
 
     def end_log(self) -> None:
         """The server has reached the end of its log, which is at or after ``until``."""
