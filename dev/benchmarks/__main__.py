@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2``."""
+"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dev import paths
-from dev.benchmarks import apply, db2, debezium, figures, freshness, incremental, machine, oracle, visible
+from dev.benchmarks import apply, db2, debezium, figures, fixed, freshness, incremental, machine, oracle, visible
 from dev.benchmarks.figures import Bar
 from dev.benchmarks.ours import Ours
 from dev.benchmarks.runs import measured, measured_runs
@@ -29,7 +29,7 @@ CAPTURE_BARS = [
     Bar("ours.peak_rss_mb", 500, at_most=True),
 ]
 SNAPSHOT_BARS = [Bar("ratio.rows_per_s", 5), Bar("ours.peak_rss_mb", 500, at_most=True)]
-_WITHOUT_SERVER = {"oracle": oracle.run, "db2": db2.run, "apply": apply.run}
+_WITHOUT_SERVER = {"oracle": oracle.run, "db2": db2.run, "apply": apply.run, "fixed": fixed.run}
 _BIG = {"innodb_buffer_pool_size": "512M", "max_binlog_size": "1G"}
 
 
@@ -146,7 +146,9 @@ def _scratch() -> Path:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev/bench", description=__doc__)
-    parser.add_argument("what", choices=["capture", "snapshot", "incremental", "apply", "freshness", "oracle", "db2"])
+    parser.add_argument(
+        "what", choices=["capture", "snapshot", "incremental", "apply", "freshness", "oracle", "db2", "fixed"]
+    )
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)
     parser.add_argument("--server", choices=["mariadb", "mysql"], default="mariadb")
     parser.add_argument("--repeat", type=int, default=3, help="runs of ours, of which the median counts (3)")
@@ -171,6 +173,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tables", type=int, default=apply.SMALL_TABLES, help="small tables (apply; 200)")
     parser.add_argument("--transaction-rows", type=int, default=1000, help="changes of a transaction (db2; 1,000)")
     parser.add_argument("--batches", type=int, default=500, help="batches in a row (apply; 500)")
+    parser.add_argument("--sources", nargs="+", choices=fixed.SOURCES, help="kinds of sources (fixed; all of them)")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is not met")
     options = parser.parse_args()
     if options.rows < 10 or options.repeat < 1:

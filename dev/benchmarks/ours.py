@@ -41,6 +41,14 @@ class Ours:
         properties = {"database.include.list": table.split(".")[0], "database.server.id": 5402} | more
         return cls(server, kind, table, folder, **properties)
 
+    @classmethod
+    def of(cls, kind: str, folder: Path, properties: dict[str, Any], secrets: dict[str, Any]) -> Ours:
+        """A connector of a source that is no server."""
+        ours = cls.__new__(cls)
+        ours.folder, ours._kind, ours._secrets = folder, kind, secrets
+        ours._properties = {"topic.prefix": "bench"} | properties
+        return ours
+
     @property
     def changelog(self) -> Path:
         return self.folder / "changelog"
@@ -60,12 +68,12 @@ class Ours:
         :param stages: with stopwatches, which cost a little
         :raises Problem: it failed
         """
-        command = self._command("dev.benchmarks.run_capture", stages=stages)
+        command = self.command("dev.benchmarks.run_capture", stages=stages)
         figures: dict[str, Any] = {}
         with (
             (self.folder / "run.log").open("w") as log,
             subprocess.Popen(
-                command, cwd=paths.ROOT, env=_environment(), text=True, stdout=subprocess.PIPE, stderr=log
+                command, cwd=paths.ROOT, env=environment(), text=True, stdout=subprocess.PIPE, stderr=log
             ) as process,
         ):
             for line in process.stdout or ():
@@ -84,10 +92,10 @@ class Ours:
         :param table: topic of the table that is read in chunks
         :param probe: topic of the table of timestamps
         """
-        command = self._command("dev.benchmarks.run_stream", table=table, probe=probe)
-        return Streaming("The capture", command, paths.ROOT, self.folder / "run.log", _environment())
+        command = self.command("dev.benchmarks.run_stream", table=table, probe=probe)
+        return Streaming("The capture", command, paths.ROOT, self.folder / "run.log", environment())
 
-    def _command(self, module: str, **more: Any) -> list[str]:
+    def command(self, module: str, **more: Any) -> list[str]:
         """A program of ours that is told of this connector in a file."""
         self.changelog.mkdir(parents=True, exist_ok=True)
         given = {
@@ -102,7 +110,7 @@ class Ours:
         return [sys.executable, "-m", module, str(file)]
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """As installed packages run: compiled once, not each time, whatever the developer's shell says."""
     kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     return kept | {"PYTHONPYCACHEPREFIX": str(paths.HOME / "bench" / "pycache")}
