@@ -40,9 +40,8 @@ class ChangeLog:
         verify_exclusive(self.storage, connector)
 
     def writer(self, connector: str, batch: int, epoch: int, writer: str) -> BatchWriter:
-        from airflow_provider_cdc.changelog.writer import (
-            ParquetBatchWriter,
-        )  # pyarrow: a run without events does without
+        # pyarrow: a run without events does without
+        from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
 
         return ParquetBatchWriter(self.storage, (connector, "data", batch_name(batch)), writer)
 

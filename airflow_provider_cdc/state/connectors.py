@@ -53,8 +53,8 @@ class Connectors:
         statement = (
             sa.select(
                 names.c.connector, ConnectorRow.source, ConnectorRow.changelog, ConnectorRow.changelog_options,
-                ConnectorRow.properties, ConnectorRow.connections, ConnectorRow.updated_at.label("registered_at"), OffsetRow.offset, OffsetRow.version,
-                OffsetRow.updated_at, LeaseRow.owner, LeaseRow.expires_ms, LeaseRow.taken_at,
+                ConnectorRow.properties, ConnectorRow.connections, ConnectorRow.updated_at.label("registered_at"),
+                OffsetRow.offset, OffsetRow.version, OffsetRow.updated_at, LeaseRow.owner, LeaseRow.expires_ms, LeaseRow.taken_at,
                 ControlRow.wanted, ControlRow.restarts, ControlRow.asked_by, ControlRow.reason, ControlRow.since,
                 ControlRow.run_ended_at, ControlRow.last_error, ControlRow.last_error_at, ControlRow.metrics,
             )

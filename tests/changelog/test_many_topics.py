@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.support.many_topics import FILES, TABLES
+from airflow_provider_cdc.changelog import writer as module
+from airflow_provider_cdc.changelog.storage import Storage
+from tests.support.many_topics import FILES, TABLES, events
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,3 +63,40 @@ def test_what_waits_for_row_groups_is_bounded_over_all_topics(tmp_path: Path) ->
     found = _child("memory", tmp_path)
     assert found["rows"] == 20 * 10 * TABLES
     assert found["grown"] < 400 << 20
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 4), st.sampled_from((1, 30))) | st.sampled_from(("mark", "rollback")), max_size=25
+    ),
+    files=st.integers(1, 3),
+)
+def test_whatever_waits_or_has_a_file_when_a_transaction_ends_is_written_once(
+    steps: list[tuple[int, int] | str], files: int
+) -> None:
+    """Topics with events that wait, and others that have a file, are closed together: room for a file is made by closing another one."""
+    wanted, since_mark, seq = list[int](), list[int](), 0
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "ROW_GROUP_ROWS", 20)
+        patch.setattr(module, "OPEN_FILES", files)
+        written = module.ParquetBatchWriter(Storage(folder), ("c", "data", "1"), "w")
+        for step in steps:
+            if step == "mark":
+                written.mark()
+                wanted, since_mark = wanted + since_mark, []
+            elif step == "rollback":
+                written.rollback()
+                since_mark = []
+            else:
+                table, rows = step
+                written.write(events(int(table), seq, int(rows)))
+                since_mark += range(seq + 1, seq + int(rows) + 1)
+                seq += int(rows)
+        found = written.finish()
+        data = {file.path: pq.read_table(Path(folder) / "c" / file.path)["seq"].to_pylist() for file in found}
+        assert sorted(itertools.chain(*data.values())) == wanted + since_mark
+        for file in found:
+            numbers = data[file.path]
+            assert (numbers[0], numbers[-1], len(numbers)) == (file.first_seq, file.last_seq, file.rows)
+        left = {path.name for path in (Path(folder) / "c" / "data" / "1").glob("*")}
+        assert left == {Path(file.path).name for file in found}

@@ -28,7 +28,7 @@ def writer(folder: str) -> dict[str, Any]:
     seq = 0
     for _turn in range(3):
         for table in range(TABLES):
-            written.write(_events(table, seq, 30))
+            written.write(events(table, seq, 30))
             seq += 30
     files = written.finish()
     return {"files": [f.model_dump() for f in files], "rows": sum(f.rows for f in files)}
@@ -45,7 +45,7 @@ def memory(folder: str) -> dict[str, Any]:
     seq = 0
     for _turn in range(20):
         for table in range(TABLES):
-            written.write(_events(table, seq, 10, width=10_000))
+            written.write(events(table, seq, 10, width=10_000))
             seq += 10
     files = written.finish()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -78,7 +78,7 @@ def capture(folder: str) -> dict[str, Any]:
     }
 
 
-def _events(table: int, seq: int, rows: int, width: int = 1) -> Any:
+def events(table: int, seq: int, rows: int, width: int = 1) -> Any:
     from airflow_provider_cdc.core.model.event_batch import EventBatch
     from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 
