@@ -85,6 +85,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all", action="store_true", help="run all costly tests, of which a run of all tests tries a quarter"
     )
+    parser.addoption("--half", action="store_true", help="run a half of the costly tests")
     parser.addoption("--costs", action="store_true", help="write down which tests are costly: tests/costs.txt")
 
 
@@ -193,7 +194,11 @@ def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
         numbers = Sampled(long=False).cases(name, len(alike), mark.args[0]) if mark else range(len(alike))
         tried.update(alike[number] for number in numbers)
     if whole(config) and not config.getoption("--all") and not config.getoption("--costs"):
-        skipped = costs.left_out({costs.name_of(item.nodeid) for item in items}, Sampled(long=False))
+        skipped = costs.left_out(
+            {costs.name_of(item.nodeid) for item in items},
+            Sampled(long=False),
+            2 if config.getoption("--half") else costs.TURNS,
+        )
         tried = {item for item in tried if costs.name_of(item.nodeid) not in skipped}
     if left_out := [item for item in items if item not in tried]:
         config.hook.pytest_deselected(items=left_out)

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support import costs
 from tests.support.sampled import Sampled
 
@@ -15,9 +17,10 @@ def test_each_costly_test_is_there(every_test: set[str]) -> None:
     assert set(costs.costly()) - every_test == set()
 
 
-def test_as_many_runs_as_there_are_turns_try_each_test_once() -> None:
+@pytest.mark.parametrize("turns", [costs.TURNS, 2])
+def test_as_many_runs_as_there_are_turns_try_each_test_once(turns: int) -> None:
     names = {*costs.costly(), "tests/test_cheap.py::test_it"}
-    tried = [names - costs.left_out(names, Sampled(long=False, seed=40 + run)) for run in range(costs.TURNS)]
+    tried = [names - costs.left_out(names, Sampled(long=False, seed=40 + run), turns) for run in range(turns)]
     assert set.union(*tried) == names
     assert set.intersection(*tried) == {"tests/test_cheap.py::test_it"}
 

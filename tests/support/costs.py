@@ -1,4 +1,5 @@
-"""What tests cost. A run of all tests tries the costly ones by turns: a quarter of them, another part in each run; all with ``--all``, as the build server does.
+"""What tests cost. A run of all tests tries the costly ones by turns: a quarter of them, another part in each run; a half with ``--half``, as the build
+server does, and all with ``--all``.
 
 ``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them anew.
 """
@@ -18,7 +19,7 @@ FILE = Path(__file__).parents[1] / "costs.txt"
 COSTLY = 5
 """Seconds from which on a test is costly."""
 TURNS = 4
-"""A run tries one costly test in so many."""
+"""A run tries one costly test in so many, if it is not told otherwise."""
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -36,13 +37,15 @@ def costly(file: Path = FILE) -> list[str]:
     return [line.split(None, 1)[1] for line in file.read_text().splitlines() if line]
 
 
-def left_out(names: Iterable[str], chosen: Sampled, file: Path = FILE) -> set[str]:
+def left_out(names: Iterable[str], chosen: Sampled, turns: int = TURNS, file: Path = FILE) -> set[str]:
     """Of some tests, those that this run does not try.
 
     Turns go by cost: of those that cost about the same one is tried, so that all runs take about as long.
+
+    :param turns: one costly test in so many is tried
     """
     known = [name for name in costly(file) if name in set(names)]
-    return {name for number, name in enumerate(known) if not chosen.of(number, TURNS)}
+    return {name for number, name in enumerate(known) if not chosen.of(number, turns)}
 
 
 class Measured:
