@@ -237,8 +237,10 @@ class Sessions:
         return self.random.choice(sorted(session.keys[table]))
 
     def _new_key(self, session: Session, table: str) -> Any:
+        # however much is written on a slow machine, there is a key left
+        most = max(4000, 2 * len(session.keys[table]) * len(self.sessions))
         while True:
-            key = key_of(table, self.random.randrange(session.number, 4000, len(self.sessions)))
+            key = key_of(table, self.random.randrange(session.number, most, len(self.sessions)))
             if key is None or key not in session.keys[table]:
                 return key
 

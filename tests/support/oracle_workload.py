@@ -278,8 +278,10 @@ class OracleWriter:
         return self.random.choice(sorted(session.keys[table]))
 
     def _new_key(self, session: Session, table: str) -> Any:
+        # however much is written on a slow machine, there is a key left
+        most = max(4000, 2 * len(session.keys[table]) * len(self.sessions))
         while True:
-            n = self.random.randrange(session.number, 4000, len(self.sessions))
+            n = self.random.randrange(session.number, most, len(self.sessions))
             key = (n, f"k{n % 7}") if table == "TWO" else None if table == "BAG" else n
             if key is None or key not in session.keys[table]:
                 return key

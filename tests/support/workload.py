@@ -194,8 +194,10 @@ class Writer:
         return self.random.choice(sorted(self.keys[table]))
 
     def new_key(self, table: str) -> Any:
+        # however much is written on a slow machine, there is a key left
+        most = max(5000, 2 * len(self.keys.get(table, ())))
         while True:
-            n = self.random.randint(0, 5000)
+            n = self.random.randint(0, most)
             key = (n % 70, f"k{n}") if table == "two" else n
             if table == "bag" or key not in self.keys[table]:
                 self.keys.get(table, set()).add(key)
