@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from airflow_provider_cdc.changelog.carried import CarriedFiles
 from airflow_provider_cdc.changelog.exclusive import verify_exclusive
 from airflow_provider_cdc.changelog.numbers import Numbers, batch_name
 from airflow_provider_cdc.changelog.storage import Storage, Unconfirmed
@@ -81,6 +82,9 @@ class ChangeLog:
             self.storage.delete(self.storage.path(*folder, name))
         self.storage.abort_uploads(self.storage.path(*folder))
         return len(garbage)
+
+    def carried(self, connector: str) -> CarriedFiles:
+        return CarriedFiles(self.storage, connector)
 
     def delete(self, connector: str) -> None:
         """Delete everything of a connector; manifests first, as nothing reads files that no manifest names."""

@@ -226,6 +226,24 @@ class Storage:
         # some stores that speak S3 take no notice of where the list is to begin
         return None if any(found <= name for found in names) else names
 
+    def read_part(self, path: str, start: int, end: int | None = None) -> bytes | None:
+        """The bytes of a file from ``start`` up to ``end``, as far as it has them; ``None`` when it does not exist."""
+        with self._errors(path):
+            try:
+                return bytes(self._fs.cat_file(path, start=start, end=end))
+            except FileNotFoundError:
+                return None
+
+    def sizes(self, path: str) -> dict[str, int]:
+        """Name → bytes of the files in a folder; none when it does not exist."""
+        with self._errors(path):
+            try:
+                self._fs.invalidate_cache(path)
+                found = [file for file in self._fs.ls(path, detail=True) if file["type"] == "file"]
+            except FileNotFoundError:
+                return {}
+            return {str(file["name"]).rsplit("/", 1)[-1]: int(file["size"] or 0) for file in found}
+
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted; none when it does not exist. Files that are still being written are left out."""
         with self._errors(path):

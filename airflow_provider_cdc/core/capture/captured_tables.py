@@ -30,6 +30,11 @@ class CapturedTables:
         """Leave out the events of these tables: their rows at this position are already part of a snapshot, or will be."""
         self._held_back = frozenset(names)
 
+    @property
+    def held_back(self) -> frozenset[str]:
+        """Names of the tables whose events are left out."""
+        return self._held_back
+
     def get(self, table: TableId) -> TableSchema | None:
         return self._history.get(table)
 

@@ -26,6 +26,11 @@ class Stop:
     def due(self) -> bool:
         return self.requested or (self.deadline is not None and time.monotonic() >= self.deadline)
 
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the run is to end; ``None`` if it ends when there is nothing left to do."""
+        return None if self.deadline is None else self.deadline - time.monotonic()
+
 
 class ControlWatch:
     """Polls what people want of a connector.

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange, Truncate
+from airflow_provider_cdc.core.model.events import (
+    CarriedOver,
+    Heartbeat,
+    LogBlock,
+    LogItem,
+    Rollback,
+    SchemaChange,
+    Truncate,
+)
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.writing.output import Output
 
@@ -40,6 +48,8 @@ class LogItemWriter:
                 self._changes.truncated(item)
             case Heartbeat():
                 self._state.move(item.position)
+                if isinstance(item, CarriedOver):
+                    self._state.carry(item.file)
                 if not self._writer.open:
                     self._incremental.arrive(item.position)
 

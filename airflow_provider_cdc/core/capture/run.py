@@ -48,6 +48,7 @@ from airflow_provider_cdc.core.snapshot.snapshotter import Snapshotter, Stopped
 from airflow_provider_cdc.core.spi.interfaces import Lease
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.carrier import Carrier
 from airflow_provider_cdc.core.writing.committer import Committer
 from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
@@ -74,6 +75,10 @@ class Run:
             name, source.connector, config.public(), store, inputs.changelog, lease,
             f"{lease.epoch}-{uuid.uuid4().hex[:12]}", inputs.notification_channels, field_types(source.source_fields),
         )  # fmt: skip
+        self._carrier: Carrier | None = None
+        if source.CARRIES:
+            files, committed = inputs.changelog.carried(name), self.batcher.offset.carried
+            self._carrier = Carrier(files, committed, lease.epoch, config.public(), lambda: stop.left_s)
         self._state = state = CaptureState(self.batcher.offset, source.parse_position)
         if state.incremental.paused:
             self.metrics.chunks.pause()
@@ -97,7 +102,7 @@ class Run:
         inputs, state, history, incremental = self._inputs, self._state, self._history, self._incremental
         name, config, store, chunks = inputs.name, inputs.config, inputs.store, self.metrics.chunks
         signal_table = SignalTable(name, config, store, self._signal_table)
-        self._committer = committer = Committer(config, state, self.batcher, self._writer, signal_table)
+        self._committer = committer = Committer(config, state, self.batcher, self._writer, signal_table, self._carrier)
         self._output = output = Output(state, self.batcher, self._writer, committer)
         self._watch = watch = ControlWatch(name, store, self._stop, config.signal_poll_interval_ms / 1000)
         self._heartbeats = heartbeats = Heartbeats(config, inputs.source, committer.advance)
@@ -111,7 +116,9 @@ class Run:
         )
         items = LogItemWriter(output, changes, signal_table, incremental)
         chunk_writer = IncrementalWriter(output, history, incremental, progress, chunks)
-        self._streaming = Streaming(inputs, output, tables, items, chunk_writer, heartbeats, signals, watch)
+        self._streaming = Streaming(
+            inputs, output, tables, items, chunk_writer, heartbeats, signals, watch, self._carrier
+        )
 
     @property
     def _filters(self) -> Filters:

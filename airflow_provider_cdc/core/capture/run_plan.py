@@ -264,7 +264,7 @@ class Planner:
         log.warning("Going on from %s; signals %s read %d tables again.", oldest, numbers, len(tables))
         if paused:
             log.warning("Incremental snapshots were paused; they go on, as the tables would not be repaired otherwise.")
-        offset = offset.at(oldest.to_json()).filtered(wanted)
+        offset = offset.moved(oldest.to_json()).filtered(wanted)
         tables = [t for t in tables if self._history.get(t) is None]
         return Plan(pended(offset, tables, self._history), tables)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterator
 from typing import Final
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
@@ -15,9 +16,11 @@ from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
 from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
 from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
+from airflow_provider_cdc.core.model.events import LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.snapshot.snapshotter import Stopped
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.carrier import Carrier
 from airflow_provider_cdc.core.writing.output import Output
 
 log = logging.getLogger(__name__)
@@ -32,6 +35,7 @@ class Streaming:
     """Streams the log of one run.
 
     :param tables: what the log reader may decode
+    :param carrier: keeps what the source carries over from one stream to the next; ``None``: it carries nothing
     """
 
     def __init__(
@@ -44,11 +48,12 @@ class Streaming:
         heartbeats: Heartbeats,
         signals: SignalProcessor,
         watch: ControlWatch,
+        carrier: Carrier | None = None,
     ) -> None:
         self._source, self._tables, self._items, self._incremental = inputs.source, tables, items, incremental
         self._state, self._batcher = output.state, output.batcher
         self._writer, self._committer = output.writer, output.committer
-        self._heartbeats, self._signals, self._watch = heartbeats, signals, watch
+        self._heartbeats, self._signals, self._watch, self._carrier = heartbeats, signals, watch, carrier
         self._patience_s = inputs.config.poll_interval_ms / 1000
 
     def stream(self, *, bounded: bool) -> None:
@@ -109,7 +114,7 @@ class Streaming:
         """
         state, shown = self._state, time.monotonic()
         self._incremental.begin(start)
-        for item in self._source.stream(start, self._tables, until=end, patience=self._patience):
+        for item in self._read(start, end):
             self._items.write(item)
             if not self._writer.open:
                 if state.snapshot.pending:
@@ -128,7 +133,7 @@ class Streaming:
 
     def _catch_up(self, start: Position, end: Position) -> None:
         shown = time.monotonic()
-        for item in self._source.stream(start, self._tables, until=end, patience=self._patience):
+        for item in self._read(start, end):
             self._items.write(item)
             if self._writer.open:
                 continue
@@ -141,6 +146,12 @@ class Streaming:
                 shown = time.monotonic()
                 names = ", ".join(sorted(self._state.snapshot.streamed))
                 log.info("Before %s are read again: now at %s, going to %s.", names, self._state.where, end)
+
+    def _read(self, start: Position, end: Position | None) -> Iterator[LogItem]:
+        if self._carrier is not None:
+            self._carrier.begin(self._state.offset.carried, self._tables.held_back)
+            self._source.carry(self._carrier)
+        return self._source.stream(start, self._tables, until=end, patience=self._patience)
 
     def _patience(self) -> float:
         """Seconds to wait on a quiet log before everything else has its turn."""

@@ -335,7 +335,7 @@ class Lifecycle:
                 number = self.store.send(self.name, signal)
             if done.position is not None:
                 reason = f"{plan.procedure} {plan.table}, by {by}"
-                moved_to = batcher.offset.at(done.position.to_json())
+                moved_to = batcher.offset.moved(done.position.to_json())
                 self.store.replace_offset(lease, batcher.stored, moved_to, reason)
             return number
 

@@ -103,7 +103,7 @@ def no_gap(connector: str) -> ConfigError:
 
 def moved(offset: Offset, gap: Gap) -> Offset:
     """The offset at the oldest position of the log."""
-    return offset.at(gap.oldest.to_json())
+    return offset.moved(gap.oldest.to_json())
 
 
 def all_again(offset: Offset, config: ConnectorConfig) -> Offset:

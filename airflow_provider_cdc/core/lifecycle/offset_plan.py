@@ -98,10 +98,10 @@ class OffsetPlanner:
                 "The connector has no position: its next run reads all tables first. Let it run, or go back to an offset that it "
                 f"has had: airflow cdc offset history {self.connector}"
             )
-            moved = offset.at(target.to_json())
+            moved = offset.moved(target.to_json())
             return self._plan(moved, Effect.UNKNOWN, "none", target, f"set to {target}")
         effect = self._way(self.source.parse_position(offset.position), target)
-        moved = offset.at(target.to_json())
+        moved = offset.moved(target.to_json())
         if moved.snapshot.pending:
             self.consequences.append(
                 f"Tables that are still to be read whole: {', '.join(sorted(moved.snapshot.pending))}."

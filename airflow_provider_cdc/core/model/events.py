@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from airflow_provider_cdc.core.model.offset import CarriedFile
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 
@@ -167,6 +168,17 @@ class Heartbeat:
     """Nothing for the captured tables up to ``position``; also sent while waiting, so that callers can look at the clock."""
 
     position: Position
+
+
+@dataclass(slots=True)
+class CarriedOver(Heartbeat):
+    """Nothing for the captured tables up to ``position``, and from here on the source carries something over to its next stream, see
+    :mod:`airflow_provider_cdc.core.spi.carried`.
+
+    :param file: what :meth:`~airflow_provider_cdc.core.spi.carried.Carried.put` returned; ``None``: nothing any more
+    """
+
+    file: CarriedFile | None
 
 
 LogItem = LogBlock | Rollback | SchemaChange | Truncate | Heartbeat

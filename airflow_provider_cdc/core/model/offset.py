@@ -309,6 +309,20 @@ class IncrementalState(BaseModel):
         return failed.pop(str(request), ""), self.model_copy(update={"failed": failed})
 
 
+class CarriedFile(BaseModel):
+    """A file in which a source carries something from one run to the next, in the change log's storage.
+
+    :param bytes: its size
+    :param crc32: of all of it
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    bytes: int
+    crc32: int
+
+
 class Offset(BaseModel):
     """What a connector has durably finished.
 
@@ -319,6 +333,7 @@ class Offset(BaseModel):
     :param tables_filter: the include and exclude lists in force, to notice that tables were added
     :param incremental: tables that are read in chunks beside the stream
     :param signal: number of the last signal that was taken
+    :param carried: what the source has put beside the position, see :mod:`airflow_provider_cdc.core.spi.carried`
     """
 
     model_config = ConfigDict(extra="forbid")
@@ -330,6 +345,7 @@ class Offset(BaseModel):
     tables_filter: str = ""
     incremental: IncrementalState = Field(default_factory=IncrementalState)
     signal: int = 0
+    carried: CarriedFile | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form, as stored and as written into manifests."""
@@ -338,6 +354,14 @@ class Offset(BaseModel):
     def at(self, position: dict[str, Any]) -> Self:
         """Everything up to a position is done."""
         return self.model_copy(update={"position": position})
+
+    def moved(self, position: dict[str, Any]) -> Self:
+        """Go on from another position, whatever was done up to it. What was carried belongs to the one before."""
+        return self.model_copy(update={"position": position, "carried": None})
+
+    def carries(self, file: CarriedFile | None) -> Self:
+        """The source carries this from here on; ``None``: nothing."""
+        return self.model_copy(update={"carried": file})
 
     def snapshots(self, snapshot: SnapshotState) -> Self:
         """With another state of whole-table snapshots."""
@@ -360,12 +384,17 @@ class Offset(BaseModel):
         return self.model_copy(update={"seq": seq, "batch": batch})
 
     def restored(self, old: Offset) -> Self:
-        """The position of an earlier offset, without its requests. Sequence, batch and signal numbers continue."""
+        """The position of an earlier offset, without its requests and without what it carried, which may be deleted. Sequence, batch and
+        signal numbers continue."""
         snapshot = old.snapshot.without_requests()
         return self.model_copy(
-            update={"position": old.position, "snapshot": snapshot, "tables_filter": old.tables_filter}
-        )
+            update={
+                "position": old.position, "snapshot": snapshot, "tables_filter": old.tables_filter, "carried": None,
+            }
+        )  # fmt: skip
 
     def forgotten(self) -> Self:
         """The connector has no position: its next run reads all tables first. Sequence, batch and signal numbers continue."""
-        return self.model_copy(update={"position": None, "snapshot": SnapshotState(), "tables_filter": ""})
+        return self.model_copy(
+            update={"position": None, "snapshot": SnapshotState(), "tables_filter": "", "carried": None}
+        )

@@ -14,6 +14,7 @@ from airflow_provider_cdc.core.model.manifest import DataFile, Manifest, SchemaC
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
+from airflow_provider_cdc.core.spi.carried import CarriedFiles
 from airflow_provider_cdc.core.spi.control import Control as Control
 from airflow_provider_cdc.core.spi.control import DesiredState as DesiredState
 
@@ -176,3 +177,6 @@ class ChangeLog(Protocol):
 
     def sweep(self, manifest: Manifest) -> int:
         """Delete files of this batch's number that the manifest does not name; returns how many."""
+
+    def carried(self, connector: str) -> CarriedFiles:
+        """The files in which a source carries something over. Costs nothing by itself."""

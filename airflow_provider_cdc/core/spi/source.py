@@ -19,6 +19,7 @@ from airflow_provider_cdc.core.model.events import LogItem, RowBlock
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.carried import Carried
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.event_forms import EventForm
 from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
@@ -127,6 +128,7 @@ class Source(abc.ABC):
     :cvar FORMS: name → a form of its events beside the usual one
     :cvar PSEUDO_COLUMNS: unique columns that every table has without listing them in its schema (a row's address)
     :cvar PROCEDURES: name → what an administrator can have done at the source, see :mod:`airflow_provider_cdc.core.spi.procedures`
+    :cvar CARRIES: its streams carry something over from one to the next, see :mod:`airflow_provider_cdc.core.spi.carried`
     :cvar POSITION_SIGNAL: type of the signal that moves a connector to another position in the log, where the documents name one
     """
 
@@ -134,6 +136,7 @@ class Source(abc.ABC):
     FORMS: ClassVar[Mapping[str, EventForm]] = MappingProxyType({})
     PSEUDO_COLUMNS: ClassVar[frozenset[str]] = frozenset()
     PROCEDURES: ClassVar[Mapping[str, Procedure]] = {}
+    CARRIES: ClassVar[bool] = False
     POSITION_SIGNAL: ClassVar[str | None] = None
     connector: str
 
@@ -222,6 +225,9 @@ class Source(abc.ABC):
         :raises ConfigError: it cannot be understood
         """
         raise ConfigError(f"schema-changes signals are not known to {self.connector} connectors.")
+
+    def carry(self, carried: Carried) -> None:  # noqa: B027 - only sources that carry something do something
+        """Take what the stream before has carried over to the next one. Called before each stream, of sources that :attr:`CARRIES` alone."""
 
     @abc.abstractmethod
     def stream(

@@ -8,6 +8,7 @@ from typing import Final
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.writing.batch import Batcher
+from airflow_provider_cdc.core.writing.carrier import Carrier
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_progress
 from airflow_provider_cdc.core.writing.state import CaptureState
@@ -28,8 +29,10 @@ class Committer:
         batcher: Batcher,
         writer: EventWriter,
         signals: SignalTable,
+        carrier: Carrier | None = None,
     ) -> None:
         self._config, self._state, self._batcher, self._writer, self._signals = config, state, batcher, writer, signals
+        self._carrier = carrier
         self._committed_at = self._ticked_at = time.monotonic()
 
     @property
@@ -64,6 +67,8 @@ class Committer:
             incremental_progress(self._batcher, incremental)
         self._batcher.commit(self._state.offset)
         self._state.offset = self._batcher.offset
+        if self._carrier is not None:
+            self._carrier.committed(self._state.offset.carried)
         self._committed_at = self._ticked_at = time.monotonic()
 
     def commit_if_due(self) -> None:

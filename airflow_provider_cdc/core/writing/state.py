@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import cmp_to_key
 from typing import Any
 
-from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, SnapshotState
+from airflow_provider_cdc.core.model.offset import CarriedFile, IncrementalState, Offset, SnapshotState
 from airflow_provider_cdc.core.model.position import Position
 
 
@@ -55,10 +55,14 @@ class CaptureState:
         """Everything up to a position is captured."""
         self.offset = self.offset.at(position.to_json())
 
+    def carry(self, file: CarriedFile | None) -> None:
+        """The source carries this from here on; ``None``: nothing."""
+        self.offset = self.offset.carries(file)
+
     def reposition(self, position: Position) -> None:
         """Go on from another position; with the next commit, when everything before is committed."""
         self.snapshot = self.snapshot.nothing_read()
-        self.move(position)
+        self.offset = self.offset.moved(position.to_json())
         self.repositioned = True
 
     def signalled(self, number: int) -> None:
