@@ -18,7 +18,7 @@ from dev.benchmarks import figures, machine
 from dev.benchmarks.figures import Bar
 from dev.benchmarks.ours import Ours
 from dev.benchmarks.runs import measured_runs
-from dev.bootstrap.report import Report
+from dev.bootstrap.report import Problem, Report
 from dev.servers import Oracle
 from dev.servers.oracle.bench import INSERT
 
@@ -26,12 +26,19 @@ TABLE = "BENCH"
 DEBEZIUM_EVENTS_PER_S = 40_000
 """Published for LogMiner with four tuned columns; nothing of Debezium runs here, as it would need an Oracle."""
 PARSED_AT_A_TIME = 32_768
-BARS = [Bar("ours.parser_rows_per_s", 400_000), Bar("ours.peak_rss_mb", 600, at_most=True)]
+OPEN_RUNS = 30
+OPEN_SHARE = 0.1
+"""Changes of the transaction that stays open, by those of all others."""
+BARS = [
+    Bar("ours.parser_rows_per_s", 400_000),
+    Bar("ours.peak_rss_mb", 600, at_most=True),
+    Bar("open.ratio", 1.2, at_most=True),
+]
 
 
 def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list[Bar]]:
-    """Serve rows, capture them; fetch them and do nothing; parse their texts on one core."""
-    report = Report(6)
+    """Serve rows, capture them; fetch them and do nothing; parse their texts on one core; capture in many runs while a transaction is open."""
+    report = Report(7)
     print("Starting the Oracle test server …", flush=True)
     with Oracle() as server:
         properties = {"database.dbname": server.database, "log.mining.strategy": "online_catalog"}
@@ -49,20 +56,56 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
         with report.step("the driver fetches them, and that is all") as step:
             fetch = max(options.rows / _fetched(server, served) for _ in range(options.repeat))
             step.done(f"{fetch:,.0f} a second")
+        opened = _open(options, report, server, folder, properties)
     with report.step("the redo parser alone, on one core") as step:
         parser = _parsed(options.rows, options.repeat)
         step.done(f"{parser:,.0f} a second")
     summed = figures.summed_up(runs, "rows")
     summed |= {"parser_rows_per_s": round(parser), "fetch_rows_per_s": round(fetch), "stages": runs[0]["stages"]}
     document: dict[str, Any] = {"ours": summed, "published": {"debezium_events_per_s": DEBEZIUM_EVENTS_PER_S}}
-    document |= {"server": "oracle", "rows": options.rows, "load": machine.load()}
+    document |= {"server": "oracle", "rows": options.rows, "open": opened, "load": machine.load()}
     print(f"\n{figures.table(document, 'rows')}\n\n{figures.shares_text(summed['stages'])}")
     print(
         f"\n{'driver alone, rows a second':<34}{fetch:>14,.0f}\n{'redo parser alone, rows a second':<34}{parser:>14,.0f}"
     )
     print(f"{'Debezium, as published':<34}{DEBEZIUM_EVENTS_PER_S:>14,.0f}")
+    print(
+        f"\nA transaction that is open over {OPEN_RUNS} runs: {opened['rows']:,} rows, {opened['mined']:,} mined, {opened['ratio']:.3f} times; "
+        f"a run takes {opened['first_s']:.1f} s at first, {opened['last_s']:.1f} s at last"
+    )
     print(f"\nLoad average at the end: {document['load']}. Figures count only from a machine that does nothing else.")
     return document, BARS
+
+
+def _open(
+    options: argparse.Namespace, report: Report, server: Oracle, folder: Path, properties: dict[str, Any]
+) -> dict[str, Any]:
+    """Many runs while one transaction is open from the first row to the last: what is mined in all, by the rows that there are."""
+    table = f"{TABLE}_OPEN"
+    ours = Ours(server, "oracle", f"{server.owner}.{table}", folder / "open", **properties)
+    with report.step(f"{OPEN_RUNS} runs while a transaction is open") as step:
+        server.serve_rows(1, table)
+        server.serve_rows(0)
+        ours.run(step.progress)
+        count = max(1, int(options.rows * OPEN_SHARE))
+        served = server.serve_rows(options.rows, table, open_rows=count, later=1)
+        _fetched(server, served)  # the server encodes them when they are asked for first
+        per_run = -(-(served["last"] + 10 - served["first"]) // OPEN_RUNS)
+        runs = []
+        for number in range(OPEN_RUNS):
+            server.jump_scn(per_run)
+            runs.append(ours.run(step.progress))
+            step.progress(f"{number + 1} runs")
+        events, mined = sum(run["events"] for run in runs), sum(run["mined"] for run in runs)
+        if events != served["rows"]:
+            raise Problem(f"{events:,} events were captured instead of {served['rows']:,}: the figures mean nothing.")
+        rows = served["last"] - served["first"]
+        step.done(f"{mined / rows:.3f} times the rows were mined")
+    return {
+        "rows": rows, "mined": mined, "ratio": round(mined / rows, 4), "runs": OPEN_RUNS, "events": events,
+        "first_s": runs[0]["seconds"], "last_s": runs[-2]["seconds"], "commit_s": runs[-1]["seconds"],
+        "peak_rss_mb": max(run["peak_rss_mb"] for run in runs),
+    }  # fmt: skip
 
 
 def _fetched(server: Oracle, served: dict[str, int]) -> float:

@@ -42,6 +42,7 @@ def main() -> int:
         "cpu_s_total": round(_cpu(), 3),
         "peak_rss_mb": round(_peak_kb() / 1024, 1),
         "batches": len(result.batches),
+        "mined": result.metrics.get("streaming", {}).get("TotalProcessedRows", 0),
         "stages": stages.figures(),
     }
     ended.set()

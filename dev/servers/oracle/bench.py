@@ -39,7 +39,8 @@ DDL = (
 class Plan:
     """What to serve: ``count`` inserts, in transactions with their START and COMMIT rows around.
 
-    ``at_once`` of them are open together: their rows come in turn, their commits in a random order.
+    ``at_once`` of them are open together: their rows come in turn, their commits in a random order. Besides, one transaction with
+    ``open_rows`` inserts is open from the first row to the last.
     """
 
     folder: Path
@@ -52,6 +53,7 @@ class Plan:
     container: str | None
     transaction_rows: int = TRANSACTION_ROWS
     at_once: int = 1
+    open_rows: int = 0
     file: "Prepared | None" = None
 
 
@@ -94,9 +96,9 @@ def _facts(plan: Plan) -> Any:
     number = 0
     for scn, (transaction, op) in enumerate(_order(plan), plan.first_scn + 1):
         serial = 1000 + transaction
-        xid = redo.Xid(5, serial % 34, serial)
+        xid = redo.Xid(5 if transaction >= 0 else 6, serial % 34, serial)
         base = {
-            "TIMESTAMP": AT, "THREAD#": 1, "SEQUENCE#": 1, "USERNAME": plan.owner, "XID": xid.raw, "XIDUSN": 5, "XIDSLT": xid.slot,
+            "TIMESTAMP": AT, "THREAD#": 1, "SEQUENCE#": 1, "USERNAME": plan.owner, "XID": xid.raw, "XIDUSN": xid.segment, "XIDSLT": xid.slot,
             "XIDSQN": serial, "ROLLBACK": 0, "STATUS": 0, "SSN": 0, "CSF": 0, "ROW_ID": rowids.EMPTY, "CON_ID": 0,
             "SRC_CON_NAME": plan.container, "DATA_OBJ#": 0, "DATA_OBJV#": 0, "DATA_OBJD#": 0,
         }  # fmt: skip
@@ -116,7 +118,24 @@ def _facts(plan: Plan) -> Any:
 
 
 def _order(plan: Plan) -> Iterator[tuple[int, int]]:
-    """Transaction and operation of each row."""
+    """Transaction and operation of each row; the one that is open all the time is -1."""
+    if not plan.open_rows:
+        yield from _others(plan)
+        return
+    yield -1, redo.START
+    due = 0.0
+    for transaction, op in _others(plan):
+        yield transaction, op
+        due += plan.open_rows / plan.count if op == redo.INSERT else 0
+        while due >= 1:
+            yield -1, redo.INSERT
+            due -= 1
+    if due > 0.5:  # of rounding
+        yield -1, redo.INSERT
+    yield -1, redo.COMMIT
+
+
+def _others(plan: Plan) -> Iterator[tuple[int, int]]:
     size = plan.transaction_rows
     transactions = -(-plan.count // size)
     for first in range(0, transactions, plan.at_once):
@@ -142,7 +161,7 @@ def _with(base: dict[str, Any], op: int, sql: str, scn: int, row: int) -> dict[s
 def last_scn(plan: Plan) -> int:
     """The SCN of the last row."""
     transactions = -(-plan.count // plan.transaction_rows)
-    return plan.first_scn + plan.count + 2 * transactions
+    return plan.first_scn + plan.count + 2 * transactions + (plan.open_rows + 2 if plan.open_rows else 0)
 
 
 class Rows:

@@ -281,11 +281,17 @@ class Database:
                 raise ValueError(f"no option {name}")
 
     def serve_rows(
-        self, count: int, table: str = "BENCH", transaction_rows: int = bench.TRANSACTION_ROWS, at_once: int = 1
+        self,
+        count: int,
+        table: str = "BENCH",
+        transaction_rows: int = bench.TRANSACTION_ROWS,
+        at_once: int = 1,
+        open_rows: int = 0,
+        later: int = 0,
     ) -> dict[str, Any]:
         """From now V$LOGMNR_CONTENTS gives prepared rows; returns the range of their SCNs. ``count`` 0 ends it.
 
-        The table is made with the definition that the rows fit.
+        The table is made with the definition that the rows fit. The database's SCN moves behind them; with ``later`` it does not yet.
         """
         if not count:
             self.bench = None
@@ -301,11 +307,12 @@ class Database:
         first = self.scn()
         plan = bench.Plan(
             self.folder, count, first, owner.name, table, made.id, made.version, self.home if self.cdb else None,
-            transaction_rows, at_once,
+            transaction_rows, at_once, open_rows,
         )  # fmt: skip
-        self.jump_scn(bench.last_scn(plan) - first + 10)
+        if not later:
+            self.jump_scn(bench.last_scn(plan) - first + 10)
         self.bench = plan
-        return {"first": first, "last": bench.last_scn(plan), "rows": count}
+        return {"first": first, "last": bench.last_scn(plan), "rows": count + open_rows}
 
     def table_at(self, name: str, scn: int | None = None) -> list[list[Any]]:
         """The committed rows of the owner's table at an SCN, for comparing: kept values in the order of the columns."""

@@ -218,7 +218,8 @@ class Oracle(Server):
     def serve_rows(self, count: int, table: str = "BENCH", **options: int) -> dict[str, int]:
         """Serve prepared LogMiner rows from now, for benchmarks; returns ``first``, ``last`` SCN and ``rows``.
 
-        ``transaction_rows`` (1000) in each transaction, of which ``at_once`` (1) are open together.
+        ``transaction_rows`` (1000) in each transaction, of which ``at_once`` (1) are open together. One more, with ``open_rows`` (0)
+        rows, is open from the first row to the last. With ``later`` the database's SCN stays before them, see :meth:`jump_scn`.
         """
         return dict(self.control("serve_rows", count=count, table=table, **options))
 
