@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 
+import orjson
+
+from airflow_provider_cdc.changelog.carried import FOLDER
 from airflow_provider_cdc.changelog.exclusive import MARKER
 from tests.support.connectors import Connector
 
@@ -14,12 +18,24 @@ def files(connector: Connector) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
 
 
+def carried(connector: Connector) -> set[str]:
+    """The files in which the source carries something over, as the offset names them."""
+    offset = connector.store.load(connector.name).offset
+    if offset is None or offset.carried is None:
+        return set()
+    data = connector.changelog.carried(connector.name).read(offset.carried.name)
+    assert data is not None
+    names = orjson.loads(zlib.decompress(data))["files"]
+    return {f"{FOLDER}/{name}" for name in (offset.carried.name, *names)}
+
+
 def orphans(connector: Connector) -> set[str]:
     """Files that no manifest names, and that do not say that the store was tried out."""
     named = {MARKER}
     for manifest in connector.changelog.manifests(connector.name):
         named |= {f.path for f in manifest.files}
         named.add(f"manifests/{manifest.batch:012d}.json")
+    named |= carried(connector)
     return files(connector) - named
 
 

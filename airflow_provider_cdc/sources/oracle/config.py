@@ -155,6 +155,13 @@ class OracleConfig(RelationalConfig):
         alias="log.mining.buffer.spill.folder",
         description="Folder of these files; by default the system's folder for temporary files. They have no names, and are gone with the process.",
     )
+    log_mining_buffer_carry_max_bytes: int = Field(
+        1 << 30,
+        alias="log.mining.buffer.carry.max.bytes",
+        ge=0,
+        description="How many bytes of uncommitted changes are carried over from run to run, compressed, in the change log's storage, so that "
+        "their log is not mined again; 0 = none. Where columns are hidden, nothing is carried over unless this is set.",
+    )
     log_mining_buffer_transaction_events_threshold: int = Field(
         0,
         alias="log.mining.buffer.transaction.events.threshold",
@@ -289,7 +296,7 @@ class OracleConfig(RelationalConfig):
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "log.mining.transaction.snapshot.boundary.mode": "transactions that are open at a snapshot are always captured, as with all",
-        "log.mining.buffer.drop.on.stop": "changes that wait for their commit are read again from the log",
+        "log.mining.buffer.drop.on.stop": "changes that wait for their commit are carried over, see log.mining.buffer.carry.max.bytes",
         "log.mining.buffer.infinispan.*": "changes wait in memory and in files",
         "log.mining.buffer.ehcache.*": "changes wait in memory and in files",
         "object.id.cache.size": "every table's object ids are kept",
@@ -357,6 +364,18 @@ class OracleConfig(RelationalConfig):
             ("log_mining_username_include_list", "log_mining_username_exclude_list"),
             ("log_mining_clientid_include_list", "log_mining_clientid_exclude_list"),
         ]
+
+    @property
+    def hides_columns(self) -> bool:
+        """Whether there are columns, or parts of their values, that nobody is to see."""
+        return bool(self.column_texts or self.column_include_list or self.column_exclude_list)
+
+    @property
+    def carried_bytes(self) -> int:
+        """How many bytes of uncommitted changes may be carried over. Their redo SQL has all columns."""
+        if self.hides_columns and "log_mining_buffer_carry_max_bytes" not in self.model_fields_set:
+            return 0
+        return self.log_mining_buffer_carry_max_bytes
 
     def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         return self.schema_include_list, self.schema_exclude_list

@@ -16,6 +16,7 @@ from airflow_provider_cdc.core.model.events import LogItem
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.carried import Carried
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.event_forms import EventForm
 from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
@@ -48,6 +49,7 @@ class OracleSource(Source):
     Config: ClassVar[type[ConnectorConfig]] = OracleConfig
     PSEUDO_COLUMNS: ClassVar[frozenset[str]] = frozenset({ROWID})
     FORMS: ClassVar[Mapping[str, EventForm]] = {XSTREAM.name: XSTREAM}
+    CARRIES: ClassVar[bool] = True
     connector = "oracle"
 
     def __init__(self, config: OracleConfig) -> None:
@@ -57,6 +59,7 @@ class OracleSource(Source):
         self._lookups = CatalogLookups(config)
         self._metrics = StreamMetrics(config)
         self._stream: LogMinerStream | None = None
+        self._carried: Carried | None = None
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -115,6 +118,9 @@ class OracleSource(Source):
     def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
         return table_of(document, database, schema, self._config)
 
+    def carry(self, carried: Carried) -> None:
+        self._carried = carried
+
     def stream(
         self,
         start: Position,
@@ -125,8 +131,9 @@ class OracleSource(Source):
     ) -> Iterator[LogItem]:
         assert isinstance(start, OraclePosition)
         assert until is None or isinstance(until, OraclePosition)
+        carried, self._carried = self._carried, None
         self._stream = LogMinerStream(
-            self._config, self.database, start, until, tables, self._lookups, self._metrics, patience
+            self._config, self.database, start, until, tables, self._lookups, self._metrics, patience, carried
         )
         yield from self._stream.items()
 

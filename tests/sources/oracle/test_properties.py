@@ -21,7 +21,7 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
-from airflow_provider_cdc.sources.oracle.transactions import spill_buffer
+from airflow_provider_cdc.sources.oracle.transactions import segments
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import session_of, settings
 from tests.sources.oracle.redo.redo_tables import config
@@ -432,7 +432,7 @@ def test_waiting_changes_beyond_the_bound_are_in_files_of_the_configured_folder(
     folder = tmp_path / "spill"
     folder.mkdir()
     used: list[str | None] = []
-    file = spill_buffer.tempfile.TemporaryFile
+    file = segments.tempfile.TemporaryFile
 
     def making(*args: Any, dir: str | None = None, **more: Any) -> Any:
         used.append(dir)
@@ -440,7 +440,7 @@ def test_waiting_changes_beyond_the_bound_are_in_files_of_the_configured_folder(
 
     connector = made(log_mining_buffer_memory_max_bytes=0, log_mining_buffer_spill_folder=str(folder))
     connector.capture()
-    with db.connect() as connection, patch.object(spill_buffer.tempfile, "TemporaryFile", making):
+    with db.connect() as connection, patch.object(segments.tempfile, "TemporaryFile", making):
         connection.cursor().execute("INSERT INTO T VALUES (2, 'late')")
         connector.capture()
         connection.commit()

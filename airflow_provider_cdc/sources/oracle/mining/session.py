@@ -41,8 +41,8 @@ from airflow_provider_cdc.sources.oracle.connect import (
     translated,
     utc_offset,
 )
+from airflow_provider_cdc.sources.oracle.counters import SessionCounters
 from airflow_provider_cdc.sources.oracle.kernels.operations import MISSING_SCN
-from airflow_provider_cdc.sources.oracle.metrics import SessionCounters
 from airflow_provider_cdc.sources.oracle.mining import logminer
 from airflow_provider_cdc.sources.oracle.mining.log_switch import LogsMoved, Progress, WatchedLogs, identity
 from airflow_provider_cdc.sources.oracle.mining.query import WIRE, RowFilter, contents_query, decoded
@@ -179,7 +179,7 @@ class MiningSession:
         if low <= end:
             self._retry(lambda: self._begin(low, end), f"SCN {low} to {end}")
 
-    def rows(self, start: int, end: int, first: bool = False) -> Iterator[pa.RecordBatch]:
+    def rows(self, start: int, end: int, first: bool = False) -> Generator[pa.RecordBatch, None, None]:
         """The rows of the window, in LogMiner's order, as batches with the schema :data:`.query.BATCH`.
 
         If a log is switched meanwhile, the remaining rows are read from its archived copy: none comes twice, none is lost.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Iterator
@@ -11,8 +12,9 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.model.events import Heartbeat, LogItem
+from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback
 from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.spi.carried import Carried, CarriedLost
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Database
@@ -24,6 +26,7 @@ from airflow_provider_cdc.sources.oracle.mining.windows import Windows
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.transactions.carried.open_rows import CarriedTransactions
 from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 
 log = logging.getLogger(__name__)
@@ -42,6 +45,7 @@ class LogMinerStream:
     :param lookups: answers questions that the log leaves open, from the database
     :param metrics: the source's metrics, which the stream updates
     :param patience: seconds after which the caller wants an item, at least a heartbeat; asked before each wait
+    :param carried: open transactions that an earlier stream has carried over; and where this one puts them
     :raises PositionLost: the position is of another database, or of one that was set back
     """
 
@@ -55,22 +59,28 @@ class LogMinerStream:
         lookups: Lookups,
         metrics: StreamMetrics,
         patience: Callable[[], float] | None = None,
+        carried: Carried | None = None,
     ) -> None:
         self._patience = patience or (lambda: config.poll_interval_ms / 1000)
         self._config, self._until, self._metrics = config, until, metrics
+        self._tables, self._lookups = tables, lookups
         # do not read beyond ``until``: tables whose snapshot is of that position are added to the stream there
         self._last = max(until.read_scn, *(c.scn for c in until.commits.values()), 0) if until else FOREVER
-        start = verified(start, database)
-        self._processor = RowProcessor(
-            config, start, tables, lookups, DdlApplier(config, tables, lookups), metrics.rows
-        )
         self._session = MiningSession(config, Filters(config), metrics.session)
         self._flush = LogWriterFlush(config, database)
-        self._windows = Windows(config, metrics.windows)
-        self._read, self._current = start.scn, 0
-        self._first = True
-        self._took = 0.0
+        self._carried = CarriedTransactions(config, carried, metrics.carried)
+        self._current, self._took = 0, 0.0
         self._measured: dict[str, Value] = {}
+        self._inside = False
+        self._at(verified(start, database))
+
+    def _at(self, position: OraclePosition) -> None:
+        """Begin to mine where the oldest open transaction began."""
+        config, tables, lookups, metrics = self._config, self._tables, self._lookups, self._metrics
+        ddl = DdlApplier(config, tables, lookups)
+        self._processor = RowProcessor(config, position, tables, lookups, ddl, metrics.rows)
+        self._windows = Windows(config, metrics.windows)
+        self._read, self._first = position.scn, True
 
     def items(self) -> Iterator[LogItem]:
         """The log items in commit order, see :meth:`airflow_provider_cdc.core.spi.source.Source.stream`.
@@ -78,13 +88,23 @@ class LogMinerStream:
         :raises PositionLost: redo logs that are needed do not exist any more
         :raises SourceUnavailable: the connection is lost, or logs are not archived yet
         :raises SourceLogDamaged: redo is missing or out of order
+        :raises StorageUnavailable: the storage of what is carried over does not answer
         """
         try:
             self._metrics.begin(self._processor.position)
+            mined = self._carried.restore(self._processor)
+            if mined is not None:
+                self._read, self._first = mined, False
             while True:
-                yield from self._step()
-                yield Heartbeat(self._processor.position)
-                if self._until is not None and self._processor.position.reached(self._until):
+                try:
+                    yield from self._step()
+                    done = self._until is not None and self._processor.position.reached(self._until)
+                    carried = self._carried.save(self._processor, self._read, last=done)
+                except CarriedLost as e:
+                    yield from self._again(e)
+                    continue
+                yield carried or Heartbeat(self._processor.position)
+                if done:
                     return
                 yield from self._pause()
         finally:
@@ -108,10 +128,13 @@ class LogMinerStream:
             return
         began, rows = time.monotonic(), 0
         session.open(self._read, end, self._first)
-        for part in _gathered(session.rows(self._read, end, self._first)):
-            rows += part.num_rows
-            yield from self._processor.process(part)
-            yield Heartbeat(self._processor.position)
+        with contextlib.closing(session.rows(self._read, end, self._first)) as batches:
+            for part in _gathered(batches):
+                rows += part.num_rows
+                for item in self._processor.process(part):
+                    self._inside = isinstance(item, LogBlock) and item.open
+                    yield item
+                yield Heartbeat(self._processor.position)
         self._retention()  # before the position moves beyond the transactions that are given up
         self._processor.end(end)
         self._read, self._current, self._first = end, current, False
@@ -120,6 +143,18 @@ class LogMinerStream:
         if self._metrics.late:
             session.measure()
         self._metrics.stepped(self._gauges(), rows, seconds)
+
+    def _again(self, why: CarriedLost) -> Iterator[LogItem]:
+        """Mine again what was carried over and cannot be read, from where all is captured that was delivered so far."""
+        position, schemas = self._processor.position, self._processor.versions.state()
+        self._carried.lost(why, position)
+        self._processor.close()
+        if self._inside:
+            self._inside = False
+            yield Rollback()
+        self._at(position)
+        self._processor.versions.restore({**schemas, "objects": [], "assumed": []})
+        yield self._carried.dropped(position)
 
     def _retention(self) -> None:
         """Give up transactions that have been open for too long."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.metrics import WindowCounters
+from airflow_provider_cdc.sources.oracle.counters import WindowCounters
 
 log = logging.getLogger(__name__)
 

@@ -83,7 +83,7 @@ class NameRestorer:
     def restored(self, rows: pa.Table) -> pa.Table | None:
         """The same rows with all names; ``None`` if no name was missing.
 
-        :param rows: columns of :data:`..transactions.spill_buffer.ROWS`
+        :param rows: columns of :data:`..transactions.segments.ROWS`
         :raises SchemaConflict: a row cannot be restored with certainty, or ``log.mining.strategy`` is not ``hybrid``
         """
         sql = rows.column("sql").combine_chunks()

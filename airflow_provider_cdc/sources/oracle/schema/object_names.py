@@ -67,6 +67,14 @@ class ObjectNames:
             self._assumed[number] = found
         return found
 
+    def assumed(self) -> dict[int, TableId]:
+        """Objects whose rows were taken for those of a table by its current name, without a word of the log."""
+        return {number: table for number, table in self._assumed.items() if not self.certain(number)}
+
+    def assume(self, tables: dict[int, TableId]) -> None:
+        """Rows of these objects were taken for those of these tables."""
+        self._assumed |= tables
+
     def present(self, number: int) -> TableId | None:
         """The current name of an object."""
         return self._lookups.objects().get(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
@@ -85,6 +86,14 @@ class SchemaVersions:
             number = self._numbers[table] = len(self._ids)
             self._ids.append(table)
         return number
+
+    def numbered(self, table: TableId) -> int:
+        """The number of a table that was captured when its rows were mined."""
+        return self._number(table)
+
+    def refused(self, number: int) -> bool:
+        """Whether a number stands for an unknown table."""
+        return number in self._refused
 
     def _refuse(self, error: SchemaConflict) -> int:
         number = len(self._ids)
@@ -195,6 +204,36 @@ class SchemaVersions:
         """Drop schemas that ended before an SCN: no buffered row needs them."""
         for number, older in self._older.items():
             self._older[number] = [(until, schema) for until, schema in older if until > scn]
+
+    # -- what is carried over to the next stream ----------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """What rows that wait for their commit need, fit for JSON: the schemas that ended after they were written, and how tables were
+        found by their object numbers."""
+        older = {number: schemas for number, schemas in self._older.items() if schemas}
+        return {
+            "older": [
+                [
+                    self._ids[number].model_dump(mode="json"),
+                    [[until, s.model_dump(mode="json")] for until, s in schemas],
+                ]
+                for number, schemas in older.items()
+            ],
+            "objects": [
+                [self._ids[number].model_dump(mode="json"), sorted(objects)]
+                for number, objects in self._objects_of.items()
+            ],
+            "assumed": [[number, table.model_dump(mode="json")] for number, table in self._objects.assumed().items()],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """The inverse of :meth:`state`."""
+        for table, schemas in state["older"]:
+            known = self._older.setdefault(self._number(TableId.model_validate(table)), [])
+            known += [(until, TableSchema.model_validate(schema)) for until, schema in schemas]
+        for table, objects in state["objects"]:
+            self._objects_of.setdefault(self._number(TableId.model_validate(table)), set()).update(objects)
+        self._objects.assume({number: TableId.model_validate(table) for number, table in state["assumed"]})
 
 
 def _unclear(name: str, number: int, tables: list[TableId], scn: int) -> SchemaConflict:

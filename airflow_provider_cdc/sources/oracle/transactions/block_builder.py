@@ -14,8 +14,8 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.events import LeftOut, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
 from airflow_provider_cdc.core.model.schema import TableChange
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE
-from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import NameRestorer
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups

@@ -8,8 +8,8 @@ from typing import Final
 from airflow_provider_cdc.core.errors import SourceLogDamaged, UnknownLogEvent
 from airflow_provider_cdc.core.model.events import LogItem, SchemaChange, Truncate
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.kernels.operations import DDL, MISSING_SCN, UNSUPPORTED
-from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier

@@ -101,6 +101,21 @@ class OpenTransactions:
             self._by_xid[xid] = partial
         return partial
 
+    def restore(self, transactions: Iterable[tuple[str, int, int, bool]]) -> None:
+        """Begin with open transactions.
+
+        :param transactions: as :meth:`state` has them; their numbers become their serials
+        """
+        for serial, (xid, scn, ts_us, given_up) in enumerate(transactions, self._next):
+            found = Transaction(serial, bytes.fromhex(xid), scn, ts_us, given_up)
+            found.given_up |= len(found.xid) == _XID.size and found.id in self._earlier
+            self._by_xid[found.xid] = found
+            self._next = serial + 1
+
+    def state(self) -> list[tuple[str, int, int, bool]]:
+        """XID, first SCN and time, and whether it was given up, of each, in the order of their serials."""
+        return [(t.xid.hex(), t.first_scn, t.first_ts_us, t.given_up) for t in sorted(self, key=lambda t: t.serial)]
+
     def end(self, transactions: Iterable[Transaction]) -> None:
         """Forget transactions that were committed or rolled back."""
         for transaction in transactions:

@@ -25,7 +25,7 @@ Mask = npt.NDArray[np.bool_]
 def not_rolled_back(rows: pa.Table) -> tuple[Mask, int]:
     """Find the changes of some transactions that were not rolled back.
 
-    :param rows: columns ``tx``, ``code``, ``table``, ``row_id`` and ``rollback`` of :data:`.spill_buffer.ROWS`, the rows of a
+    :param rows: columns ``tx``, ``code``, ``table``, ``row_id`` and ``rollback`` of :data:`.segments.ROWS`, the rows of a
         transaction together and in log order
     :return: mask of the rows that remain; and the number of undo rows without a change to undo
     """

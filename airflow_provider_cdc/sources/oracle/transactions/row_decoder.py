@@ -57,7 +57,7 @@ class RowDecoder:
     def decode(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
         """The row blocks of some transactions.
 
-        :param rows: columns of :data:`.spill_buffer.ROWS`, by transaction in the order of ``commits``
+        :param rows: columns of :data:`.segments.ROWS`, by transaction in the order of ``commits``
         :raises SchemaConflict: a row does not match the schema at its SCN
         :raises UnreadableValue: a value cannot be read
         """

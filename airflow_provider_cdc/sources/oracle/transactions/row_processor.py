@@ -19,8 +19,8 @@ from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
+from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.kernels.operations import COMMIT, FOREVER, ROLLBACK, START
-from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
@@ -30,7 +30,7 @@ from airflow_provider_cdc.sources.oracle.transactions.block_builder import Block
 from airflow_provider_cdc.sources.oracle.transactions.commits import commits_at, position_after
 from airflow_provider_cdc.sources.oracle.transactions.continuation import ContinuationRows
 from airflow_provider_cdc.sources.oracle.transactions.deduplicate import duplicates
-from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import ROWS
+from airflow_provider_cdc.sources.oracle.transactions.segments import ROWS
 from airflow_provider_cdc.sources.oracle.transactions.table_resolver import table_numbers
 from airflow_provider_cdc.sources.oracle.transactions.transaction_buffer import CommittedRows, TransactionBuffer
 
@@ -67,6 +67,11 @@ class RowProcessor:
         self._scn = 0
         self.transactions = TransactionBuffer(config, start, counters)
         self.position = start
+
+    @property
+    def versions(self) -> SchemaVersions:
+        """The tables' schemas by SCN."""
+        return self._versions
 
     # -- rows in --------------------------------------------------------------------------------------------------------
 
@@ -148,7 +153,7 @@ class RowProcessor:
             yield from self._items(committed)
 
     def _captured(self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16]) -> pa.Table:
-        """The changes of captured tables, with the columns of :data:`.spill_buffer.ROWS`."""
+        """The changes of captured tables, with the columns of :data:`.segments.ROWS`."""
         control = (codes == START) | (codes == COMMIT) | (codes == ROLLBACK)
         numbers = table_numbers(rows, ~control, self._versions)
         keep = numbers >= 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,12 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
+from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER, LAST_CHANGE
-from airflow_provider_cdc.sources.oracle.metrics import RowCounters
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, resume_scns
 from airflow_provider_cdc.sources.oracle.transactions.open_transactions import OpenTransactions, Transaction
 from airflow_provider_cdc.sources.oracle.transactions.rollback import not_rolled_back
+from airflow_provider_cdc.sources.oracle.transactions.segments import CarriedRows, Segment
 from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import SpillBuffer
 
 log = logging.getLogger(__name__)
@@ -26,13 +28,14 @@ log = logging.getLogger(__name__)
 BLOCK_ROWS = 32_768
 
 Int64s = npt.NDArray[np.int64]
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedRows:
     """Rows of committed transactions, without those that were rolled back within them.
 
-    :param rows: columns of :data:`.spill_buffer.ROWS`, by transaction in the order of ``commits``
+    :param rows: columns of :data:`.segments.ROWS`, by transaction in the order of ``commits``
     :param low: SCN from which mining has to resume after them; ``None`` while more rows of the same transaction follow
     :param began: when collecting them began, by ``time.monotonic``
     """
@@ -85,6 +88,34 @@ class TransactionBuffer:
         """SCN at which the oldest transaction began that is not given up; ``otherwise`` without one."""
         return self._open.low(otherwise)
 
+    # -- what is carried over -----------------------------------------------------------------------------------------
+
+    def restore(self, transactions: Sequence[tuple[str, int, int, bool]], segments: Sequence[Segment]) -> None:
+        """Begin with transactions that were open at the end of another stream. To be called first.
+
+        :param transactions: from :meth:`state`
+        :param segments: their rows; the serial of each transaction is its number in ``transactions``
+        """
+        self._open.restore(transactions)
+        self._buffer.restore(segments)
+        given_up = [t.serial for t in self._open if t.given_up and t.serial in self._buffer.counts]
+        if given_up:
+            self._buffer.drop(given_up)
+
+    def state(self) -> list[tuple[str, int, int, bool]]:
+        """The open transactions, fit for JSON."""
+        return self._open.state()
+
+    def numbers(self, serials: Int64s) -> list[int]:
+        """Serials → numbers of the transactions in :meth:`state`."""
+        known = np.array(sorted(t.serial for t in self._open), np.int64)
+        found: list[int] = np.searchsorted(known, serials).tolist()
+        return found
+
+    def carry(self, write: Callable[[Segment], CarriedRows], whole: Callable[[list[Segment]], _T]) -> _T:
+        """See :meth:`.spill_buffer.SpillBuffer.carry`."""
+        return self._buffer.carry(write, whole)
+
     # -- changes in --------------------------------------------------------------------------------------------------------
 
     def number(self, rows: pa.Table) -> tuple[Int64s, dict[int, Transaction]]:
@@ -101,7 +132,7 @@ class TransactionBuffer:
     def add(self, changes: pa.Table, commits: list[Commit], ended: list[Transaction]) -> pa.Table:
         """Buffer the changes of transactions that are still open, or that have buffered rows already.
 
-        :param changes: new rows, columns of :data:`.spill_buffer.ROWS`
+        :param changes: new rows, columns of :data:`.segments.ROWS`
         :param commits: the commits among the new rows, without those that are captured already
         :param ended: all transactions that ended, by commit or rollback
         :return: the changes that need no buffer, since their transaction begins and commits among the new rows

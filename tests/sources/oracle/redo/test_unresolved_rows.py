@@ -15,7 +15,8 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.events import LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.connect import connect, database_of
-from airflow_provider_cdc.sources.oracle.metrics import RowCounters, StreamMetrics
+from airflow_provider_cdc.sources.oracle.counters import RowCounters
+from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
 from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH
 from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream

@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem,
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.metrics import RowCounters
+from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.ddl import Statement
