@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -28,7 +29,7 @@ class AppliedReports(TargetReports):
     A report has ``target``, ``location``, ``last_batch``, ``tables`` (what the run did, see :func:`merged`), ``failed`` (topic → why), ``lagging``
     (topic → last batch of a table that is behind the others), ``stands`` (topic → the table's location, its last batch, and the
     end of its log and its size in bytes then), ``untold`` (what earlier runs did to tables and could not report, as ``tables``), ``earlier`` (see
-    :func:`not_announced`), ``owner`` (who has started the run), ``seconds``, and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by a name of its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
+    :func:`not_announced`), ``owner`` (who has started the run), ``seconds``, ``at`` (when it was written), and the rules of tables, see :func:`rules_of`. Of a topic whose rows a route brings to several tables, each table is there by a name of its own, with ``topic`` and ``place``; the topic itself only if its tables could not be found (``routed``).
     """
 
     FOLDER = "applied"
@@ -40,17 +41,48 @@ class AppliedReports(TargetReports):
 
     def all(self) -> list[dict[str, Any]]:
         """The reports of all targets."""
+        return [report for report in map(self._parsed, self._paths()) if report is not None]
+
+    def unreadable(self) -> list[str]:
+        """The names of reports that cannot be read."""
+        return [
+            path.rsplit("/", 1)[-1]
+            for path in self._paths()
+            if self._parsed(path) is None and self._storage.read(path) is not None
+        ]
+
+    def _paths(self) -> list[str]:
         names = self._storage.list(self._storage.path(self._connector, self.FOLDER))
-        found = (
-            self._parsed(self._storage.path(self._connector, self.FOLDER, n)) for n in names if n.endswith(".json")
-        )
-        return [report for report in found if report is not None]
+        return [self._storage.path(self._connector, self.FOLDER, name) for name in names if name.endswith(".json")]
 
     def write(self, report: dict[str, Any]) -> None:
         """Replace the report of a target atomically."""
-        super().write(report)
+        super().write({**report, "at": datetime.now(UTC).isoformat(timespec="seconds")})
         # earlier versions had one report for all locations of a kind
         self._storage.delete(self._storage.path(self._connector, self.FOLDER, f"{report['target']}.json"))
+
+    def register(self, target: str, location: str, rules: str = "") -> None:
+        """Have a target known before its first apply has done anything, so that nothing is removed that it is about to read. One that is known stays as it is.
+
+        :param rules: as in its report
+        """
+        if self.read(target, location) is None:
+            self.write(
+                {
+                    "connector": self._connector, "target": target, "location": location, "last_batch": 0, "tables": [], "failed": {},
+                    "lagging": {}, "stands": {}, "seconds": 0.0, "rules": rules,
+                }
+            )  # fmt: skip
+
+    def forget(self, target: str, location: str) -> bool:
+        """Delete the report of a target, which has no claim on the change log any more.
+
+        :return: whether there was one
+        """
+        path = self.path(target, location)
+        there = self._storage.exists(path)
+        self._storage.delete(path)
+        return there
 
     def _parsed(self, path: str) -> dict[str, Any] | None:
         data = self._storage.read(path)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from airflow_provider_cdc.changelog.carried import CarriedFiles
 from airflow_provider_cdc.changelog.exclusive import verify_exclusive
+from airflow_provider_cdc.changelog.kept import Kept
 from airflow_provider_cdc.changelog.numbers import Numbers, batch_name
 from airflow_provider_cdc.changelog.storage import Storage, Unconfirmed
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown
@@ -87,8 +88,10 @@ class ChangeLog:
         return CarriedFiles(self.storage, connector)
 
     def delete(self, connector: str) -> None:
-        """Delete everything of a connector; manifests first, as nothing reads files that no manifest names."""
+        """Delete everything of a connector; manifests first, as nothing reads files that no manifest names. Before them the marks of what is kept, which
+        would be those of a new connector of this name."""
         self.storage.abort_uploads(self.storage.path(connector))
+        self.kept(connector).forget()
         for folder in (("manifests",), ()):
             self.storage.delete_folder(self.storage.path(connector, *folder))
 
@@ -112,9 +115,13 @@ class ChangeLog:
         return self._numbers(connector).has(batch)
 
     def first(self, connector: str) -> int:
-        """Number of the first batch that there is; 0 if there is none. One request or two, unless batch 1 has been removed from a store
-        other than S3: then all are listed."""
+        """Number of the first batch that is kept; 0 if there is none. Two requests or three, unless somebody else than the log's retention has removed
+        batches from a store other than S3: then all are listed."""
         return self._numbers(connector).first()
+
+    def kept(self, connector: str) -> Kept:
+        """Which batches are kept, as marks say."""
+        return Kept(self.storage, connector)
 
     def last(self, connector: str, *, after: int = 0) -> int:
         """Number of the newest batch, found by asking for single ones; 0 if there is none.
@@ -143,20 +150,26 @@ class ChangeLog:
         :meth:`Numbers.ahead` says how far.
 
         :param there: a batch that is known to be there, so that no gap before it is overlooked
+        :raises BatchesRemoved: the first ones are not there any more
         :raises ChangeLogDamaged: one in between is missing
         """
-        numbers, number = self._numbers(connector), after + 1
+        number = after + 1
         while until is None or number <= until:
-            manifest = self.manifest(connector, number)
-            if manifest is None and (ahead := there if there > number else numbers.ahead(number)):
-                # both may have been committed since it was read
-                manifest = self.manifest(connector, number)
-                if manifest is None:
-                    raise numbers.missing(number, ahead)
+            manifest = self.manifest(connector, number) or self._looked_for(connector, number, there)
             if manifest is None:
                 return
             yield manifest
             number += 1
+
+    def _looked_for(self, connector: str, number: int, there: int) -> Manifest | None:
+        """A manifest that was not found a moment ago; ``None`` if that is the end of the log."""
+        numbers = self._numbers(connector)
+        ahead = there if there > number else numbers.ahead(number)
+        # both may have been committed since it was read
+        manifest = self.manifest(connector, number) if ahead else None
+        if ahead and manifest is None:
+            raise numbers.missing(number, ahead)
+        return manifest
 
     def uri(self, connector: str, file: DataFile) -> str:
         """Where a data file is, for Spark and others."""
@@ -165,13 +178,20 @@ class ChangeLog:
     def open(self, connector: str, file: DataFile) -> Any:
         """A data file, for reading at random.
 
+        :raises BatchesRemoved: its batch is not kept any more
         :raises ChangeLogDamaged: it is missing or has another size than the manifest says
         """
         path = self.storage.path(connector, file.path)
         try:
             opened = self.storage.open_input(path)
         except FileNotFoundError:
-            raise _damaged(path, "is missing") from None
+            batch, kept = _batch_of(file), self.kept(connector).first()
+            if 0 < batch < kept:
+                raise self._numbers(connector).removed(batch, kept) from None
+            raise _damaged(
+                path,
+                "is missing (if a lifecycle rule of the store has deleted it, leave that to the retention of the change log)",
+            ) from None
         opened.seek(0, 2)
         if opened.tell() != file.bytes:
             raise _damaged(path, f"has {opened.tell()} bytes instead of {file.bytes}")
@@ -183,6 +203,7 @@ class ChangeLog:
 
         :param crc: the checksum too, for which the whole file is read
         :return: when the newest of its events was committed at the source, in ms since 1970; 0 if the file does not tell
+        :raises BatchesRemoved: its batch is not kept any more
         :raises ChangeLogDamaged: it differs
         """
         import pyarrow.parquet as pq
@@ -211,6 +232,12 @@ class ChangeLog:
 
     def _numbers(self, connector: str) -> Numbers:
         return Numbers(self.storage, connector)
+
+
+def _batch_of(file: DataFile) -> int:
+    """The batch of a data file, by its path; 0 if that does not say it."""
+    folder = file.path.split("/")[-2:-1]
+    return int(folder[0]) if folder and folder[0].isdigit() else 0
 
 
 def _committed_ms(footer: Any) -> int:

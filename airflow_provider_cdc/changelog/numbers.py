@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from airflow_provider_cdc.changelog.kept import Kept
 from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.core.errors import ChangeLogDamaged
+from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged
 
 MOST = 10**12 - 1
 """The highest number that a name has room for."""
@@ -32,6 +33,7 @@ class Numbers:
     def __init__(self, storage: Storage, connector: str) -> None:
         self._storage, self._connector = storage, connector
         self._folder = storage.path(connector, "manifests")
+        self._kept = Kept(storage, connector)
 
     def path(self, number: int) -> str:
         """Where the manifest of a number is, if there is one."""
@@ -42,20 +44,23 @@ class Numbers:
         return 0 < number <= MOST and self._storage.exists(self.path(number))
 
     def all(self) -> list[int]:
-        """All numbers, ascending; the whole folder is listed."""
-        return _numbers_of(self._storage.list(self._folder))
+        """All numbers that are kept, ascending; the whole folder is listed."""
+        kept = self._kept.first()
+        return [n for n in _numbers_of(self._storage.list(self._folder)) if n >= kept]
 
     def first(self) -> int:
-        """The lowest number; 0 if there is none."""
-        if self.has(1):
-            return 1
-        listed = self._after(0)
+        """The lowest number that is kept; 0 if there is none."""
+        kept = max(self._kept.first(), 1)
+        if self.has(kept):
+            return kept
+        listed = self._after(kept)
         return next(iter(self.all() if listed is None else listed), 0)
 
     def last(self, after: int = 0) -> int:
         """The highest number; 0 if there is none.
 
         :param after: one that is there; 0 if none is known
+        :raises BatchesRemoved: somebody is removing batches at this moment
         :raises ChangeLogDamaged: one before it is missing
         """
         low = after or self.first()
@@ -79,18 +84,44 @@ class Numbers:
         listed = self._after(number)
         if listed is not None:
             return next(iter(listed), 0)
-        return next((n for n in self._probes(number) if self.has(n)), 0)
+        found = next((n for n in self._probes(number) if self.has(n)), 0)
+        # little may be left behind much that was removed
+        return found if found or self.has(number - 1) or (first := self.first()) < number else first
 
-    def missing(self, number: int, ahead: int) -> ChangeLogDamaged:
+    def missing(self, number: int, ahead: int) -> BatchesRemoved | ChangeLogDamaged:
         """The error for a number that is missing.
 
         :param ahead: one after it, which is there
         """
+        if (first := self.first()) > number:
+            return self.removed(number, first)
         return ChangeLogDamaged(
             f"The manifest of batch {number} of connector {self._connector} is missing, though batch {ahead} exists.",
             where=self.path(number),
             safe="Batches before it are complete.",
             remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
+        )
+
+    def removed(self, number: int, first: int) -> BatchesRemoved:
+        """The error for a number before the first one that is kept.
+
+        :param first: this one
+        """
+        mark = self._kept.newest()
+        several = number < first - 1
+        gone = (
+            f"Batches {number} to {first - 1} of connector {self._connector} were"
+            if several
+            else f"Batch {number} of connector {self._connector} was"
+        )
+        how = "not by the retention of the change log: by a lifecycle rule of the store, or by a person"
+        if mark is not None and mark.first == first:
+            how = f"on {mark.at} {mark.why}"
+        return BatchesRemoved(
+            f"{gone} removed ({how}). The change log begins with batch {first} now.",
+            where=self.path(number),
+            safe=f"Batches from {first} on are there; nothing was changed.",
+            remedy=f"begin with batch {first}; tables that need what is gone are read again by airflow cdc snapshot {self._connector} <table> --replace",
         )
 
     def _after(self, number: int) -> list[int] | None:

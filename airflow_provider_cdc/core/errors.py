@@ -25,6 +25,7 @@
         ├── UnreadableValue         a value in the log or in a table cannot be represented
         ├── SchemaConflict          rows in the log do not fit the known schema of a table
         ├── ChangeLogDamaged        a file of the change log is missing or is not what the manifest says
+        ├── BatchesRemoved          the change log begins later: batches that are needed were removed, as they were old
         ├── StorageFull             no space left where the change log is written
         ├── StateError              the state tables are missing, too old, or hold something impossible
         └── TargetError             the target table cannot take a change as it is
@@ -42,6 +43,7 @@ from __future__ import annotations
 
 __all__ = [
     "AccessDenied",
+    "BatchesRemoved",
     "CdcError",
     "ChangeLogDamaged",
     "CommitConflict",
@@ -188,6 +190,10 @@ class SchemaConflict(TerminalError):
 
 class ChangeLogDamaged(TerminalError):
     """A file of the change log is missing or is not what the manifest says."""
+
+
+class BatchesRemoved(TerminalError):
+    """The change log begins later: batches that are needed were removed from its beginning, by its retention or by somebody else."""
 
 
 class StorageFull(TerminalError):

@@ -14,7 +14,13 @@ import pytest
 
 from airflow_provider_cdc.changelog.log import ChangeLog, _committed_ms, batch_name
 from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown, StorageUnavailable
+from airflow_provider_cdc.core.errors import (
+    BatchesRemoved,
+    ChangeLogDamaged,
+    CommitConflict,
+    CommitStateUnknown,
+    StorageUnavailable,
+)
 from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -157,9 +163,11 @@ def test_a_missing_manifest_in_between_is_damage(changelog: ChangeLog) -> None:
     assert [m.batch for m in changelog.manifests("c", until=2)] == [1, 2]
 
 
-def test_a_missing_first_manifest_is_damage(changelog: ChangeLog) -> None:
+def test_missing_first_manifests_are_said_to_be_removed(changelog: ChangeLog) -> None:
     changelog.commit(manifest(2))
-    with pytest.raises(ChangeLogDamaged, match="manifest of batch 1"):
+    with pytest.raises(
+        BatchesRemoved, match=r"Batch 1 of connector c was removed .*The change log begins with batch 2 now"
+    ):
         list(changelog.manifests("c"))
 
 

@@ -334,6 +334,18 @@ class ConnectorConfig(Configuration):
     batch_max_ms: int = Field(
         60_000, alias="batch.max.ms", ge=100, description="Ours. How long an event may wait for its batch to be closed."
     )
+    changelog_retention_ms: int = Field(
+        604_800_000,
+        alias="changelog.retention.ms",
+        ge=-1,
+        description="Ours. How long a batch of the change log stays after all targets have applied it; -1 = for ever. Older ones are removed by maintenance.",
+    )
+    changelog_retention_bytes: int = Field(
+        -1,
+        alias="changelog.retention.bytes",
+        ge=-1,
+        description="Ours. Size of the change log beyond which batches that all targets have applied are removed before that; -1 = any size.",
+    )
     heartbeat_interval_ms: int = Field(
         0,
         alias="heartbeat.interval.ms",
