@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import orjson
 
 from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.schema import TableChange, TableId
 
 log = logging.getLogger(__name__)
 
@@ -22,23 +26,105 @@ FOLDER = "kept"
 
 
 @dataclass(frozen=True, slots=True)
+class Gone:
+    """What is known of the events of one topic before a mark.
+
+    :param last: the last batch that had something of it
+    :param table: its table at the source then
+    """
+
+    last: int
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
-    """From which batch on the change log is kept.
+    """From which batch on the change log is kept, and what was in those before it.
 
     :param first: number of this batch
     :param topics: those that had something in the batches before it; ``None`` if that is not known
+    :param dropped: full names of tables that the source had dropped by then, and not made again
+    :param renamed: full names that tables had given up by then, and no other one has got
     :param at: when it was made, in ISO form
     :param why: for people, after *were removed*
     """
 
     first: int
-    topics: frozenset[str] | None = None
+    topics: Mapping[str, Gone] | None = None
+    dropped: frozenset[str] = frozenset()
+    renamed: frozenset[str] = frozenset()
     at: str = ""
     why: str = ""
 
-    def may_lack(self, topic: str) -> bool:
-        """Whether there may have been something of a topic before the first batch."""
-        return self.topics is None or topic in self.topics
+    def may_lack(self, topic: str, after: int = 0) -> bool:
+        """Whether there may have been something of a topic before the first batch.
+
+        :param after: only what came after this batch counts
+        """
+        return self.topics is None or (topic in self.topics and self.topics[topic].last > after)
+
+    def past(self, manifest: Manifest | None) -> Mark:
+        """The same, with what was in one more batch.
+
+        :param manifest: of the next batch; ``None`` if nobody knows any more what was in it
+        """
+        if manifest is None:
+            return replace(self, topics=None)
+        dropped, renamed = set(self.dropped), set(self.renamed)
+        for change in (change for record in manifest.schema_changes for change in record.changes):
+            follow(change, dropped, renamed)
+        topics = None if self.topics is None else {**self.topics, **_topics(manifest)}
+        return replace(self, topics=topics, dropped=frozenset(dropped), renamed=frozenset(renamed))
+
+    def document(self) -> dict[str, Any]:
+        """As JSON; :meth:`of` is the way back."""
+        topics = None
+        if self.topics is not None:
+            topics = {
+                topic: [gone.last, gone.table.namespace, gone.table.name, gone.table.catalog]
+                for topic, gone in sorted(self.topics.items())
+            }
+        return {
+            "first": self.first, "at": self.at, "why": self.why, "topics": topics, "dropped": sorted(self.dropped), "renamed": sorted(self.renamed),
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, first: int, found: Any) -> Mark:
+        """
+        :raises ValueError: it is no document of a mark
+        :raises TypeError: the same
+        :raises KeyError: the same
+        """
+        topics = found["topics"]
+        if topics is not None:
+            topics = {
+                str(topic): Gone(int(last), TableId(namespace=namespace, name=name, catalog=catalog))
+                for topic, (last, namespace, name, catalog) in dict(topics).items()
+            }
+        dropped, renamed = (frozenset(map(str, found[name])) for name in ("dropped", "renamed"))
+        return cls(first, topics, dropped, renamed, str(found["at"]), str(found["why"]))
+
+
+def follow(change: TableChange, dropped: set[str], renamed: set[str]) -> None:
+    """Keep account of the names of tables that are not there any more.
+
+    :param dropped: full names of those that were dropped
+    :param renamed: of those that are called otherwise now
+    """
+    name = change.id.full_name
+    if change.type == "DROP":
+        dropped.add(name)
+        renamed.discard(name)
+        return
+    dropped.discard(name)
+    renamed.discard(name)
+    if change.previous_id is not None and change.previous_id != change.id:
+        renamed.add(change.previous_id.full_name)
+
+
+def _topics(manifest: Manifest) -> dict[str, Gone]:
+    tables = {topic: versions[max(versions, key=int)].id for topic, versions in manifest.schemas.items() if versions}
+    return {topic: Gone(manifest.batch, table) for topic, table in tables.items()}
 
 
 class Kept:
@@ -69,10 +155,7 @@ class Kept:
         """What is in a mark."""
         data = self._storage.read(self._path(first))
         try:
-            found = orjson.loads(data or b"")
-            topics = found["topics"]
-            known = None if topics is None else frozenset(map(str, topics))
-            return Mark(first, known, str(found["at"]), str(found["why"]))
+            return Mark.of(first, orjson.loads(data or b""))
         except (ValueError, TypeError, KeyError) as e:
             log.warning(
                 "The mark %s cannot be read, and is taken for one that says nothing more: %s", self._path(first), e
@@ -81,9 +164,7 @@ class Kept:
 
     def add(self, mark: Mark) -> None:
         """Make a mark; one with this number may be there already."""
-        topics = None if mark.topics is None else sorted(mark.topics)
-        at = mark.at or datetime.now(UTC).isoformat(timespec="seconds")
-        document = {"first": mark.first, "at": at, "why": mark.why, "topics": topics}
+        document = {**mark.document(), "at": mark.at or datetime.now(UTC).isoformat(timespec="seconds")}
         with contextlib.suppress(FileExistsError):
             self._storage.create(self._path(mark.first), orjson.dumps(document))
 

@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from airflow_provider_cdc.changelog.carried import CarriedFiles
 from airflow_provider_cdc.changelog.exclusive import verify_exclusive
-from airflow_provider_cdc.changelog.kept import Kept
+from airflow_provider_cdc.changelog.kept import Kept, Mark
 from airflow_provider_cdc.changelog.numbers import Numbers, batch_name
 from airflow_provider_cdc.changelog.storage import Storage, Unconfirmed
-from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown
+from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, CommitConflict, CommitStateUnknown
 from airflow_provider_cdc.core.model.manifest import FORMAT, DataFile, Manifest
 from airflow_provider_cdc.core.spi.interfaces import BatchWriter
 
@@ -122,6 +122,23 @@ class ChangeLog:
     def kept(self, connector: str) -> Kept:
         """Which batches are kept, as marks say."""
         return Kept(self.storage, connector)
+
+    def beginning(self, connector: str) -> Mark | None:
+        """From which batch on the log is kept, and what is known of those before it; ``None`` if it begins with batch 1, or has none. It costs as much as
+        :meth:`first`, and one more."""
+        first = self.first(connector)
+        if first <= 1:
+            return None
+        mark = self.kept(connector).newest()
+        return mark if mark is not None and mark.first >= first else Mark(first)
+
+    def removed(self, connector: str, batch: int) -> BatchesRemoved | None:
+        """The error for a batch that is not there because it was removed from the beginning of the log; ``None`` if it has not been written yet.
+
+        It costs one request, and for batch 1 as much as :meth:`first`.
+        """
+        first = self.first(connector) if batch == 1 else self.kept(connector).first()
+        return self._numbers(connector).removed(batch, first) if first > batch else None
 
     def last(self, connector: str, *, after: int = 0) -> int:
         """Number of the newest batch, found by asking for single ones; 0 if there is none.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
@@ -291,20 +291,19 @@ class Retention:
         mark = self._kept.newest()
         if mark is None:
             first = self._changelog.first(self._connector)
-            mark = Mark(first, frozenset() if first == 1 else None, why="before there was a mark")
+            mark = Mark(first, {} if first == 1 else None, why="before there was a mark")
             self._kept.add(mark)
-        topics, size = None if mark.topics is None else set(mark.topics), 0
-        for number in range(mark.first, keep):
+        began, size = mark.first, 0
+        for number in range(began, keep):
             manifest = self._changelog.manifest(self._connector, number)
-            if manifest is None and self._kept.first() != mark.first:
+            if manifest is None and self._kept.first() != began:
                 log.info("Another removal is at work: batches before %d go there.", self._kept.first())
                 return False
-            topics = None if topics is None or manifest is None else topics | _topics(manifest)
+            mark = mark.past(manifest)
             size += 0 if manifest is None else _size(manifest)
-        known = None if topics is None else frozenset(topics)
-        self._kept.add(Mark(keep, known, self._now.isoformat(timespec="seconds"), why))
+        self._kept.add(replace(mark, first=keep, at=self._now.isoformat(timespec="seconds"), why=why))
         self._finish()
-        self._subtract(mark.first, keep, size)
+        self._subtract(began, keep, size)
         return True
 
     def _finish(self) -> None:
@@ -313,9 +312,8 @@ class Retention:
         if len(marks) < 2:
             return
         numbers = range(marks[0], marks[-1])
-        for number in (
-            numbers
-        ):  # in their order, so that what is left of them has no gap; and nothing reads files that no manifest names
+        # in their order, so that what is left of them has no gap; and nothing reads files that no manifest names
+        for number in numbers:
             self._storage.delete(self._changelog.path_of(self._connector, number))
         folders = [self._storage.path(self._connector, "data", batch_name(number)) for number in numbers]
         with ThreadPoolExecutor(1 if self._storage.local else _AT_ONCE, "cdc-retention") as pool:
@@ -368,7 +366,3 @@ def _note(known: _Known, now: datetime, applied: int, ms: int) -> None:
 
 def _size(manifest: Manifest) -> int:
     return sum(file.bytes for file in manifest.files)
-
-
-def _topics(manifest: Manifest) -> set[str]:
-    return {file.topic for file in manifest.files} | set(manifest.schemas)

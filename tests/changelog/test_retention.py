@@ -21,7 +21,8 @@ from airflow_provider_cdc.changelog.numbers import batch_name
 from airflow_provider_cdc.changelog.retention import Limits, Plan, Retention
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, ConfigError
-from airflow_provider_cdc.core.model.manifest import DataFile
+from airflow_provider_cdc.core.model.manifest import DataFile, SchemaChangeRecord
+from airflow_provider_cdc.core.model.schema import TableChange, TableId
 from tests.support.manifests import SCHEMA, manifest
 from tests.support.patience import LONGEST_S
 
@@ -81,6 +82,12 @@ def _files(changelog: ChangeLog) -> set[int]:
     """The batches that have a manifest or a file."""
     root = Path(changelog.storage.root) / "c"
     return {int(p.stem) for p in (root / "manifests").iterdir()} | {int(p.name) for p in (root / "data").iterdir()}
+
+
+def _last_of(mark: Mark) -> dict[str, int]:
+    """Topic → the last batch before the mark that had something of it."""
+    assert mark.topics is not None
+    return {topic: gone.last for topic, gone in mark.topics.items()}
 
 
 def _intact(changelog: ChangeLog, batches: range) -> bool:
@@ -375,14 +382,56 @@ def test_a_mark_says_which_topics_were_in_what_is_gone(changelog: ChangeLog, mon
     _run(changelog)
     mark = changelog.kept("c").newest()
     assert mark is not None
-    assert mark.topics == {"p.s.all", "p.s.t1", "p.s.t2", "p.s.t3"}
+    assert _last_of(mark) == {"p.s.all": 3, "p.s.t1": 1, "p.s.t2": 2, "p.s.t3": 3}
     _applied(changelog, 10)
     _run(changelog)
     mark = changelog.kept("c").newest()
     assert mark is not None
-    assert (mark.first, mark.topics) == (10, frozenset({"p.s.all", *(f"p.s.t{n}" for n in range(1, 10))}))
+    assert (mark.first, _last_of(mark)) == (10, {"p.s.all": 9, **{f"p.s.t{n}": n for n in range(1, 10)}})
     assert mark.may_lack("p.s.t1")
+    assert [mark.may_lack("p.s.t7", after) for after in (6, 7)] == [True, False]
     assert not mark.may_lack("p.s.t10")
+    assert mark.topics is not None
+    assert mark.topics["p.s.t1"].table == SCHEMA.id
+
+
+def test_a_mark_says_which_tables_were_gone_by_then(local: ChangeLog) -> None:
+    """What is dropped and made again, or gives its name up and gets it back, is there."""
+    one, two, three, four = (TableId(namespace="s", name=f"t{n}", catalog="P") for n in range(1, 5))
+    made = SCHEMA.model_copy(update={"id": two})
+    changes = [
+        TableChange(type="DROP", id=one), TableChange(type="DROP", id=two), TableChange(type="CREATE", id=two, table=made),
+        TableChange(type="ALTER", id=four, previous_id=three, table=made),
+    ]  # fmt: skip
+    record = SchemaChangeRecord(seq=21, ddl="", database="s", position={}, ts_us=5, changes=changes)
+    local.commit(manifest(11, first=21, events=0, changes=0, schema_changes=[record]))
+    _fill(local, 1, first=12)
+    _applied(local, 12)
+    _run(local)
+    mark = local.kept("c").newest()
+    assert mark is not None
+    assert (mark.dropped, mark.renamed) == ({"P.s.t1"}, {"P.s.t3"})
+    back = [
+        TableChange(type="CREATE", id=one, table=made), TableChange(type="ALTER", id=three, previous_id=four, table=made),
+    ]  # fmt: skip
+    found = mark.past(manifest(12, events=0, changes=0, schema_changes=[record.model_copy(update={"changes": back})]))
+    assert (found.dropped, found.renamed) == (set(), {"P.s.t4"})
+
+
+def test_a_log_says_how_it_begins(changelog: ChangeLog) -> None:
+    assert changelog.beginning("c") is None
+    assert changelog.beginning("nobody") is None
+    assert [changelog.removed("c", n) for n in (1, 3, 11)] == [None, None, None]
+    _applied(changelog, 3)
+    _run(changelog)
+    assert changelog.beginning("c") == changelog.kept("c").newest()
+    removed = changelog.removed("c", 3)
+    assert removed is not None
+    assert "Batch 3 of connector c was removed (on 2026-03-10" in removed.what
+    assert [changelog.removed("c", n) for n in (4, 11)] == [None, None]
+    for n in (4, 5):  # by somebody else
+        changelog.storage.delete(changelog.path_of("c", n))
+    assert changelog.beginning("c") == Mark(6)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"topics": 7, "at": "", "why": ""}'])
@@ -492,7 +541,7 @@ def test_a_removal_may_be_killed_at_any_moment(
         assert _intact(found, range(8, 11))
         mark = found.kept("c").newest()
         assert mark is not None
-        assert mark.topics == {"p.s.all", *(f"p.s.t{n}" for n in range(1, 8))}
+        assert _last_of(mark) == {"p.s.all": 7, **{f"p.s.t{n}": n for n in range(1, 8)}}
         assert Kept(found.storage, "c").numbers() == [8]
     assert at > 15
 
@@ -518,7 +567,7 @@ def test_the_first_removal_may_be_killed_before_there_is_a_mark(local: ChangeLog
         assert _files(found) == set(range(4, 11))
         mark = found.kept("c").newest()
         assert mark is not None
-        assert mark.topics == {"p.s.all", "p.s.t1", "p.s.t2", "p.s.t3"}
+        assert _last_of(mark) == {"p.s.all": 3, "p.s.t1": 1, "p.s.t2": 2, "p.s.t3": 3}
     assert at > 8
 
 
@@ -549,4 +598,4 @@ def test_several_removals_at_once_do_no_harm(tmp_path: Path, monkeypatch: pytest
         assert _files(changelog) == {9, 10}
         mark = changelog.kept("c").newest()
         assert mark is not None
-        assert mark.topics in ({"p.s.all", *(f"p.s.t{n}" for n in range(1, 9))}, None)
+        assert mark.topics is None or _last_of(mark) == {"p.s.all": 8, **{f"p.s.t{n}": n for n in range(1, 9)}}

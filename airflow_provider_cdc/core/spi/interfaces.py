@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from airflow_provider_cdc.core.errors import BatchesRemoved
 from airflow_provider_cdc.core.model.manifest import DataFile, Manifest, SchemaChangeRecord, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
@@ -171,6 +172,9 @@ class ChangeLog(Protocol):
 
     def manifest(self, connector: str, batch: int) -> Manifest | None:
         """The manifest of a batch; ``None`` when there is no such batch."""
+
+    def removed(self, connector: str, batch: int) -> BatchesRemoved | None:
+        """Why a batch that is not there never comes: it was removed from the beginning of the log. ``None`` if it has not been written yet."""
 
     def path(self, manifest: Manifest) -> str:
         """Where :meth:`commit` puts the manifest."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any
 
-from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, ConfigError
+from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, CommitConflict, ConfigError
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import LeftOut
 from airflow_provider_cdc.core.model.manifest import FORMAT, LeftOutRecord, Manifest, SchemaChangeRecord, SignalOutcome
@@ -283,6 +283,7 @@ class Batcher:
             offset = stored.offset or Offset()
             manifest = self._changelog.manifest(self.connector, offset.batch + 1)
             if manifest is None:
+                self._refuse_removed(offset)
                 return stored
             _verify(manifest, offset)
             self.sanitized = manifest.sanitized
@@ -294,9 +295,26 @@ class Batcher:
                 manifest.batch, manifest.first_seq, manifest.last_seq,
             )  # fmt: skip
 
+    def _refuse_removed(self, offset: Offset) -> None:
+        """
+        :raises BatchesRemoved: the next batch was there, and would be written once more: the state tables are older than the change log's beginning
+        """
+        if (removed := self._changelog.removed(self.connector, offset.batch + 1)) is None:
+            return
+        stands = f"are at batch {offset.batch}" if offset.batch else "know nothing of the connector"
+        raise BatchesRemoved(
+            f"The state tables {stands}, and the change log is further, with batches that this run would write once more. {removed.what}",
+            where=removed.where,
+            safe="Nothing was read; neither was touched.",
+            remedy="restore a backup of the state tables that is at one of the batches that are there: the run adopts those after it. If there is none, "
+            f"airflow cdc delete {self.connector} --with-changelog has it begin afresh, and its target tables have to be moved away; or give it a new name",
+        )
+
     def _look_at_last(self, offset: Offset) -> None:
         """Make sure that the last batch exists, and delete files that its run may have left behind."""
         last = self._changelog.manifest(self.connector, offset.batch)
+        if last is None:
+            self._refuse_removed(offset)
         if last is None or last.last_seq != offset.seq:
             found = "is not in the change log" if last is None else f"ends at seq {last.last_seq} in the change log"
             raise ChangeLogDamaged(

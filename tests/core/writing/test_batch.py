@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.kept import Mark
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.retention import Limits, Retention
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.errors import ChangeLogDamaged, CommitConflict, CommitStateUnknown, LeaseLost
+from airflow_provider_cdc.core.errors import (
+    BatchesRemoved,
+    ChangeLogDamaged,
+    CommitConflict,
+    CommitStateUnknown,
+    LeaseLost,
+)
 from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
@@ -246,6 +256,50 @@ def test_a_run_that_lost_its_lease_writes_no_manifest(bench: Bench, lease: Lease
                 commit()
     assert bench.changelog.batches("c") == []
     assert bench.store.load("c").offset is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "told"),
+    [
+        (2, "The state tables are at batch 2, and the change log is further"),
+        (0, "The state tables know nothing of the connector, and the change log is further"),
+    ],
+)
+def test_state_from_before_the_beginning_of_the_log_writes_nothing(bench: Bench, batch: int, told: str) -> None:
+    """The state tables are those of a backup, or gone, and the batches after it are removed: their numbers must not be given out again."""
+    backup = bench.folder / "backup.db"
+    for n in range(5):
+        if n == batch:
+            shutil.copy(bench.folder / "state.db", backup)
+        with bench.store.lease("c", "run 1", wait_s=0) as lease:
+            batcher = bench.batcher(lease)
+            bench.add(batcher)
+            batcher.commit(Offset(position={"entry": n}))
+    AppliedReports(bench.changelog.storage, "c").write({"target": "delta", "location": "/lake", "last_batch": 5})
+    assert Retention(bench.changelog, "c", Limits(ms=0)).run().keep == 5
+    with bench.store.lease("c", "run 2", wait_s=0) as lease:
+        assert bench.batcher(lease).offset.batch == 5
+    restored = StateStore(f"sqlite:///{backup}", lease_ttl_s=60)
+    with restored.lease("c", "run 3", wait_s=0) as lease, pytest.raises(BatchesRemoved, match=told) as caught:
+        bench.batcher(lease, store=restored)
+    assert "restore a backup of the state tables" in str(caught.value)
+    assert bench.changelog.batches("c") == [5]
+    with bench.store.lease("c", "run 4", wait_s=0) as lease:
+        batcher = bench.batcher(lease)
+        bench.add(batcher)
+        batcher.commit(Offset(position={"entry": 6}))
+    assert bench.changelog.batches("c") == [5, 6]
+
+
+def test_a_batch_that_goes_at_this_moment_is_not_the_end_of_the_log(bench: Bench) -> None:
+    """There is a mark already, and the state tables are at the last batch that is not deleted yet."""
+    with bench.store.lease("c", "run 1", wait_s=0) as lease:
+        batcher = bench.batcher(lease)
+        bench.add(batcher)
+        batcher.commit(Offset(position={"entry": 1}))
+    bench.changelog.kept("c").add(Mark(9, None, why="of another one"))
+    with bench.store.lease("c", "run 2", wait_s=0) as lease, pytest.raises(BatchesRemoved, match="are at batch 1"):
+        bench.batcher(lease)
 
 
 class _NoAnswer(ChangeLog):
