@@ -368,6 +368,8 @@ class Verification:
         first, before = offset.batch + 1, offset.position
         while first > 1:
             manifest = self._changelog.manifest(name, first - 1)
+            if manifest is None and before is not None and read.position.reached(source.parse_position(before)):
+                break  # where that one has ended, the next one says
             if manifest is None:
                 raise TransientError(
                     f"Batch {first - 1} of the change log is not there any more, which is needed: it ends after the position at which the "

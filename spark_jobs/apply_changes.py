@@ -30,7 +30,7 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.origins import TableOrigins
 from airflow_provider_cdc.changelog.turns import Turns
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
-from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, ConfigError
 from spark_jobs import log_lines
 from spark_jobs.backlog import Backlog
 from spark_jobs.catch_up import CatchUp
@@ -49,7 +49,7 @@ from spark_jobs.targets import known_profile, known_writes, load_format
 from spark_jobs.targets.base import NEVER, Owner, Target
 from spark_jobs.untold import untold
 from spark_jobs.up_to_date import nothing_new, stamp, unchanged
-from spark_jobs.view import View, view_of
+from spark_jobs.view import View, settled, view_of
 from spark_jobs.warm import WarmApply
 
 log = logging.getLogger("spark_jobs.apply_changes")
@@ -104,6 +104,7 @@ class ApplyChanges:
         self._places = Places(changelog, connector, self._placement, self._backlog, check_crc=check_crc)
         self._rules = tables
         self._alone: dict[str, threading.Lock] = {}
+        self._stood: dict[str, int | None] = {}
         self._reports = AppliedReports(changelog.storage, connector)
         self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, "cdc-apply", initializer=speaks_of, initargs=(connector,))
@@ -141,6 +142,7 @@ class ApplyChanges:
         :return: what was done and what failed; the other tables stand as they stood
         """
         began = time.monotonic()
+        self._stood.clear()
         self._catch_up.newest = max(self._catch_up.newest, view.last)
         tables = self._placement.tables(view)
         self._placement.check(self.spark, view, tables, self._open)
@@ -176,8 +178,10 @@ class ApplyChanges:
             wait(futures)  # nobody goes on behind the back of whoever gets an error
         self._origins.write()
         done = {*topics, *wanted} - held
+        # one that is not there needs all that it began with
+        anew = {name: wanted[name].since for name in failed if self._stood.get(name, 0) in (None, NEVER)}
         behind = {
-            name: view.reached(name)
+            name: anew.get(name, view.reached(name))
             for name in {*view.lagging, *failed, *held}
             if name in failed or name in held or name not in done
         }
@@ -273,9 +277,12 @@ class ApplyChanges:
         self._pool.shutdown()
 
     def view(self) -> View:
-        """The state of the change log and of the last report."""
+        """The state of the change log and of the last report. Before anything is read, the target is known: nothing is removed that it needs."""
+        self._reports.register(self._kind, self._location, self._rules.digest())
         report = self._reports.read(self._kind, self._location) or {}
         view = view_of(self._changelog, self._connector, report, self._rules.digest())
+        if view.before is not None:
+            view = settled(view, report, self._rules)
         topics = {view.known(name).get("topic", name) for name in view.topics}
         if unknown := sorted(self._catch_up.adopt - topics):
             raise ConfigError(
@@ -308,13 +315,21 @@ class ApplyChanges:
     ) -> dict[str, Any]:
         name, owner = table.name, Owner(self._connector, table.topic, table.shared)
         target, at = self._catch_up.look(owner, table.location, table.place)
+        self._stood[name] = at
         earlier += untold(table, at, view, self._backlog)
         if at is None and name in view.stands and view.source(name)["dropped"]:
             log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", name)
             return {}
         if at not in (None, NEVER) and (problem := other_texts(table, view.known(name), target)):
             raise problem
-        missing, before = self._backlog.of(table, at, view), at
+        try:
+            table, missing = self._backlog.of(table, at, view)
+        except BatchesRemoved as e:
+            if at in (None, NEVER) and view.gone(table.topic):
+                log.info("The table of %s is not built, and the source has none any more: %s", name, e.what)
+                return {}
+            raise
+        before = at
         progress = self._catch_up.progress
         progress.begins(name, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
         try:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.model.manifest import Manifest
+from spark_jobs.beginning import Beginning, Start
 from spark_jobs.placed import Placed
 from spark_jobs.targets.base import NEVER
 from spark_jobs.view import View, indexed
@@ -23,30 +25,53 @@ class Backlog:
         self._lock, self._read = threading.Lock(), dict[int, list[Batches]]()
         self._manifests: list[Manifest] = []
         """Those that were read, without gaps: what one table needs is a part of what another one needs that stands further back."""
+        self.beginning = Beginning(changelog, connector)
+        """How the change log begins."""
 
-    def of(self, table: Placed, at: int | None, view: View) -> list[Batches]:
-        """Groups of batches that hold everything that a table has not seen.
+    def of(self, table: Placed, at: int | None, view: View) -> tuple[Placed, list[Batches]]:
+        """Groups of batches that hold everything that a table has not seen; and the table, which knows where it begins.
 
         :param at: its last batch; ``None`` if there is no table
+        :raises BatchesRemoved: it needs something that was removed from the change log
         """
         name = table.name
         known = view.stands.get(name)
         through = view.reported and name not in view.lagging and known is not None and known["batch"] == at
         if through and at not in (None, NEVER) and not table.touched:
-            return []
+            return table, []
         if at is not None and at >= view.start:
-            return view.groups
+            return table, view.groups
         if view.start == 0 or (through and at not in (None, NEVER)):
-            return view.groups
+            return table, view.groups
         if known is not None and at is not None and at < known["batch"]:
             log.warning(
                 "The table of %s stands at batch %d, and stood at %d: it is caught up.", name, at, known["batch"]
             )
         elif known is not None and known["batch"] != NEVER and at is None:
             log.warning("The table of %s is gone, and is built again from the change log.", name)
-        if at in (None, NEVER) and table.since:
-            return view.groups if table.since == view.start else self.since(table.since)
-        return self.since(max(at or 0, 0))
+        start = self._start(table, at, view)
+        if at in (None, NEVER) and start.after:
+            table = replace(table, since=start.after, lacks=table.lacks or start.lacks)
+        return table, self._after(start.after, view)
+
+    def _start(self, table: Placed, at: int | None, view: View) -> Start:
+        new = at in (None, NEVER)
+        reached = table.since if new else max(at or 0, 0)
+        if not new and (found := view.evidence.get(table.location)) is not None and found[0] == at:
+            reached = found[1]
+        elif new and view.never_had(table):
+            mark = self.beginning.mark()
+            if mark is not None and mark.topics is None:
+                reached = view.start
+        source = view.table(table.topic)
+        return self.start(table.topic, reached, view, new=new, where=table.location, table=str(source or ""))
+
+    def start(self, topic: str, at: int, view: View, *, new: bool, where: str, table: str = "") -> Start:
+        """Where a table begins; as :meth:`spark_jobs.beginning.Beginning.start`."""
+        return self.beginning.start(topic, at, new=new, kept=lambda b: self._after(b, view), where=where, table=table)
+
+    def _after(self, batch: int, view: View) -> list[Batches]:
+        return view.groups if batch == view.start else self.since(batch)
 
     def since(self, batch: int, until: int = 0) -> list[Batches]:
         """All batches after one of them. However many tables ask, each manifest is read once.
@@ -74,7 +99,8 @@ class Backlog:
         if self._manifests and batch + 1 < self._manifests[0].batch:
             there = self._manifests[0].batch
             self._manifests[:0] = self._changelog.manifests(self._connector, after=batch, until=there - 1, there=there)
-        return indexed(self._changelog, (m for m in self._manifests if m.batch > batch), {})
+        dropped = self.beginning.dropped(batch)
+        return indexed(self._changelog, (m for m in self._manifests if m.batch > batch), {}, dropped)
 
     def all(self) -> list[Batches]:
         """All batches that the change log has; its first ones may have been removed."""
@@ -92,6 +118,7 @@ class Backlog:
 
     def forget(self) -> None:
         """Drop what was read; the next run may find other batches."""
+        self.beginning.forget()
         with self._lock:
             self._read.clear()
             self._manifests.clear()

@@ -145,6 +145,8 @@ class CatchUp:
             return at
         committed = self._check(pending)
         shape = self._shape(owner, table, target, pending.schema, pending.columns, new=new)
+        if new and table.lacks:
+            tell_of_what_is_lost(table, groups[0].first, shape.mode)
         alone = new and not (owner.shared and target.exists())
         one_by_one = not alone and one_batch_at_a_time(target.spark, pending, shape)
         for step in _steps(parts, begun, groups[-1]) if one_by_one else [pending]:
@@ -194,6 +196,24 @@ class CatchUp:
         :raises ChangeLogDamaged: a file is not what its manifest says
         """
         return {path: self._changelog.check(self._connector, file, crc=self._check_crc) for path, file in pending.files}
+
+
+def tell_of_what_is_lost(table: Placed, first: int, mode: str) -> None:
+    """Log that a table is made from some batch on.
+
+    :param first: this batch
+    :param mode: of its rule
+    """
+    if mode == "current":
+        log.info(
+            "The table of %s begins with batch %d, in which it is emptied at the source or read again: batches before it are removed.",
+            table.name, first,
+        )  # fmt: skip
+    else:
+        log.warning(
+            "The table of %s (mode %s) begins with batch %d: what its rows were before that is lost with the batches that are removed.",
+            table.name, mode, first,
+        )  # fmt: skip
 
 
 def _steps(parts: list[Pending], begun: int, group: Batches) -> list[Pending]:

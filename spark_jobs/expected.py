@@ -73,8 +73,14 @@ class Since:
 
     def lacks(self, topic: str, marker: int) -> bool:
         """Whether a table with this last batch lacks something up to the position."""
-        numbers = range(max(marker, 0) + 1, self.reached + 1)
-        return any(topic in self._topics_of(number) for number in reversed(numbers))
+        began = max(marker, 0) + 1
+        mark = None if self.changelog.has(self.connector, began) else self.changelog.beginning(self.connector)
+        if mark is not None and began < mark.first and mark.topics is not None:
+            began, gone = mark.first, mark.may_lack(topic, marker)
+        else:
+            gone = False
+        numbers = range(began, self.reached + 1)
+        return gone or any(topic in self._topics_of(number) for number in reversed(numbers))
 
     def unsettled(self, table: str, last: int) -> str:
         """Why the table of the target may be behind the source up to some batch; empty if nothing says that it may."""

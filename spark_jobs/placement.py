@@ -95,6 +95,10 @@ class Placement:
             location, values = rule.route[place.step].location, {VALUE: str(place.value)}
         return table_location(location, self._connector, topic, table, matched.groups, values)
 
+    def where(self, topic: str, table: TableId | None) -> str:
+        """Where the tables of a topic are, for people."""
+        return (self._rules.of(table).location if table is not None else None) or self._location
+
     def shared(self, view: View, topic: str) -> bool:
         """Whether the table of a topic has rows of other topics, too."""
         table = view.table(topic)

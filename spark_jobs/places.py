@@ -7,7 +7,7 @@ and after each event. What it cannot tell concerns all tables that are known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +15,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.config.table_rules import Matched
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs import reduce
 from spark_jobs.backlog import Backlog
 from spark_jobs.bags import NUMBER
+from spark_jobs.beginning import Start
 from spark_jobs.last import OP, OURS, UNKNOWN
 from spark_jobs.placed import Placed
 from spark_jobs.placement import Placement
@@ -82,12 +83,13 @@ class Places:
         :param tables: all that are known, of other topics, too
         :raises TargetError: the rule of the topic does not allow what is in the batches
         :raises ConfigError: the route does not fit the table, or brings two tables to one location
+        :raises BatchesRemoved: nobody knows any more which tables it has
         """
         known = {table.place: table for table in tables.values() if table.topic == topic and table.place is not None}
-        start, seen = view.lagging.get(topic, view.start), _Seen()
-        newest: Pending | None = None
-        for group in view.groups if start == view.start else self._backlog.since(start):
-            if pending := group.of(topic, start):
+        start, groups = self._start(topic, view)
+        newest, seen = None, _Seen()
+        for group in groups:
+            if pending := group.of(topic, start.after):
                 newest = pending
                 self._look(spark, pending, seen)
         if newest is None:
@@ -103,14 +105,25 @@ class Places:
         new: list[Placed] = []
         for place in sorted(seen.come - known.keys(), key=lambda p: (p.step, p.value or "")):
             location = self._placement.place(found, topic, newest.schema.id, place)
-            # without a report, nobody knows what was in batches that the change log may have lost
-            made = Placed.routed(topic, location, place, start if view.reported else 0)
+            made = Placed.routed(topic, location, place, start.after, lacks=start.lacks)
             if (other := taken.setdefault(location, made.name)) != made.name or location in [t.location for t in new]:
                 raise _one_place(made, other)
             new.append(made)
         if new:
             log.info("Rows of %s go to new places: %s.", topic, ", ".join(table.location for table in new[:20]))
         return [table for place, table in known.items() if seen.whole or place in seen.touched] + new
+
+    def _start(self, topic: str, view: View) -> tuple[Start, Sequence[Batches]]:
+        """Where to look for tables that are not known, and the batches that are looked at.
+
+        :raises BatchesRemoved: some of them are gone, and nothing has brought its rows into the log again
+        """
+        at = view.settled.get(topic, view.lagging.get(topic, view.start if view.reported else 0))
+        source = view.table(topic)
+        where = self._placement.where(topic, source)
+        start = self._backlog.start(topic, at, view, new=True, where=where, table=str(source or ""))
+        behind = start.after < view.start
+        return start, self._backlog.since(start.after) if behind else view.groups
 
     def _look(self, spark: SparkSession, pending: Pending, seen: _Seen) -> None:
         for _, file in pending.files:

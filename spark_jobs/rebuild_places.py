@@ -18,6 +18,7 @@ from airflow_provider_cdc.core.config.hints import names_in
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.backlog import Backlog
+from spark_jobs.beginning import unbuildable
 from spark_jobs.locations import table_location
 from spark_jobs.placed import Placed
 from spark_jobs.placement import Placement
@@ -57,8 +58,8 @@ class RebuildPlaces:
         self._places = Places(changelog, connector, self._placement, Backlog(changelog, connector))
 
     def until(self, whole: WholeLog) -> int:
-        """The last batch that an apply has looked at, if that is known."""
-        return min(self.applied or whole.last, whole.last)
+        """The last batch that an apply has looked at, if that is known and kept."""
+        return min(max(self.applied, whole.batches.first) if self.applied else whole.last, whole.last)
 
     def meant(
         self, spark: SparkSession, names: Sequence[str], whole: WholeLog, until: int, *, anew: bool
@@ -70,10 +71,12 @@ class RebuildPlaces:
         :param until: the last batch whose rows decide which tables a route makes
         :param anew: those alone that an apply of these batches makes where nothing is, not also those that are known
         :raises ConfigError: there is no such table
+        :raises BatchesRemoved: nobody can build it any more
         """
         topics, single = _topics(whole.batches), {t.name: t for t in self._reported()}
         single |= {t.location: t for t in single.values()}
         if unknown := sorted({*names} - topics.keys() - single.keys()):
+            self._refuse_removed(unknown, whole)
             raise ConfigError(
                 f"Up to batch {whole.last}, the change log of {self._connector} has no topic {', '.join(unknown)}, and no table of a route is called so.",
                 safe="No table was changed.",
@@ -86,6 +89,16 @@ class RebuildPlaces:
                 tables += [t for t in self._reported() if t.topic == topics[name]]
             found |= {table.name: table for table in tables}
         return list(found.values())
+
+    def _refuse_removed(self, names: Sequence[str], whole: WholeLog) -> None:
+        """
+        :raises BatchesRemoved: everything that the change log had of one of these tables is removed
+        """
+        gone = (whole.mark.topics or {}) if whole.mark is not None else {}
+        for topic, one in gone.items():
+            if whole.mark is not None and {topic, str(one.table)} & {*names}:
+                where = self._placement.where(topic, one.table)
+                raise unbuildable(self._connector, whole.mark, topic, 0, new=True, base=0, where=where)
 
     def _of(self, spark: SparkSession, topic: str, whole: WholeLog, until: int) -> list[Placed]:
         """The tables of a topic; of one with a route, those to which any row ever went."""
@@ -100,7 +113,7 @@ class RebuildPlaces:
                 location = self._stands.get(topic, {}).get("location") or location
             at = table_location(location, self._connector, topic, table, found.groups)
             return [Placed(topic, topic, at, bool(found.rule.shard))]
-        view = View(0, until, [whole.until(until)], reported=False, stands={}, lagging={})
+        view = View(0, until, [whole.until(until)], reported=False, stands={}, lagging={}, before=whole.mark)
         return self._places.concerned(spark, topic, view, {})
 
     def _reported(self) -> list[Placed]:

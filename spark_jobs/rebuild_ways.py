@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.changelog.reduction import reduce
-from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.errors import BatchesRemoved, TargetError
+from spark_jobs.catch_up import tell_of_what_is_lost
 from spark_jobs.datatypes import common, quoted
 from spark_jobs.placed import Placed
 from spark_jobs.rebuild_places import RebuildPlaces, nobody_says
@@ -94,6 +95,8 @@ class RebuildWay(ABC):
         target.check_columns([*shape.types(pending.schema), *shape.flags()])
         target.check_types(shape.types(pending.schema))
         target.check_layout(shape.layout())
+        if self._whole.lacks(table.topic):
+            tell_of_what_is_lost(table, pending.first, shape.mode)
         bring_up(target, pending, Marker(self._owner(table), batch), self._route, new=True, shape=shape)
 
 
@@ -123,8 +126,30 @@ class InPlace(RebuildWay):
 
     def _replace(self, target: Target, table: Placed, batch: int) -> None:
         owner, pending = self._owner(table), self._whole.pending(table, batch)
-        rows = self._rows(target, pending, Marker(owner, batch), self._shape(target, table, pending))
+        shape = self._shape(target, table, pending)
+        self._refuse_to_lose(table, shape)
+        rows = self._rows(target, pending, Marker(owner, batch), shape)
         target.rebuild(like(rows, target, owner), Marker(owner, batch))
+
+    def _refuse_to_lose(self, table: Placed, shape: Shape) -> None:
+        """
+        :raises BatchesRemoved: the table has what its rows were before, and the change log has not
+        """
+        if shape.mode == "current" or not self._whole.lacks(table.topic):
+            return
+        raise BatchesRemoved(
+            f"The table of {table.topic} is kept in mode {shape.mode}, and would lose what its rows were before: the first batches of the change log are removed.",
+            where=table.location,
+            safe=_UNTOUCHED,
+            remedy="build it beside with --to, from what is left of the change log, and take from it what is wrong here",
+        )
+
+    def check(self, table: Placed) -> None:
+        super().check(table)
+        target = self._open(table)
+        batch = self.standing(target, table)
+        if batch is not None:
+            self._refuse_to_lose(table, self._shape(target, table, self._whole.pending(table, batch)))
 
     def _rows(self, target: Target, pending: Pending, marker: Marker, shape: Shape) -> DataFrame:
         return from_the_beginning(target, pending, marker, self._route, shape)

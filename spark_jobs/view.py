@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_provider_cdc.changelog.applied import rules_of
+from airflow_provider_cdc.changelog.kept import Mark
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from spark_jobs.placed import Placed
 from spark_jobs.targets.base import NEVER
 
 log = logging.getLogger("spark_jobs.view")
@@ -29,6 +33,11 @@ class View:
     :param stands: as in the last report
     :param lagging: as in the last report
     :param told: table → its last batch by the last report, whatever that is worth otherwise
+    :param evidence: location → the last batch of the table there when an apply had brought it up to date, and the one up to which it had; also where
+        the report is of no use otherwise
+    :param before: without a report, what is known of batches that were removed from the change log
+    :param settled: topic → the batch up to which all of its tables are known and up to date, where a route makes several and the report is of no use
+        otherwise
     """
 
     start: int
@@ -38,10 +47,14 @@ class View:
     stands: dict[str, dict[str, Any]]
     lagging: dict[str, int]
     told: Mapping[str, int] = field(default_factory=dict)
+    evidence: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    before: Mark | None = None
+    settled: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def topics(self) -> set[str]:
-        return set(self.stands).union(*(group.topics for group in self.groups))
+        gone = (self.before.topics or {}) if self.before is not None else {}
+        return {*self.stands, *gone}.union(*(group.topics for group in self.groups))
 
     def idle(self) -> dict[str, dict[str, Any]]:
         """The report's entries of tables without events in new batches; and those that a route gives rows, which may have none in them."""
@@ -57,8 +70,32 @@ class View:
         return self.lagging.get(topic, self.start if there else 0)
 
     def table(self, topic: str) -> TableId | None:
-        """The table of a topic, by the newest batches."""
-        return next((found for group in reversed(self.groups) if (found := group.table(topic))), None)
+        """The table of a topic, by the newest batches; or by those that were removed."""
+        found = next((found for group in reversed(self.groups) if (found := group.table(topic))), None)
+        if found is None and self.before is not None and self.before.topics:
+            gone = self.before.topics.get(topic)
+            return None if gone is None else gone.table
+        return found
+
+    def never_had(self, table: Placed) -> bool:
+        """Whether the topic of a table is new since the last report."""
+        known = self.stands.keys() | self.lagging.keys()
+        return self.reported and bool(self.stands) and table.place is None and table.name not in known
+
+    def gone(self, topic: str) -> bool:
+        """Whether the source has no table of a topic any more: it was dropped, or has another name."""
+        table = self.table(topic)
+        if table is None:
+            return bool(self.known(topic).get("dropped"))
+        for group in reversed(self.groups):
+            if table.full_name in group.dropped or table.full_name in group.renamed:
+                return True
+            if topic in group:
+                return False
+        mark = self.before
+        return bool(self.known(topic).get("dropped")) or (
+            mark is not None and (table.full_name in mark.dropped or table.full_name in mark.renamed)
+        )
 
     def schema(self, topic: str) -> TableSchema | None:
         """The schema of a topic's table, by the newest batches."""
@@ -95,6 +132,7 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     :param report: of the last apply; empty if there is none
     :param rules: digest of the rules for tables
     """
+    evidence = dict[str, tuple[int, int]]()
     newest = _still_there(changelog, connector, report.get("last_batch", 0))
     told = told_of(report.get("stands", {}))
     if report.get("last_batch", 0) > newest:
@@ -103,21 +141,62 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
         stands = {topic: {**entry, "stamp": ""} for topic, entry in report["stands"].items()}
         report = {**report, "last_batch": 0, "stands": stands}
     if report and report.get("rules", "") != rules:
+        evidence = evidence_of(report)
         log.info("The rules of tables are not those of the last run: each table is looked at.")
         # where a route brings rows now is found again, in all batches
         known = {t: e for t, e in report["stands"].items() if not ("place" in e or e.get("routed"))}
         lagging = {topic: batch for topic, batch in report["lagging"].items() if topic in known}
         stands = {topic: {**entry, "stamp": "", "known": False} for topic, entry in known.items()}
         report = {**report, "last_batch": 0, "stands": stands, "lagging": lagging}
-    start = report.get("last_batch", 0) or max(changelog.first(connector) - 1, 0)
+    start, before = report.get("last_batch", 0), None
+    if not start:
+        before = changelog.beginning(connector)
+        start = before.first - 1 if before is not None else 0
+        if before is not None and before.topics is None:
+            log.warning(
+                "The change log of %s begins with batch %d, and nobody knows which tables had events before: those without any since are not made. "
+                "airflow cdc verify names them.",
+                connector, before.first,
+            )  # fmt: skip
     manifests = changelog.manifests(connector, after=start)
     stands, lagging = report.get("stands", {}), report.get("lagging", {})
     reported = bool(report.get("last_batch"))
-    groups = indexed(changelog, manifests, stands if reported else {})
+    gone = before.dropped if before is not None else ()
+    groups = indexed(changelog, manifests, stands if reported else {}, gone)
     newest = groups[-1].last if groups else newest
     if not newest:
         log.warning("The change log %s has no batch of connector %s.", changelog.storage.url, connector)
-    return View(start, max(newest, start), groups, reported, stands, lagging, told)
+    return View(start, max(newest, start), groups, reported, stands, lagging, told, evidence, before)
+
+
+def settled(view: View, report: Mapping[str, Any], rules: TableRules) -> View:
+    """A view of a change log whose beginning was removed, when the rules of tables are not those of the last run. Which tables a route makes is known of
+    topics whose rule is the same; it cannot be found again in batches that are gone.
+
+    :param report: of the last apply
+    :param rules: that are in force
+    """
+    before = rules_of(report)
+    if before is None or not report.get("last_batch") or report["last_batch"] > view.last or before == rules:
+        return view
+    found, known = dict[str, int](), dict[str, Any]()
+    routed = {name: entry for name, entry in report["stands"].items() if "place" in entry}
+    behind = report["failed"].keys() | report["lagging"].keys()
+    for topic in {entry["topic"] for entry in routed.values()}:
+        table, entries = view.table(topic), {name: e for name, e in routed.items() if e["topic"] == topic}
+        if table is not None and not behind & {topic, *entries} and before.match(table) == rules.match(table):
+            found[topic], known = int(report["last_batch"]), known | entries
+    return replace(view, stands={**view.stands, **known}, settled=found)
+
+
+def evidence_of(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Location → the last batch of the table there by a report, and the batch up to which it had everything. Those that had not are left out."""
+    behind, last = report["failed"].keys() | report["lagging"].keys(), int(report["last_batch"])
+    return {
+        entry["location"]: (int(entry["batch"]), last)
+        for name, entry in report["stands"].items()
+        if entry["location"] and entry["batch"] != NEVER and not entry.get("shared") and name not in behind and entry.get("topic", name) not in behind
+    }  # fmt: skip
 
 
 def _still_there(changelog: ChangeLog, connector: str, batch: int) -> int:
@@ -133,13 +212,20 @@ def told_of(stands: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
 
 
 def indexed(
-    changelog: ChangeLog, manifests: Iterable[Manifest], stands: Mapping[str, Mapping[str, Any]]
+    changelog: ChangeLog,
+    manifests: Iterable[Manifest],
+    stands: Mapping[str, Mapping[str, Any]],
+    gone: Collection[str] = (),
 ) -> list[Batches]:
     """Batches in groups that are merged at once.
 
     :param stands: of the report of the batch before them
+    :param gone: full names of tables that the source had dropped before them, besides those
     """
-    found, dropped = list[Batches](), {entry.get("table", "") for entry in stands.values() if entry.get("dropped")}
+    found, dropped = (
+        list[Batches](),
+        {entry.get("table", "") for entry in stands.values() if entry.get("dropped")} | {*gone},
+    )
     for group in _groups(manifests):
         found.append(Batches(changelog, group, dropped))
         dropped = found[-1].gone

@@ -1,24 +1,27 @@
-"""The change log that tables are built from: all batches up to one."""
+"""The change log that tables are built from: all batches that are kept, up to one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
-from airflow_provider_cdc.core.errors import ChangeLogDamaged, ConfigError, TargetError
+from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.manifest import Manifest
+from spark_jobs.beginning import emptied, unbuildable
 from spark_jobs.placed import Placed
 
 
 class WholeLog:
-    """The batches of a connector from the first one on.
+    """The batches of a connector from the first one on that is kept.
 
     :param batch: the last one; the newest if not given
     :param time: the same, as the time by which it was committed to the change log
     :raises ConfigError: there is no such batch
-    :raises ChangeLogDamaged: the first ones are gone
+    :raises BatchesRemoved: it was removed
     :ivar batches: all of them
+    :ivar mark: what is known of those before; ``None`` if none was removed
     """
 
     def __init__(
@@ -26,7 +29,10 @@ class WholeLog:
     ) -> None:
         self.changelog, self.connector = changelog, connector
         self._checked: set[str] = set()
-        self.batches = Batches(changelog, self._manifests(batch, time))
+        self.mark = changelog.beginning(connector)
+        self._first = 1 if self.mark is None else self.mark.first
+        self._dropped = frozenset() if self.mark is None else self.mark.dropped
+        self.batches = Batches(changelog, self._manifests(batch, time), self._dropped)
 
     @property
     def last(self) -> int:
@@ -38,20 +44,36 @@ class WholeLog:
         return self.changelog.last(self.connector, after=self.last)
 
     def until(self, batch: int) -> Batches:
-        """The batches up to one."""
+        """The batches up to one.
+
+        :raises BatchesRemoved: it is not kept
+        """
         if batch == self.last:
             return self.batches
-        return Batches(self.changelog, list(self.changelog.manifests(self.connector, until=batch)))
+        return Batches(self.changelog, list(self._kept(batch)), self._dropped)
+
+    def lacks(self, topic: str) -> bool:
+        """Whether there was something of a topic in batches that were removed."""
+        return self.mark is not None and self.mark.may_lack(topic)
 
     def pending(self, table: Placed, batch: int) -> Pending:
-        """All events of a table's topic up to a batch.
+        """All events of a table's topic up to a batch; of one whose first ones were removed, those from which all rows follow that it has then.
 
         :raises ChangeLogDamaged: a file of them is not what its manifest says
+        :raises BatchesRemoved: the table cannot be built from what is there
         :raises TargetError: there are none
         """
         if batch > self.last:  # an apply has gone on
             self.batches = self.until(batch)
         parts = [part for part in self.batches.each(table.topic) if part.last <= batch]
+        if self.mark is not None and self.mark.may_lack(table.topic):
+            base = emptied(table.topic, [self.batches], batch)
+            if not base:
+                source = self.batches.table(table.topic)
+                raise unbuildable(
+                    self.connector, self.mark, table.topic, batch, new=True, base=0, where=table.location, table=str(source or "")
+                )  # fmt: skip
+            parts = [part for part in parts if part.last >= base]
         if not parts:
             raise TargetError(
                 f"The table of {table.topic} stands at batch {batch}, and the change log knows its topic only after that.",
@@ -74,23 +96,25 @@ class WholeLog:
                 safe="No table was changed.",
                 remedy="check --changelog and --connector; airflow cdc connectors lists them",
             )
-        if first > 1:
-            raise ChangeLogDamaged(
-                f"The change log begins with batch {first}: batches 1 to {first - 1} are missing, and a table cannot be built without them.",
-                where=f"{self.changelog.storage.url}, connector {self.connector}",
-                safe="No table was changed.",
-                remedy="restore their manifests and files from a backup; or read the tables again: airflow cdc snapshot "
-                f"{self.connector} <table>",
-            )
-        if batch is not None and not self.changelog.has(self.connector, batch):
+        if batch is not None and batch >= first and not self.changelog.has(self.connector, batch):
             last = self.changelog.batches(self.connector)[-1]
-            raise self._none(f"There is no batch {batch}: the change log of {self.connector} has batches 1 to {last}.")
-        found = list(self.changelog.manifests(self.connector, until=batch, there=batch or 0))
+            raise self._none(
+                f"There is no batch {batch}: the change log of {self.connector} has batches {first} to {last}."
+            )
+        found = list(self._kept(batch))
         return found if time is None else self._by(found, time if time.tzinfo else time.replace(tzinfo=UTC))
+
+    def _kept(self, until: int | None) -> Iterator[Manifest]:
+        """
+        :raises BatchesRemoved: the last one of them is not there any more
+        """
+        if until is not None and (removed := self.changelog.removed(self.connector, until, first=self._first)):
+            raise removed
+        return self.changelog.manifests(self.connector, after=self._first - 1, until=until, there=until or 0)
 
     def _by(self, manifests: list[Manifest], time: datetime) -> list[Manifest]:
         """Those up to the last one that was committed by a time."""
-        by = [number for number, m in enumerate(manifests, start=1) if datetime.fromisoformat(m.created_at) <= time]
+        by = [count for count, m in enumerate(manifests, start=1) if datetime.fromisoformat(m.created_at) <= time]
         if not by:
             raise self._none(
                 f"By {time.isoformat()}, no batch of {self.connector} was committed: the first one is of {manifests[0].created_at}."

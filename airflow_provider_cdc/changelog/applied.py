@@ -95,6 +95,15 @@ class AppliedReports(TargetReports):
             return None
 
 
+def only_registered(report: Mapping[str, Any]) -> bool:
+    """Whether a report says no more than that there is such a target: no apply has written it.
+
+    >>> only_registered({"last_batch": 0, "stands": {}})
+    True
+    """
+    return not report["last_batch"] and "owner" not in report
+
+
 def rules_of(report: Mapping[str, Any]) -> TableRules | None:
     """The rules of tables by which a run has applied; ``None`` if its report, that of an earlier release, does not have them."""
     if not report.get("rules"):

@@ -132,12 +132,14 @@ class ChangeLog:
         mark = self.kept(connector).newest()
         return mark if mark is not None and mark.first >= first else Mark(first)
 
-    def removed(self, connector: str, batch: int) -> BatchesRemoved | None:
+    def removed(self, connector: str, batch: int, *, first: int = 0) -> BatchesRemoved | None:
         """The error for a batch that is not there because it was removed from the beginning of the log; ``None`` if it has not been written yet.
 
         It costs one request, and for batch 1 as much as :meth:`first`.
+
+        :param first: the first batch that is there, if that is known
         """
-        first = self.first(connector) if batch == 1 else self.kept(connector).first()
+        first = first or (self.first(connector) if batch == 1 else self.kept(connector).first())
         return self._numbers(connector).removed(batch, first) if first > batch else None
 
     def last(self, connector: str, *, after: int = 0) -> int:

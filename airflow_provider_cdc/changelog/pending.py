@@ -6,6 +6,7 @@ import copy
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+from airflow_provider_cdc.changelog.kept import follow
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.core.model.manifest import DataFile, Manifest
@@ -84,13 +85,14 @@ class Batches:
         """Full names of tables that the source has dropped, and not made again."""
         self.gone = set(dropped)
         """The same, with those that were dropped before."""
+        self.renamed: set[str] = set()
+        """Full names that tables have given up, and no other one has got."""
         for manifest in manifests:
             for topic, part in _by_topic(changelog, manifest, self.gone).items():
                 self._parts.setdefault(topic, []).append(part)
                 self.dropped -= {schema.id.full_name for schema in part.schemas.values()}
             for change in (change for record in manifest.schema_changes for change in record.changes):
-                act = self.dropped.add if change.type == "DROP" else self.dropped.discard
-                act(change.id.full_name)
+                follow(change, self.dropped, self.renamed)
 
     def since(self, batch: int) -> Batches:
         """Those after one of them. Nothing is read or copied for it, however many topics there are."""

@@ -111,10 +111,11 @@ class ConnectorTables:
         return True
 
     def written(self) -> dict[str, Any] | None:
-        """What the last job wrote beside the change log."""
-        from airflow_provider_cdc.changelog.applied import AppliedReports
+        """What the last job wrote beside the change log; nothing, if it has only made its target known."""
+        from airflow_provider_cdc.changelog.applied import AppliedReports, only_registered
 
-        return AppliedReports(self.changelog.storage, self.name).read(self.target, self.location)
+        found = AppliedReports(self.changelog.storage, self.name).read(self.target, self.location)
+        return None if found is None or only_registered(found) else found
 
     def take_report(self, error: AirflowException | None) -> bool:
         """Read what the job has written.

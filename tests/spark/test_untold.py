@@ -61,6 +61,8 @@ def test_what_a_storage_did_not_take_the_report_of_is_in_the_next_report(
     if not first:
         memory.apply()
         _filled(memory, moved=True)
+    # an apply whose target cannot be made known does nothing
+    AppliedReports(memory.connector.changelog.storage, "test").register(memory.kind, memory.location)
     broken = Broken(monkeypatch, "applied")
     for _ in range(2):
         with pytest.raises(StorageUnavailable):
