@@ -1,4 +1,5 @@
-"""Maintains the tables of the ``inventory`` database once a day: small files become large ones, old states of the tables go.
+"""Maintains the tables of the ``inventory`` database once a day: small files become large ones, old states of the tables go. Before that, batches of the change log go
+that every target has had for as long as ``changelog.retention.ms`` of the definition says, by default a week.
 
 It runs beside the DAG that captures and applies, whichever of the two that is; what it needs is the connection ``spark_default``, and that
 changes were applied before.

@@ -101,8 +101,8 @@ def _renderer(args: argparse.Namespace, changelog: ChangeLog, source: str) -> Re
     return Renderer(changelog, args.connector, schemas=args.schemas, form=event_form(source, args.form))
 
 
-def _manifests(changelog: ChangeLog, connector: str, first: int, *, follow: bool) -> Iterator[Any]:
-    after = first - 1
+def _manifests(changelog: ChangeLog, connector: str, first: int | None, *, follow: bool) -> Iterator[Any]:
+    after = max(changelog.first(connector) - 1, 0) if first is None else first - 1
     while True:
         for manifest in changelog.manifests(connector, after=after):
             after = manifest.batch

@@ -63,6 +63,7 @@ def commands() -> list[GroupCommand]:
         *_lists(),
         _events(),
         _maintain(),
+        *_targets(),
         _verify(),
         _rebuild(),
         *_steering(),
@@ -135,7 +136,7 @@ def _events() -> ActionCommand:
         _CONNECTOR,
         _arg("--follow", "-f", action="store_true", help="go on with new batches until interrupted"),
         _arg("--topic", action="append", metavar="TOPIC", help="only this topic; may be repeated"),
-        _arg("--from-batch", type=int, default=1, help="first batch (default: %(default)s)"),
+        _arg("--from-batch", type=int, help="first batch; by default the first one that is kept"),
         _arg("--limit", type=int, help="end after this many records"),
         _arg(
             "--form",
@@ -156,8 +157,13 @@ def _events() -> ActionCommand:
 def _maintain() -> ActionCommand:
     return _command(
         "maintain",
-        "Maintain the tables that a connector's changes are applied to: small files, deletes, old snapshots and files",
+        "Maintain a connector: remove batches that no target needs any more; small files, deletes, old snapshots and files of its tables",
         _CONNECTOR,
+        _arg(
+            "--only", choices=("changelog", "tables"),
+            help="only the change log, for which Spark is not needed; or only the tables",
+        ),
+        _arg("--dry-run", action="store_true", help="change nothing, and print what would be removed from the change log; tables are not looked at"),
         _arg("--location", help="only this target, as its apply has it; without it, all that were applied to"),
         _TARGET,
         _arg(
@@ -168,8 +174,25 @@ def _maintain() -> ActionCommand:
         _OUTPUT,
         _STATE,
         where="maintain.maintain",
-        description="Exit status: 0 done, or nothing to do; 1 some tables could not be maintained. Rows and last batches stay as they are.",
+        description="Exit status: 0 done, or nothing to do; 1 the change log or some tables could not be maintained. Rows and last batches stay as they are. How long batches "
+        "are kept say changelog.retention.ms and changelog.retention.bytes of the connector.",
     )  # fmt: skip
+
+
+def _targets() -> list[ActionCommand]:
+    return [
+        _command(
+            "targets", "List the targets of a connector, and since when each of them holds batches of the change log back", _CONNECTOR, _STATE, _OUTPUT,
+            where="maintain.targets",
+        ),
+        _command(
+            "forget-target", "Have a target that there is no more hold nothing back", _CONNECTOR,
+            _arg("--target", required=True, metavar="KIND", help="kind of its tables: delta or iceberg"),
+            _arg("--location", required=True, help="where they are, as its apply had it"),
+            _CONFIRM, _DRY, _STATE, where="maintain.forget_target",
+            description="Tells what the target has. Only with --confirm and the connector's name it is forgotten; its tables are not touched.",
+        ),
+    ]  # fmt: skip
 
 
 def _verify() -> ActionCommand:

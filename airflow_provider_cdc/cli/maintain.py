@@ -1,40 +1,91 @@
-"""``airflow cdc maintain``: maintains the tables that a connector's changes are applied to."""
+"""``airflow cdc maintain``: maintains the tables that a connector's changes are applied to, and its change log. ``airflow cdc targets`` and ``forget-target``: who needs
+the change log, and who does not any more."""
 
 from __future__ import annotations
 
 import argparse
 import uuid
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.common import command, print_json
-from airflow_provider_cdc.cli.targets import connector_and_targets, spark_of
+from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
+from airflow_provider_cdc.cli.targets import connector_and_targets, known_access, spark_of
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.changelog_retention import LogMaintenance, maintain_log
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.hooks.connector import ConnectorAccess
+    from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
+
+_NOT_FORGOTTEN = "The target is known as before; no batch was removed."
 
 
 @command
 def maintain(args: argparse.Namespace) -> None:
-    """Maintain the tables of each target of a connector, or of one."""
-    from airflow.sdk.exceptions import AirflowException
+    """Remove old batches of a connector's change log, and maintain the tables of each of its targets, or of one."""
+    if args.dry_run or args.only == "changelog":
+        with open_store(args) as store:
+            access = known_access(store, args)
+        _tell(args, maintain_log(access, dry_run=args.dry_run), [])
+        return
+    access, targets = connector_and_targets(args)
+    tasks = _tasks(args, access, targets)
+    log = maintain_log(access) if args.only is None else None
+    _tell(args, log, [_maintained(task) for task in tasks])
 
+
+def _tasks(
+    args: argparse.Namespace, access: ConnectorAccess, targets: Sequence[tuple[str, str]]
+) -> list[MaintainTablesOperator]:
+    """
+    :raises ConfigError: an argument cannot be used
+    """
     from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
 
-    access, targets = connector_and_targets(args)
-    reports, problems = [], []
-    for target, location in targets:
-        task = MaintainTablesOperator(
+    spark = spark_of(args)
+    return [
+        MaintainTablesOperator(
             task_id="maintain", definition=access.definition, target=target, location=location, keep=args.keep_hours,
-            storage_conn_id=access.storage_conn_id, **spark_of(args),
-        )  # fmt: skip
-        try:
-            reports.append(task.maintain({}, f"command/{uuid.uuid4()}"))
-        except AirflowException as e:
-            problems.append(f"{target} at {location}: {e}")
+            storage_conn_id=access.storage_conn_id, retention=False, **spark,
+        )
+        for target, location in targets
+    ]  # fmt: skip
+
+
+def _maintained(task: MaintainTablesOperator) -> dict[str, Any]:
+    """The report about the tables of one target, with ``problem``; also if they could not be maintained."""
+    from airflow.sdk.exceptions import AirflowException
+
+    problem = ""
+    try:
+        task.maintain({}, f"command/{uuid.uuid4()}")
+    except (AirflowException, CdcError) as e:
+        problem = f"{task.target} at {task.location}: {e}"
+    nothing = {
+        "connector": task.connector,
+        "target": task.target,
+        "location": task.location,
+        "tables": [],
+        "seconds": 0.0,
+    }
+    return {**(task.report or nothing), "problem": problem}
+
+
+def _tell(args: argparse.Namespace, log: LogMaintenance | None, reports: list[dict[str, Any]]) -> None:
+    """Print what was done.
+
+    :param log: what became of the change log, if it was to be maintained
+    """
     if args.output == "json":
-        print_json(reports)
+        print_json({"changelog": None if log is None else log.document(), "targets": reports})
     else:
+        for line in log.lines() if log is not None and log.error is None else ():
+            print(line)
         for report in reports:
             _print(report)
-    if problems:
-        raise SystemExit("\n".join(problems))
+    problems = [log.problem] if log is not None else []
+    if found := [*filter(None, problems), *(report["problem"] for report in reports if report["problem"])]:
+        raise SystemExit("\n".join(found))
 
 
 def _print(report: dict[str, Any]) -> None:
@@ -42,3 +93,78 @@ def _print(report: dict[str, Any]) -> None:
         print(f"{table['topic']} ({table['location']}):")
         for name, step in table["steps"].items():
             print(f"  {name}: {step['said']}{'' if step['changed'] else ' (nothing to do)'}")
+
+
+@command
+def targets(args: argparse.Namespace) -> None:
+    """The targets of a connector, and what they still need of its change log."""
+    from airflow_provider_cdc.changelog.needs import needs_of
+    from airflow_provider_cdc.changelog.retention import Limits, Retention
+
+    with open_store(args) as store:
+        access = known_access(store, args)
+    changelog = access.changelog()
+    plan = Retention(changelog, args.connector, Limits.of(access.definition.properties)).plan()
+    holds = {(hold.need.target, hold.need.location): hold for hold in plan.holds}
+    found = []
+    for need in needs_of(changelog.storage, args.connector):
+        hold = holds.get((need.target, need.location))
+        silent = hold is not None and hold.silent
+        found.append({**need.document(), "since": "" if hold is None else hold.since, "silent": silent})
+    if args.output == "json":
+        print_json({"first": plan.first, "last": plan.last, "targets": found})
+        return
+    print_table(
+        ("target", "location", "has batches up to", "needs more since", "its last apply", "tables behind"),
+        [
+            (
+                one["target"], one["location"], one["after"], one["since"] + (" (silent)" if one["silent"] else ""), one["applied_at"],
+                ", ".join(one["tables"][:5]) + (" …" if len(one["tables"]) > 5 else ""),
+            )
+            for one in found
+        ],
+        f"Nothing was applied for {args.connector}: no batch of its change log is removed.",
+    )  # fmt: skip
+    print(f"The change log has batches {plan.first} to {plan.last}.")
+
+
+@command
+def forget_target(args: argparse.Namespace) -> None:
+    """Have a target need nothing of the change log any more."""
+    from airflow_provider_cdc.changelog.applied import AppliedReports
+    from airflow_provider_cdc.changelog.needs import needs_of
+    from airflow_provider_cdc.changelog.turns import Turns
+
+    with open_store(args) as store:
+        access = known_access(store, args)
+    storage = access.changelog().storage
+    known = needs_of(storage, args.connector)
+    need = next((one for one in known if (one.target, one.location) == (args.target, args.location)), None)
+    if need is None:
+        raise CdcError(
+            f"Nothing was applied for {args.connector} to {args.target} at {args.location}.",
+            where=f"targets: {'; '.join(one.name for one in known) or 'there is none'}",
+            safe="Nothing was changed.",
+            remedy=f"airflow cdc targets {args.connector} lists them",
+        )
+    if Turns(storage, args.connector, args.target, args.location).busy():
+        raise CdcError(
+            f"An apply to {need.name} is under way, which would make the target known again.",
+            safe=_NOT_FORGOTTEN,
+            remedy="end its task, and pause its DAG; then forget the target",
+        )
+    print(
+        f"{need.name} has batches up to {need.after}. Once it is forgotten, batches after that may be removed from the change log by the next maintenance.\n"
+        "Its tables are not touched. If changes are applied to it again, it is known again; tables that lack batches which are gone by then cannot go on."
+    )
+    if args.dry_run or args.confirm is None:
+        print(f"Nothing was changed. To forget it: add --confirm {args.connector}")
+        return
+    if args.confirm != args.connector:
+        raise ConfigError(
+            f"--confirm is {args.confirm!r}, and the connector is {args.connector}.",
+            safe=_NOT_FORGOTTEN,
+            remedy=f"--confirm {args.connector}",
+        )
+    AppliedReports(storage, args.connector).forget(args.target, args.location)
+    print("The target is forgotten.")

@@ -54,7 +54,8 @@ def connector_and_targets(args: argparse.Namespace) -> tuple[ConnectorAccess, li
     with open_store(args) as store:
         access = known_access(store, args)
     reports = AppliedReports(access.changelog().storage, args.connector).all()
-    found = [(report["target"], report["location"]) for report in reports]
+    # one whose first apply has not come to anything has no tables
+    found = [(report["target"], report["location"]) for report in reports if report["last_batch"] or report["stands"]]
     meant = [one for one in found if args.location in (None, one[1]) and args.target in (None, one[0])]
     if not meant:
         known = "; ".join(f"{target} at {location}" for target, location in found) or "there was none"

@@ -6,7 +6,9 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.changelog_retention import LogMaintenance, maintain_log
 from airflow_provider_cdc.hooks.task_base import failure
+from airflow_provider_cdc.operators.retain_changelog import failure_of, tell
 from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
 
 if TYPE_CHECKING:
@@ -21,9 +23,13 @@ class MaintainTablesOperator(SparkJobOperator):
     Each step looks whether it is needed; the log of the task says what was done to each table, or why there was nothing to do. Rows and the last
     applied batch stay. It may run beside an apply that goes on, and beside readers.
 
+    Before that, batches of the change log go that no target needs any more, as ``changelog.retention.ms`` and ``changelog.retention.bytes`` of the definition
+    say; without Spark. What fails of the one keeps nothing of the other from being done.
+
         >>> MaintainTablesOperator(task_id="maintain", definition=shop, location="/lake/{database}/{table}", conn_id="spark_default")
 
-    Returns ``{"connector", "target", "tables", "seconds"}``: topic → the names of the steps that changed something.
+    Returns ``{"connector", "target", "tables", "seconds", "changelog"}``: topic → the names of the steps that changed something; and what was removed of the
+    change log, as :class:`~airflow_provider_cdc.operators.retain_changelog.RetainChangeLogOperator` returns it.
 
     :param definition: the connector; paths are templated
     :param location: where tables are, as the apply has it (templated)
@@ -31,6 +37,7 @@ class MaintainTablesOperator(SparkJobOperator):
     :param keep: how long files and snapshots stay after they were replaced, in hours or as a timedelta; at least an hour, by default a week. Readers
         and writers that began before are safe, and older states can be read for so long
     :param threads: tables worked on at the same time
+    :param retention: whether batches of the change log are removed, too
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     :raises ConfigError: the target is not known, or too short a time
@@ -46,6 +53,7 @@ class MaintainTablesOperator(SparkJobOperator):
         target: str = "delta",
         keep: float | timedelta = timedelta(days=7),
         threads: int = 2,
+        retention: bool = True,
         conn_id: str = "spark_default",
         storage_conn_id: str | None = None,
         **kwargs: Any,
@@ -61,7 +69,9 @@ class MaintainTablesOperator(SparkJobOperator):
             storage_conn_id=storage_conn_id,
             **kwargs,
         )
-        self.threads = known_threads(threads)
+        self.threads, self.retention = known_threads(threads), retention
+        self.report: dict[str, Any] | None = None
+        """What was done to the tables, also if some could not be maintained."""
         self.keep = known_keep(keep.total_seconds() / 3600 if isinstance(keep, timedelta) else keep)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
@@ -71,15 +81,36 @@ class MaintainTablesOperator(SparkJobOperator):
             raise failure(e) from e
 
     def _run(self, context: Context) -> dict[str, Any]:
+        self._refuse_secrets()  # before anything is done
         instance = context["ti"]
-        report = self.maintain(context, f"{instance.dag_id}/{instance.task_id}/{instance.run_id}/{instance.try_number}")
+        found = maintain_log(self.access) if self.retention else LogMaintenance(self.connector)
+        if self.retention:
+            tell(found, self.log)
+        run = f"{instance.dag_id}/{instance.task_id}/{instance.run_id}/{instance.try_number}"
+        report = self._maintained(context, run, found)
+        if found.error is not None:
+            raise failure_of(found) from found.error
         changed = {t["topic"]: [n for n, s in t["steps"].items() if s["changed"]] for t in report["tables"]}
         return {
             "connector": self.connector,
             "target": self.target,
             "tables": {topic: names for topic, names in changed.items() if names},
             "seconds": report["seconds"],
+            "changelog": None if found.plan is None else found.plan.document(),
         }
+
+    def _maintained(self, context: Context, run: str, log: LogMaintenance) -> dict[str, Any]:
+        """
+        :raises AirflowException: some tables could not be maintained; and what is the matter with the change log
+        """
+        from airflow.sdk.exceptions import AirflowException
+
+        try:
+            return self.maintain(context, run)
+        except (AirflowException, CdcError) as e:
+            if log.error is None:
+                raise
+            raise AirflowException(f"{e}\n{log.problem}") from e
 
     def maintain(self, context: Context, run: str) -> dict[str, Any]:
         """Submit the job.
@@ -93,7 +124,7 @@ class MaintainTablesOperator(SparkJobOperator):
         hours = f"{self.keep.total_seconds() / 3600:g}"
         self._prepare("maintain_tables.py", "--keep-hours", hours, "--threads", str(self.threads), "--run-id", run)
         error = self._submit(context)
-        report = self._report(run)
+        self.report = report = self._report(run)
         if report is None:
             raise error or self._no_report()
         if failed := self._tell(report):

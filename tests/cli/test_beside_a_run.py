@@ -25,8 +25,9 @@ from tests.support.workload import source_rows
 
 CHANGE = {"setup", "pause", "resume", "stop", "restart", "signal", "snapshot", "delete", "maintain", "rebuild"}
 """Commands that change something whatever they are given. What only tells unless it is confirmed is among those that look."""
-ELSEWHERE = {"verify", "db2 add-table", "db2 remove-table", "db2 switch-capture-instance"}
-"""``verify`` looks at tables, with Spark: tests/spark/test_verify_beside.py has it beside a capture and an apply. Those of Db2 tell, unless they
+ELSEWHERE = {"verify", "forget-target", "db2 add-table", "db2 remove-table", "db2 switch-capture-instance"}
+"""``verify`` looks at tables, with Spark: tests/spark/test_verify_beside.py has it beside a capture and an apply. ``forget-target`` is about
+applies, and tells unless it is confirmed: tests/cli/test_maintain.py. Those of Db2 tell, unless they
 are confirmed: tests/cli/test_procedures.py."""
 LOOK: dict[str, list[str]] = {
     "check": ["shop"],
@@ -35,6 +36,7 @@ LOOK: dict[str, list[str]] = {
     "batches": ["shop"],
     "events": ["shop"],
     "status": ["shop"],
+    "targets": ["shop"],
     "offset show": ["shop"],
     "offset history": ["shop"],
     "offset set": ["--to", "{place}", "shop"],

@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
+from airflow_provider_cdc.operators.retain_changelog import RetainChangeLogOperator
 from airflow_provider_cdc.operators.spark_job import job_path
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from tests.support.face import connect, context
+from tests.support.manifests import manifest
 
 LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}
@@ -48,8 +52,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def _task(folder: Path, **more: Any) -> MaintainTablesOperator:
-    definition = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", {}, {})
+def _task(folder: Path, *, properties: dict[str, Any] | None = None, **more: Any) -> MaintainTablesOperator:
+    definition = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", properties or {}, {})
     return MaintainTablesOperator(task_id="maintain", definition=definition, location=LOCATION, **more)
 
 
@@ -70,7 +74,10 @@ def test_it_submits_the_job_and_tells_what_was_done_and_what_was_not(
 ) -> None:
     _will(folder, 0, _table("a", compact=True, vacuum=False), _table("b", compact=False))
     done = _task(folder, keep=timedelta(days=2), threads=3).execute(context())
-    assert done == {"connector": "shop", "target": "delta", "tables": {"a": ["compact"]}, "seconds": 2.5}
+    assert {**done, "changelog": None} == {
+        "connector": "shop", "target": "delta", "tables": {"a": ["compact"]}, "seconds": 2.5, "changelog": None,
+    }  # fmt: skip
+    assert done["changelog"]["why"] == "there is no batch"
     called = json.loads((folder / "call.json").read_text())
     given = called[called.index(job_path("maintain_tables.py")) + 1 :]
     assert given[:-2] == [
@@ -88,6 +95,76 @@ def test_a_table_that_could_not_be_maintained_fails_the_task_and_is_named(folder
     _will(folder, 1, _table("a", compact=True), _table("b", "compact: the disk is full"))
     with pytest.raises(AirflowException, match=r"1 tables of shop could not be maintained:\n  b: compact: the disk"):
         _task(folder).execute(context())
+
+
+def _applied(folder: Path, batches: int) -> ChangeLog:
+    """A change log of which a target has everything."""
+    changelog = ChangeLog(f"{folder}/changelog")
+    for n in range(1, batches + 1):
+        changelog.commit(
+            manifest(n, first=2 * n, changes=0, connector="shop", files=[], created_at="2026-03-01T00:00:00+00:00")
+        )
+    AppliedReports(changelog.storage, "shop").write({"target": "delta", "location": LOCATION, "last_batch": batches})
+    return changelog
+
+
+AT_ONCE = {"changelog.retention.ms": 0}
+
+
+def test_batches_that_no_target_needs_are_removed_whatever_becomes_of_the_tables(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changelog = _applied(folder, 3)
+    _will(folder, 0, _table("a", compact=True))
+    done = _task(folder).execute(context())
+    assert done["changelog"]["removed"] == 0  # they stay for a week
+    done = _task(folder, properties=AT_ONCE, retention=False).execute(context())
+    assert done["changelog"] is None
+    assert changelog.batches("shop") == [1, 2, 3]
+    _will(folder, 1, _table("b", "compact: the disk is full"))
+    with pytest.raises(AirflowException, match="compact: the disk is full") as caught:
+        _task(folder, properties=AT_ONCE).execute(context())
+    assert "Old batches" not in str(caught.value)
+    assert changelog.batches("shop") == [3]
+    assert (
+        "Batches 1 to 2 go, as all targets had had them for changelog.retention.ms=0; 3 to 3 stay."
+        in capsys.readouterr().out
+    )
+
+
+def test_what_holds_batches_back_is_told(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changelog = _applied(folder, 3)
+    AppliedReports(changelog.storage, "shop").register("iceberg", LOCATION)
+    _will(folder, 0, _table("a", compact=True))
+    done = _task(folder, properties=AT_ONCE).execute(context())
+    assert [(hold["target"], hold["after"]) for hold in done["changelog"]["holds"]] == [("iceberg", 0)]
+    said = capsys.readouterr().out
+    assert f"airflow cdc forget-target shop --target iceberg --location '{LOCATION}' --confirm shop" in said
+
+
+@pytest.mark.parametrize("failing", [False, True])
+def test_a_change_log_that_cannot_be_maintained_keeps_no_table_from_it(folder: Path, *, failing: bool) -> None:
+    _applied(folder, 3)
+    _will(folder, int(failing), _table("a", "compact: the disk is full" if failing else "", compact=True))
+    with pytest.raises(AirflowException, match=r"changelog\.retention\.ms is 'soon'") as caught:
+        _task(folder, properties={"changelog.retention.ms": "soon"}).execute(context())
+    assert ("the disk is full" in str(caught.value)) == failing
+    assert (folder / "call.json").exists()
+
+
+def test_a_change_log_is_maintained_without_spark(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changelog = _applied(folder, 3)
+    definition = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", AT_ONCE, {})
+    plan = RetainChangeLogOperator(task_id="retain", definition=definition, dry_run=True).execute(context())
+    assert (plan["removed"], plan["keep"]) == (2, 3)
+    assert changelog.batches("shop") == [1, 2, 3]
+    assert RetainChangeLogOperator(task_id="retain", definition=definition).execute(context()) == plan
+    assert changelog.batches("shop") == [3]
+    assert not (folder / "call.json").exists()
+    wrong = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", {"changelog.retention.bytes": -5}, {})
+    with pytest.raises(AirflowFailException, match="has to be a number from -1 on"):
+        RetainChangeLogOperator(task_id="retain", definition=wrong).execute(context())
+    assert "Old batches of shop could not be removed" in capsys.readouterr().out
 
 
 def test_a_job_without_a_report_of_its_own_is_a_failure(folder: Path) -> None:

@@ -195,7 +195,11 @@ def test_the_example_of_maintenance_and_the_command_maintain_the_tables(ran: Air
     assert (found := json.loads(value))["tables"] == {}, found
     jars = ran.environment["AIRFLOW_VAR_CDC_JARS"]
     done = json.loads(ran.run("cdc", "maintain", "inventory", "--jars", jars, "-o", "json").stdout)
-    assert [table["topic"].rpartition(".")[2] for table in done[0]["tables"]] == ["customers", "orders", "products"]
+    tables = done["targets"][0]["tables"]
+    assert [table["topic"].rpartition(".")[2] for table in tables] == ["customers", "orders", "products"]
+    assert done["changelog"]["problem"] == ""
+    assert done["changelog"]["targets"] == 1
+    assert found["changelog"]["targets"] == 1
     refused = ran.run("cdc", "maintain", "inventory", "--target", "iceberg", status=1)
     assert "Nothing was applied for inventory to such a target" in refused.stderr
 

@@ -1,0 +1,184 @@
+"""``airflow cdc maintain``, ``targets`` and ``forget-target``: what is removed of a change log, who needs it, and who does not any more."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.maintained import MaintenanceReports
+from airflow_provider_cdc.changelog.turns import Turns
+from tests.cli.conftest import capture, clean, run
+from tests.support.face import Shop, connect
+
+HERE, THERE = ("delta", "/here/{table}"), ("iceberg", "lake.{database}.{table}")
+SUBMIT = """#!/bin/sh
+echo "$@" >> {folder}/calls
+exit 1
+"""
+
+
+@pytest.fixture
+def log(shop: Shop, capsys: pytest.CaptureFixture[str]) -> ChangeLog:
+    """Four batches, of which nothing is kept that all targets have."""
+    shop.definition = replace(shop.definition, properties={**shop.definition.properties, "changelog.retention.ms": 0})
+    for key in range(4):
+        shop.order(key)
+        capture(shop)
+    clean(capsys)
+    return ChangeLog(shop.definition.changelog)
+
+
+def _applied(log: ChangeLog, last: int, of: tuple[str, str] = HERE, **more: Any) -> None:
+    report = {"target": of[0], "location": of[1], "last_batch": last, "tables": [], "failed": {}, "stands": {}}
+    AppliedReports(log.storage, "shop").write({**report, **more})
+
+
+def test_the_log_is_maintained_alone_or_only_planned(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    _applied(log, 3)
+    run("maintain", "shop", "--dry-run")
+    said = capsys.readouterr().out
+    assert said == "Batches 1 to 3 go, as all targets had had them for changelog.retention.ms=0; 4 to 4 stay.\n"
+    assert log.batches("shop") == [1, 2, 3, 4]
+    run("maintain", "shop", "--only", "changelog", "-o", "json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["targets"] == []
+    assert {name: found["changelog"][name] for name in ("problem", "first", "last", "keep", "removed", "applied")} == {
+        "problem": "", "first": 1, "last": 4, "keep": 4, "removed": 3, "applied": 3,
+    }  # fmt: skip
+    assert log.batches("shop") == [4]
+
+
+def test_without_a_target_that_can_be_maintained_the_log_may_be(
+    log: ChangeLog, capsys: pytest.CaptureFixture[str]
+) -> None:
+    AppliedReports(log.storage, "shop").register(*HERE)
+    with pytest.raises(SystemExit, match="Nothing was applied for shop"):
+        run("maintain", "shop")
+    run("maintain", "shop", "--only", "changelog")
+    said = capsys.readouterr().out
+    assert said.startswith("Batches 1 to 4 stay: all targets have batches up to 0")
+
+
+@pytest.mark.parametrize("form", ["table", "json"])
+def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_and_told(
+    shop: Shop,
+    log: ChangeLog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    form: str,
+) -> None:
+    program = tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(SUBMIT.format(folder=tmp_path))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setattr("airflow_provider_cdc.cli.maintain.uuid", SimpleNamespace(uuid4=lambda: "known"))
+    connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
+    steps = {"compact": {"changed": True, "said": "34 files became 1"}}
+    tables = [{"topic": "shop.a", "location": "/here/a", "steps": steps, "problem": "vacuum: the disk is full"}]
+    report = {"run": "command/known", "target": HERE[0], "location": HERE[1], "tables": tables, "seconds": 1.0}
+    MaintenanceReports(log.storage, "shop").write({"connector": "shop", **report})
+    _applied(log, 4)
+    _applied(log, 3, THERE)
+    with pytest.raises(SystemExit) as ended:
+        run("maintain", "shop", "-o", form)
+    assert len((tmp_path / "calls").read_text().splitlines()) == 2
+    assert log.batches("shop") == [4]
+    told = str(ended.value)
+    assert "delta at /here/{table}: 1 tables of shop could not be maintained" in told
+    assert "vacuum: the disk is full" in told
+    assert "iceberg at lake.{database}.{table}: Cannot execute" in told
+    out = capsys.readouterr().out
+    if form == "table":
+        assert "Batches 1 to 3 go" in out
+        assert "compact: 34 files became 1" in out
+        return
+    found = json.loads(out)
+    assert found["changelog"]["removed"] == 3
+    assert [(one["target"], len(one["tables"]), bool(one["problem"])) for one in found["targets"]] == [
+        ("delta", 1, True), ("iceberg", 0, True),
+    ]  # fmt: skip
+    clean(capsys)
+    monkeypatch.setattr(ChangeLog, "first", _unreadable)
+    with pytest.raises(SystemExit, match=r"Old batches of shop could not be removed: nobody may read it\ndelta at"):
+        run("maintain", "shop", "-o", form)
+    assert len((tmp_path / "calls").read_text().splitlines()) == 4
+    found = json.loads(capsys.readouterr().out)
+    assert found["changelog"] == {"problem": "Old batches of shop could not be removed: nobody may read it"}
+    with pytest.raises(SystemExit) as ended:
+        run("maintain", "shop", "--only", "tables", "-o", form)
+    assert "Old batches" not in str(ended.value)
+    assert json.loads(capsys.readouterr().out)["changelog"] is None
+
+
+def _unreadable(*_: Any) -> None:
+    raise OSError("nobody may read it")
+
+
+def test_targets_are_listed_with_what_they_hold_back(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    run("targets", "shop")
+    assert "Nothing was applied for shop: no batch of its change log is removed." in capsys.readouterr().out
+    _applied(log, 4)
+    _applied(log, 4, THERE, failed={"shop.t": "no room"}, lagging={"shop.t": 2}, seconds=1)
+    run("targets", "shop", "-o", "json")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["first"], found["last"]) == (1, 4)
+    behind, whole = found["targets"]
+    assert {name: behind[name] for name in ("target", "location", "after", "tables", "silent")} == {
+        "target": THERE[0], "location": THERE[1], "after": 2, "tables": ["shop.t"], "silent": False,
+    }  # fmt: skip
+    assert behind["since"] == log.manifest("shop", 3).created_at[:19] + "+00:00"  # type: ignore[union-attr]
+    assert (whole["after"], whole["since"]) == (4, "")
+    run("targets", "shop")
+    said = capsys.readouterr().out
+    assert "shop.t" in said
+    assert "The change log has batches 1 to 4." in said
+
+
+def test_a_target_is_forgotten_when_its_name_is_confirmed(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    _applied(log, 4)
+    _applied(log, 1, THERE)
+    line = ("forget-target", "shop", "--target", THERE[0], "--location", THERE[1])
+    run("maintain", "shop", "--only", "changelog")
+    assert log.batches("shop") == [2, 3, 4]
+    run(*line)
+    said = capsys.readouterr().out
+    assert "iceberg at lake.{database}.{table} has batches up to 1." in said
+    assert "Nothing was changed. To forget it: add --confirm shop" in said
+    run(*line, "--dry-run", "--confirm", "shop")
+    with pytest.raises(SystemExit, match="--confirm is 'shoes', and the connector is shop"):
+        run(*line, "--confirm", "shoes")
+    with pytest.raises(
+        SystemExit, match=r"to delta at /nowhere\.\n(.|\n)*iceberg at lake(.|\n)*airflow cdc targets shop"
+    ):
+        run("forget-target", "shop", "--target", "delta", "--location", "/nowhere", "--confirm", "shop")
+    with (
+        Turns(log.storage, "shop", *THERE).take("somebody"),
+        pytest.raises(SystemExit, match=r"An apply to iceberg at .* is under way"),
+    ):
+        run(*line, "--confirm", "shop")
+    assert len(AppliedReports(log.storage, "shop").all()) == 2
+    run(*line, "--confirm", "shop")
+    assert [report["target"] for report in AppliedReports(log.storage, "shop").all()] == ["delta"]
+    run("maintain", "shop", "--only", "changelog")
+    assert log.batches("shop") == [4]
+
+
+def test_events_begin_with_the_first_batch_that_is_kept(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
+    _applied(log, 3)
+    run("maintain", "shop", "--only", "changelog")
+    capsys.readouterr()
+    run("events", "shop")
+    assert [json.loads(line)["key"] for line in capsys.readouterr().out.splitlines() if line.startswith("{")] == [
+        {"id": 3}
+    ]
+    with pytest.raises(SystemExit, match="Batches 2 to 3 of connector shop were removed"):
+        run("events", "shop", "--from-batch", "2")
