@@ -15,6 +15,7 @@ from airflow_provider_cdc.state.controls import control_of
 from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.models import Base, ConnectorRow, ControlRow, LeaseRow, OffsetRow
+from airflow_provider_cdc.state.offset_tables import whole_offsets
 
 
 class Connectors:
@@ -69,7 +70,12 @@ class Connectors:
         with self._database.engine.connect() as c:
             now = c.scalar(self._database.now_ms)
             rows = c.execute(statement).all()
-        return [_record(row, now) for row in rows]
+            offsets = {
+                row.connector: whole_offsets(c, row.connector, {row.version: row.offset})[row.version]
+                for row in rows
+                if row.offset is not None
+            }
+        return [_record(row, offsets.get(row.connector), now) for row in rows]
 
     def forget(self, lease: Lease) -> None:
         """Delete everything that is kept of a connector, in one transaction.
@@ -87,7 +93,7 @@ class Connectors:
                         c.execute(sa.delete(table).where(table.c.connector == lease.connector))
 
 
-def _record(row: sa.Row[Any], now_ms: int) -> ConnectorRecord:
+def _record(row: sa.Row[Any], offset: Offset | None, now_ms: int) -> ConnectorRecord:
     left_ms = (row.expires_ms or 0) - now_ms
     alive = left_ms > 0
     dead = row.owner is not None and not alive  # a run that has ended has returned its lease
@@ -98,7 +104,7 @@ def _record(row: sa.Row[Any], now_ms: int) -> ConnectorRecord:
         else Registration(
             row.connector, row.source, row.changelog, row.changelog_options, row.properties, row.connections
         ),
-        offset=None if row.offset is None else Offset.model_validate(row.offset),
+        offset=offset,
         version=row.version,
         moved_at=row.updated_at,
         owner=row.owner if alive else None,

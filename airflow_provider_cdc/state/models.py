@@ -79,7 +79,8 @@ class LeaseRow(Base):
 
 
 class OffsetRow(Base):
-    """The committed offset of a connector; ``version`` is what compare-and-set compares."""
+    """The committed offset of a connector; ``version`` is what compare-and-set compares. What it says of single tables is in
+    :class:`OffsetTableRow`."""
 
     __tablename__ = "cdc_offset"
 
@@ -107,6 +108,26 @@ class OffsetHistoryRow(Base):
     created_at: Mapped[datetime] = mapped_column(Moment)
 
     __table_args__ = (Index(None, "connector", "version", unique=True),)
+
+
+class OffsetTableRow(Base):
+    """What the offsets of some versions say of one table; see :mod:`.offset_tables`.
+
+    ``part`` is the part of the offset, ``place`` orders the tables in it. ``until_version`` is the first version that does not have it any more.
+    """
+
+    __tablename__ = "cdc_offset_table"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    connector: Mapped[str] = mapped_column(String(250))
+    part: Mapped[str] = mapped_column(String(20))
+    name: Mapped[str] = mapped_column(String(1000))
+    place: Mapped[int] = mapped_column(BigInteger)
+    state: Mapped[dict[str, Any]]
+    since_version: Mapped[int] = mapped_column(BigInteger)
+    until_version: Mapped[int | None] = mapped_column(BigInteger)
+
+    __table_args__ = (Index("idx_cdc_offset_table_connector_until", "connector", "until_version"),)
 
 
 class BatchRow(Base):

@@ -18,6 +18,8 @@ from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.models import BatchRow, OffsetHistoryRow, OffsetRow, SchemaHistoryRow
 from airflow_provider_cdc.state.notifications import record_notifications
+from airflow_provider_cdc.state.offset_tables import has_tables, split, whole_offsets
+from airflow_provider_cdc.state.offset_tables import record as record_tables
 from airflow_provider_cdc.state.signals import record_signal_state
 
 
@@ -33,7 +35,11 @@ class Offsets:
                 row = c.execute(
                     sa.select(OffsetRow.offset, OffsetRow.version).where(OffsetRow.connector == connector)
                 ).one_or_none()
-        return StoredOffset(None, 0) if row is None else StoredOffset(Offset.model_validate(row.offset), row.version)
+                if row is None:
+                    return StoredOffset(None, 0)
+                version = row.version
+                found = whole_offsets(c, connector, {version: row.offset})
+        return StoredOffset(found[version], version)
 
     def commit(self, lease: Lease, expected: StoredOffset, manifest: Manifest, manifest_path: str) -> StoredOffset:
         return self._move(
@@ -74,9 +80,10 @@ class Offsets:
         for attempt in self._database.attempts():
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(h.version.desc()).limit(limit)).all()
+                offsets = whole_offsets(c, connector, {row.version: row.offset for row in rows})
         return [
-            OffsetRecord(version, Offset.model_validate(offset), epoch, reason, created_at)
-            for version, offset, epoch, reason, created_at in rows
+            OffsetRecord(version, offsets[version], epoch, reason, created_at)
+            for version, _, epoch, reason, created_at in rows
         ]
 
     def _move(
@@ -97,7 +104,7 @@ class Offsets:
                     try:
                         with self._database.write() as c:
                             self._leases.require(c, lease)
-                            self._set_offset(c, lease, expected.version, offset, reason, manifest)
+                            self._set_offset(c, lease, expected, offset, reason, manifest)
                             if manifest is not None:
                                 self._record(c, manifest, path)
                             batch = None if manifest is None else manifest.batch
@@ -122,9 +129,16 @@ class Offsets:
         return StoredOffset(offset, expected.version + 1)
 
     def _set_offset(
-        self, c: sa.Connection, lease: Lease, version: int, offset: Offset, reason: str, manifest: Manifest | None
+        self,
+        c: sa.Connection,
+        lease: Lease,
+        expected: StoredOffset,
+        offset: Offset,
+        reason: str,
+        manifest: Manifest | None,
     ) -> None:
-        now, document = datetime.now(UTC), offset.document()
+        now, version = datetime.now(UTC), expected.version
+        document, states = split(offset.document())
         values = {
             "version": version + 1, "offset": document, "epoch": lease.epoch, "seq": offset.seq, "batch": offset.batch,
             "updated_at": now,
@@ -146,6 +160,8 @@ class Offsets:
                 created_at=now,
             )
         )  # fmt: skip
+        if states or has_tables(expected.offset):
+            record_tables(c, lease.connector, version + 1, states)
 
     def _record(self, c: sa.Connection, manifest: Manifest, path: str) -> None:
         now = datetime.now(UTC)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
 from airflow_provider_cdc.core.model.notifications import Notification
-from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState, StoredOffset
 from airflow_provider_cdc.core.spi.records import Registration
@@ -126,7 +126,9 @@ def _fill(store: StateStore, connector: str) -> None:
     store.ended(connector, None)
     with store.lease(connector, "me", wait_s=0) as lease:
         told = [Notification(aggregate_type="Initial Snapshot", type="STARTED")]
-        store.commit(lease, store.load(connector), manifest(connector=connector, notifications=told), "x")
+        after = Offset(position={"entry": 1}, seq=3, batch=1, snapshot=SnapshotState(read_at={"shop.t": {"entry": 1}}))
+        m = manifest(connector=connector, notifications=told, offset_after=after)
+        store.commit(lease, store.load(connector), m, "x")
 
 
 def _counts(store: StateStore, connector: str) -> dict[str, int]:

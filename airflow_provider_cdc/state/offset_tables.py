@@ -1,0 +1,140 @@
+"""What an offset says of single tables: a row for each table, written when it changes and not with each offset.
+
+A connector of 1,000 tables that are still to be read would otherwise write 1,000 entries with each batch, once as the offset and once into its
+history. A row is valid for the versions from ``since_version`` on and below ``until_version``, so that every offset of the history is whole again
+when it is read: a row that a later offset does not have any more is closed, never changed.
+
+An offset that has such rows says so by ``by_table`` in its document. One without it has everything in its document, as earlier releases wrote it;
+they refuse one with it, and so do not take it for an offset without tables.
+
+    >>> small, states = split({"seq": 7, "snapshot": {"pending": {"shop.orders": {}}}})
+    >>> small
+    {'seq': 7, 'by_table': True}
+    >>> join(small, states)
+    {'seq': 7, 'snapshot': {'pending': {'shop.orders': {}}}}
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.state.models import OffsetTableRow
+
+MARK: Final = "by_table"
+PENDING, READ_AT, SCAN = "pending", "read_at", "scan"
+_AT_ONCE = 500
+"""Rows that one statement names."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableState:
+    """What one part of an offset says of one table."""
+
+    part: str
+    name: str
+    state: dict[str, Any]
+
+
+def has_tables(offset: Offset | None) -> bool:
+    """Whether an offset says anything of single tables."""
+    if offset is None:
+        return False
+    return bool(offset.snapshot.pending or offset.snapshot.read_at or offset.incremental.scans)
+
+
+def split(document: Mapping[str, Any]) -> tuple[dict[str, Any], list[TableState]]:
+    """The document of an offset as its row has it, and what it says of single tables, in its order."""
+    small = dict(document)
+    snapshot, incremental = dict(small.pop("snapshot", {})), dict(small.pop("incremental", {}))
+    states = [TableState(part, n, s) for part in (PENDING, READ_AT) for n, s in snapshot.pop(part, {}).items()]
+    states += [TableState(SCAN, scan["table"], scan) for scan in incremental.pop("scans", [])]
+    rest = {"snapshot": snapshot, "incremental": incremental, MARK: bool(states)}
+    return small | {key: value for key, value in rest.items() if value}, states
+
+
+def join(document: Mapping[str, Any], states: Sequence[TableState]) -> dict[str, Any]:
+    """The whole document of an offset again.
+
+    :param states: in their order; without effect if the document has everything itself
+    """
+    whole = dict(document)
+    if not whole.pop(MARK, False):
+        return whole
+    by_part: dict[str, list[TableState]] = defaultdict(list)
+    for state in states:
+        by_part[state.part].append(state)
+    snapshot, incremental = dict(whole.pop("snapshot", {})), dict(whole.pop("incremental", {}))
+    for part in (PENDING, READ_AT):
+        if part in by_part:
+            snapshot[part] = {s.name: s.state for s in by_part[part]}
+    if SCAN in by_part:
+        incremental["scans"] = [s.state for s in by_part[SCAN]]
+    return whole | {k: v for k, v in {"snapshot": snapshot, "incremental": incremental}.items() if v}
+
+
+def record(c: sa.Connection, connector: str, version: int, states: Sequence[TableState]) -> None:
+    """Make these the states from ``version`` on, within the transaction that writes the offset. Only what has changed is written."""
+    r = OffsetTableRow
+    present = sa.select(r.id, r.part, r.name, r.place, r.state).where(
+        r.connector == connector, r.until_version.is_(None)
+    )
+    known: dict[tuple[str, str, int], sa.Row[Any]] = {}
+    nth: Counter[tuple[str, str]] = Counter()
+    for row in c.execute(present.order_by(r.place)):
+        known[row.part, row.name, nth[row.part, row.name]] = row
+        nth[row.part, row.name] += 1
+    nth.clear()
+    last: Counter[str] = Counter()
+    new = []
+    for s in states:
+        key = (s.part, s.name, nth[s.part, s.name])
+        nth[s.part, s.name] += 1
+        before = known.get(key)
+        if before is not None and before.state == s.state and before.place > last[s.part]:
+            del known[key]
+            last[s.part] = before.place
+            continue
+        last[s.part] += 1
+        new.append({
+            "connector": connector, "part": s.part, "name": s.name, "place": last[s.part], "state": s.state,
+            "since_version": version, "until_version": None,
+        })  # fmt: skip
+    gone = [row.id for row in known.values()]
+    for i in range(0, len(gone), _AT_ONCE):
+        c.execute(sa.update(r).where(r.id.in_(gone[i : i + _AT_ONCE])).values(until_version=version))
+    if new:
+        c.execute(sa.insert(r), new)
+
+
+def whole_offsets(c: sa.Connection, connector: str, documents: Mapping[int, Mapping[str, Any]]) -> dict[int, Offset]:
+    """Offsets with what they say of single tables.
+
+    :param documents: version → document, as its row has it
+    """
+    marked = [version for version, document in documents.items() if document.get(MARK)]
+    rows = _valid(c, connector, marked) if marked else []
+    found: dict[int, Offset] = {}
+    for version, document in documents.items():
+        valid = [
+            TableState(row.part, row.name, row.state)
+            for row in rows
+            if row.since_version <= version and (row.until_version is None or version < row.until_version)
+        ]
+        found[version] = Offset.model_validate(join(document, valid))
+    return found
+
+
+def _valid(c: sa.Connection, connector: str, versions: Collection[int]) -> Sequence[sa.Row[Any]]:
+    r = OffsetTableRow
+    statement = sa.select(r.part, r.name, r.state, r.since_version, r.until_version).where(
+        r.connector == connector,
+        r.since_version <= max(versions),
+        r.until_version.is_(None) | (r.until_version > min(versions)),
+    )
+    return c.execute(statement.order_by(r.place)).all()
