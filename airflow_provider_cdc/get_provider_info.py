@@ -41,7 +41,7 @@ def get_provider_info() -> dict[str, Any]:
             "apply_changes",
             "apply_connectors",
             "maintain_tables",
-            "retain_changelog",
+            "retention",
             "signal",
             "lifecycle",
             "procedure",

@@ -1,8 +1,8 @@
 """Maintains the tables of the ``inventory`` database once a day: small files become large ones, old states of the tables go. Before that, batches of the change log go
-that every target has had for as long as ``changelog.retention.ms`` of the definition says, by default a week.
+that every target has had for as long as ``changelog.retention.ms`` of the definition says, by default a week; and rows of the state tables older than ``state.retention.*``.
 
-It runs beside the DAG that captures and applies, whichever of the two that is; what it needs is the connection ``spark_default``, and that
-changes were applied before.
+It runs beside the DAG that captures and applies, whichever of the two that is; what it needs are the connections
+``spark_default`` and ``cdc_state_default``, and that changes were applied before.
 
 What may be set as an environment variable, because it shapes the DAG itself: ``CDC_INVENTORY_MAINTENANCE``, by default ``@daily``.
 """

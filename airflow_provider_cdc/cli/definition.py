@@ -157,13 +157,13 @@ def _events() -> ActionCommand:
 def _maintain() -> ActionCommand:
     return _command(
         "maintain",
-        "Maintain a connector: remove batches that no target needs any more; small files, deletes, old snapshots and files of its tables",
+        "Maintain a connector: remove batches and old rows of the state tables that nobody needs any more; small files, deletes, old snapshots and files of its tables",
         _CONNECTOR,
         _arg(
-            "--only", choices=("changelog", "tables"),
-            help="only the change log, for which Spark is not needed; or only the tables",
+            "--only", choices=("retention", "tables"),
+            help="only change log and state tables, for which Spark is not needed; or only the tables",
         ),
-        _arg("--dry-run", action="store_true", help="change nothing, and print what would be removed from the change log; tables are not looked at"),
+        _arg("--dry-run", action="store_true", help="change nothing, and print what would be removed from the change log; nothing else is looked at"),
         _arg("--location", help="only this target, as its apply has it; without it, all that were applied to"),
         _TARGET,
         _arg(

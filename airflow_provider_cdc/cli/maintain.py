@@ -1,17 +1,18 @@
-"""``airflow cdc maintain``: maintains the tables that a connector's changes are applied to, and its change log. ``airflow cdc targets`` and ``forget-target``: who needs
-the change log, and who does not any more."""
+"""``airflow cdc maintain``: maintains the tables that a connector's changes are applied to, its change log, and its rows in the state tables. ``airflow cdc targets`` and
+``forget-target``: who needs the change log, and who does not any more."""
 
 from __future__ import annotations
 
 import argparse
 import uuid
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
 from airflow_provider_cdc.cli.targets import connector_and_targets, known_access, spark_of
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.changelog_retention import LogMaintenance, maintain_log
+from airflow_provider_cdc.hooks.retention import Retained, retain
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
@@ -22,16 +23,19 @@ _NOT_FORGOTTEN = "The target is known as before; no batch was removed."
 
 @command
 def maintain(args: argparse.Namespace) -> None:
-    """Remove old batches of a connector's change log, and maintain the tables of each of its targets, or of one."""
-    if args.dry_run or args.only == "changelog":
-        with open_store(args) as store:
-            access = known_access(store, args)
-        _tell(args, maintain_log(access, dry_run=args.dry_run), [])
+    """Remove what nobody needs any more of a connector's change log and state, and maintain the tables of each of its targets, or of one."""
+    if args.dry_run or args.only == "retention":
+        _tell(args, _retained(args), [])
         return
     access, targets = connector_and_targets(args)
-    tasks = _tasks(args, access, targets)
-    log = maintain_log(access) if args.only is None else None
-    _tell(args, log, [_maintained(task) for task in tasks])
+    tasks = _tasks(args, access, targets)  # arguments are checked before anything is removed
+    found = _retained(args) if args.only is None else None
+    _tell(args, found, [_maintained(task) for task in tasks])
+
+
+def _retained(args: argparse.Namespace) -> Retained:
+    with open_store(args) as store:
+        return retain(known_access(store, args), lambda: nullcontext(store), dry_run=args.dry_run)
 
 
 def _tasks(
@@ -71,20 +75,21 @@ def _maintained(task: MaintainTablesOperator) -> dict[str, Any]:
     return {**(task.report or nothing), "problem": problem}
 
 
-def _tell(args: argparse.Namespace, log: LogMaintenance | None, reports: list[dict[str, Any]]) -> None:
+def _tell(args: argparse.Namespace, retained: Retained | None, reports: list[dict[str, Any]]) -> None:
     """Print what was done.
 
-    :param log: what became of the change log, if it was to be maintained
+    :param retained: what became of change log and state tables, if they were to be maintained
     """
     if args.output == "json":
-        print_json({"changelog": None if log is None else log.document(), "targets": reports})
+        nothing = {"changelog": None, "state": None}
+        print_json({**(nothing if retained is None else retained.document()), "targets": reports})
     else:
-        for line in log.lines() if log is not None and log.error is None else ():
+        for line in retained.lines() if retained is not None else ():
             print(line)
         for report in reports:
             _print(report)
-    problems = [log.problem] if log is not None else []
-    if found := [*filter(None, problems), *(report["problem"] for report in reports if report["problem"])]:
+    problems = retained.problems if retained is not None else []
+    if found := [*problems, *(report["problem"] for report in reports if report["problem"])]:
         raise SystemExit("\n".join(found))
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.changelog_retention import LogMaintenance, maintain_log
+from airflow_provider_cdc.hooks.retention import Retained, retain
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.task_base import failure
-from airflow_provider_cdc.operators.retain_changelog import failure_of, tell
+from airflow_provider_cdc.operators.retention import failure_of, tell
 from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
 
 if TYPE_CHECKING:
@@ -23,13 +25,13 @@ class MaintainTablesOperator(SparkJobOperator):
     Each step looks whether it is needed; the log of the task says what was done to each table, or why there was nothing to do. Rows and the last
     applied batch stay. It may run beside an apply that goes on, and beside readers.
 
-    Before that, batches of the change log go that no target needs any more, as ``changelog.retention.ms`` and ``changelog.retention.bytes`` of the definition
-    say; without Spark. What fails of the one keeps nothing of the other from being done.
+    Before that, batches of the change log go that no target needs any more, and old rows of the state tables, as ``changelog.retention.*`` and
+    ``state.retention.*`` of the definition say; without Spark. What fails of the one keeps nothing of the other from being done.
 
         >>> MaintainTablesOperator(task_id="maintain", definition=shop, location="/lake/{database}/{table}", conn_id="spark_default")
 
-    Returns ``{"connector", "target", "tables", "seconds", "changelog"}``: topic → the names of the steps that changed something; and what was removed of the
-    change log, as :class:`~airflow_provider_cdc.operators.retain_changelog.RetainChangeLogOperator` returns it.
+    Returns ``{"connector", "target", "tables", "seconds", "changelog", "state"}``: topic → the names of the steps that changed something; and what was removed
+    of change log and state tables, as :class:`~airflow_provider_cdc.operators.retention.RetentionOperator` returns it.
 
     :param definition: the connector; paths are templated
     :param location: where tables are, as the apply has it (templated)
@@ -37,12 +39,14 @@ class MaintainTablesOperator(SparkJobOperator):
     :param keep: how long files and snapshots stay after they were replaced, in hours or as a timedelta; at least an hour, by default a week. Readers
         and writers that began before are safe, and older states can be read for so long
     :param threads: tables worked on at the same time
-    :param retention: whether batches of the change log are removed, too
+    :param retention: whether batches of the change log and rows of the state tables are removed, too
+    :param state_conn_id: Airflow connection to the state tables (templated)
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
     :raises ConfigError: the target is not known, or too short a time
     """
 
+    template_fields: Sequence[str] = (*SparkJobOperator.template_fields, "properties", "state_conn_id")
     ui_color = "#fdebd3"
 
     def __init__(
@@ -55,6 +59,7 @@ class MaintainTablesOperator(SparkJobOperator):
         threads: int = 2,
         retention: bool = True,
         conn_id: str = "spark_default",
+        state_conn_id: str = DEFAULT_CONN_ID,
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -69,6 +74,7 @@ class MaintainTablesOperator(SparkJobOperator):
             storage_conn_id=storage_conn_id,
             **kwargs,
         )
+        self.state_conn_id = state_conn_id
         self.threads, self.retention = known_threads(threads), retention
         self.report: dict[str, Any] | None = None
         """What was done to the tables, also if some could not be maintained."""
@@ -83,34 +89,35 @@ class MaintainTablesOperator(SparkJobOperator):
     def _run(self, context: Context) -> dict[str, Any]:
         self._refuse_secrets()  # before anything is done
         instance = context["ti"]
-        found = maintain_log(self.access) if self.retention else LogMaintenance(self.connector)
+        found = Retained(self.connector)
         if self.retention:
+            found = retain(self.access, CdcStateHook(self.state_conn_id).opened)
             tell(found, self.log)
         run = f"{instance.dag_id}/{instance.task_id}/{instance.run_id}/{instance.try_number}"
         report = self._maintained(context, run, found)
-        if found.error is not None:
-            raise failure_of(found) from found.error
+        if found.errors:
+            raise failure_of(found) from found.errors[0]
         changed = {t["topic"]: [n for n, s in t["steps"].items() if s["changed"]] for t in report["tables"]}
         return {
             "connector": self.connector,
             "target": self.target,
             "tables": {topic: names for topic, names in changed.items() if names},
             "seconds": report["seconds"],
-            "changelog": None if found.plan is None else found.plan.document(),
+            **(found.document() if self.retention else {"changelog": None, "state": None}),
         }
 
-    def _maintained(self, context: Context, run: str, log: LogMaintenance) -> dict[str, Any]:
+    def _maintained(self, context: Context, run: str, found: Retained) -> dict[str, Any]:
         """
-        :raises AirflowException: some tables could not be maintained; and what is the matter with the change log
+        :raises AirflowException: some tables could not be maintained; and what is the matter with change log or state tables
         """
         from airflow.sdk.exceptions import AirflowException
 
         try:
             return self.maintain(context, run)
         except (AirflowException, CdcError) as e:
-            if log.error is None:
+            if not found.errors:
                 raise
-            raise AirflowException(f"{e}\n{log.problem}") from e
+            raise AirflowException("\n".join([str(e), *found.problems])) from e
 
     def maintain(self, context: Context, run: str) -> dict[str, Any]:
         """Submit the job.

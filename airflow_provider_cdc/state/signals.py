@@ -19,6 +19,8 @@ from airflow_provider_cdc.state.database import Database, storable
 from airflow_provider_cdc.state.models import OffsetRow, SignalRow
 
 _PLAIN = re.compile(r"[a-z0-9:/._=-]{1,200}")
+SENT_ONCE = "once:"
+"""Beginning of the origin of a signal that was sent directly, and so cannot be found again."""
 _SHOWN = 2000
 """Characters of a signal's data that lists show."""
 
@@ -30,7 +32,9 @@ class Signals:
         self._database = database
 
     def send(self, connector: str, signal: SentSignal) -> int:
-        origin = origin_key(signal.origin or f"once:{uuid.uuid4()}")  # an attempt whose reply was lost is found again
+        origin = origin_key(
+            signal.origin or f"{SENT_ONCE}{uuid.uuid4()}"
+        )  # an attempt whose reply was lost is found again
         values = {
             "connector": connector,
             "signal_id": storable(signal.id, 500),

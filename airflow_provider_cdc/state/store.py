@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from typing import Any
 
 from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord, SignalOutcome
@@ -23,12 +24,14 @@ from airflow_provider_cdc.core.spi.records import (
     Registration,
     SignalRecord,
 )
+from airflow_provider_cdc.core.spi.retention import StateRetention
 from airflow_provider_cdc.state.connectors import Connectors
 from airflow_provider_cdc.state.controls import Controls
 from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.notifications import Notifications
 from airflow_provider_cdc.state.offsets import Offsets
+from airflow_provider_cdc.state.pruning import Pruning
 from airflow_provider_cdc.state.signals import Signals
 
 
@@ -58,6 +61,7 @@ class StateStore:
         self._controls = Controls(self.database)
         self._notifications = Notifications(self.database)
         self._connectors = Connectors(self.database, self.leases)
+        self._pruning = Pruning(self.database)
 
     def create_tables(self) -> None:
         """Create the tables where they are missing. Airflow deployments use ``airflow db migrate`` instead."""
@@ -156,6 +160,9 @@ class StateStore:
     def connector(self, name: str) -> ConnectorRecord | None:
         found = self._connectors.list(name)
         return found[0] if found else None
+
+    def prune(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
+        return self._pruning.prune(connector, retention, now)
 
     def forget(self, lease: Lease) -> None:
         self._connectors.forget(lease)

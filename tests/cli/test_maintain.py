@@ -46,9 +46,10 @@ def test_the_log_is_maintained_alone_or_only_planned(log: ChangeLog, capsys: pyt
     said = capsys.readouterr().out
     assert said == "Batches 1 to 3 go, as all targets had had them for changelog.retention.ms=0; 4 to 4 stay.\n"
     assert log.batches("shop") == [1, 2, 3, 4]
-    run("maintain", "shop", "--only", "changelog", "-o", "json")
+    run("maintain", "shop", "--only", "retention", "-o", "json")
     found = json.loads(capsys.readouterr().out)
     assert found["targets"] == []
+    assert found["state"]["removed"]["offset_history"] == 0
     assert {name: found["changelog"][name] for name in ("problem", "first", "last", "keep", "removed", "applied")} == {
         "problem": "", "first": 1, "last": 4, "keep": 4, "removed": 3, "applied": 3,
     }  # fmt: skip
@@ -61,7 +62,7 @@ def test_without_a_target_that_can_be_maintained_the_log_may_be(
     AppliedReports(log.storage, "shop").register(*HERE)
     with pytest.raises(SystemExit, match="Nothing was applied for shop"):
         run("maintain", "shop")
-    run("maintain", "shop", "--only", "changelog")
+    run("maintain", "shop", "--only", "retention")
     said = capsys.readouterr().out
     assert said.startswith("Batches 1 to 4 stay: all targets have batches up to 0")
 
@@ -116,7 +117,8 @@ def test_what_fails_of_log_or_tables_keeps_nothing_of_the_other_from_being_done_
     with pytest.raises(SystemExit) as ended:
         run("maintain", "shop", "--only", "tables", "-o", form)
     assert "Old batches" not in str(ended.value)
-    assert json.loads(capsys.readouterr().out)["changelog"] is None
+    found = json.loads(capsys.readouterr().out)
+    assert found["changelog"] is found["state"] is None
 
 
 def _unreadable(*_: Any) -> None:
@@ -147,7 +149,7 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(log: ChangeLog, capsys
     _applied(log, 4)
     _applied(log, 1, THERE)
     line = ("forget-target", "shop", "--target", THERE[0], "--location", THERE[1])
-    run("maintain", "shop", "--only", "changelog")
+    run("maintain", "shop", "--only", "retention")
     assert log.batches("shop") == [2, 3, 4]
     run(*line)
     said = capsys.readouterr().out
@@ -168,13 +170,13 @@ def test_a_target_is_forgotten_when_its_name_is_confirmed(log: ChangeLog, capsys
     assert len(AppliedReports(log.storage, "shop").all()) == 2
     run(*line, "--confirm", "shop")
     assert [report["target"] for report in AppliedReports(log.storage, "shop").all()] == ["delta"]
-    run("maintain", "shop", "--only", "changelog")
+    run("maintain", "shop", "--only", "retention")
     assert log.batches("shop") == [4]
 
 
 def test_events_begin_with_the_first_batch_that_is_kept(log: ChangeLog, capsys: pytest.CaptureFixture[str]) -> None:
     _applied(log, 3)
-    run("maintain", "shop", "--only", "changelog")
+    run("maintain", "shop", "--only", "retention")
     capsys.readouterr()
     run("events", "shop")
     assert [json.loads(line)["key"] for line in capsys.readouterr().out.splitlines() if line.startswith("{")] == [

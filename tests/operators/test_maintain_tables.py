@@ -7,20 +7,25 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import timedelta
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
-from airflow_provider_cdc.operators.retain_changelog import RetainChangeLogOperator
+from airflow_provider_cdc.operators.retention import RetentionOperator
 from airflow_provider_cdc.operators.spark_job import job_path
 from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.state.models import OffsetHistoryRow
+from airflow_provider_cdc.state.store import StateStore
 from tests.support.face import connect, context
 from tests.support.manifests import manifest
 
@@ -49,6 +54,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     connect(monkeypatch, "spark_default", conn_type="spark", host="local[1]")
+    store = StateStore(f"sqlite:///{tmp_path}/state.db")
+    store.create_tables()
+    store.close()
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/state.db")
     return tmp_path
 
 
@@ -76,6 +85,7 @@ def test_it_submits_the_job_and_tells_what_was_done_and_what_was_not(
     done = _task(folder, keep=timedelta(days=2), threads=3).execute(context())
     assert {**done, "changelog": None} == {
         "connector": "shop", "target": "delta", "tables": {"a": ["compact"]}, "seconds": 2.5, "changelog": None,
+        "state": {"problem": "", "removed": {"offset_history": 0, "batches": 0, "notifications": 0, "signals": 0}},
     }  # fmt: skip
     assert done["changelog"]["why"] == "there is no batch"
     called = json.loads((folder / "call.json").read_text())
@@ -119,7 +129,7 @@ def test_batches_that_no_target_needs_are_removed_whatever_becomes_of_the_tables
     done = _task(folder).execute(context())
     assert done["changelog"]["removed"] == 0  # they stay for a week
     done = _task(folder, properties=AT_ONCE, retention=False).execute(context())
-    assert done["changelog"] is None
+    assert done["changelog"] is done["state"] is None
     assert changelog.batches("shop") == [1, 2, 3]
     _will(folder, 1, _table("b", "compact: the disk is full"))
     with pytest.raises(AirflowException, match="compact: the disk is full") as caught:
@@ -152,18 +162,22 @@ def test_a_change_log_that_cannot_be_maintained_keeps_no_table_from_it(folder: P
     assert (folder / "call.json").exists()
 
 
-def test_a_change_log_is_maintained_without_spark(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_change_log_and_state_are_maintained_without_spark(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changelog = _applied(folder, 3)
     definition = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", AT_ONCE, {})
-    plan = RetainChangeLogOperator(task_id="retain", definition=definition, dry_run=True).execute(context())
+    planned = RetentionOperator(task_id="retention", definition=definition, dry_run=True).execute(context())
+    plan = planned["changelog"]
+    assert planned["state"] == {"problem": "", "removed": None}
     assert (plan["removed"], plan["keep"]) == (2, 3)
     assert changelog.batches("shop") == [1, 2, 3]
-    assert RetainChangeLogOperator(task_id="retain", definition=definition).execute(context()) == plan
+    done = RetentionOperator(task_id="retention", definition=definition).execute(context())
+    assert done["changelog"] == plan
+    assert done["state"]["removed"] is not None
     assert changelog.batches("shop") == [3]
     assert not (folder / "call.json").exists()
     wrong = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", {"changelog.retention.bytes": -5}, {})
     with pytest.raises(AirflowFailException, match="has to be a number from -1 on"):
-        RetainChangeLogOperator(task_id="retain", definition=wrong).execute(context())
+        RetentionOperator(task_id="retention", definition=wrong).execute(context())
     assert "Old batches of shop could not be removed" in capsys.readouterr().out
 
 
@@ -245,3 +259,47 @@ def test_a_machine_without_spark_is_an_error_that_says_what_to_install(
     monkeypatch.setattr(sys, "executable", str(folder / "python"))  # nor is it beside it
     with pytest.raises(AirflowException, match=r"There is no program spark-submit[\s\S]*airflow-provider-cdc\[spark\]"):
         _task(folder).execute(context())
+
+
+HOUR = {"state.retention.offset.history.ms": 3_600_000}
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator[StateStore]:
+    """State with four offsets, which are two hours old."""
+    store = StateStore(f"sqlite:///{folder}/state.db")
+    with store.lease("shop", "me", wait_s=0) as lease:
+        stored = store.load("shop")
+        for n in range(4):
+            stored = store.advance(lease, stored, Offset(position={"entry": n}))
+    with store.database.write() as c:
+        c.execute(sa.update(OffsetHistoryRow).values(created_at=datetime.now(UTC) - timedelta(hours=2)))
+    yield store
+    store.close()
+
+
+def test_old_rows_of_the_state_tables_are_removed_whatever_becomes_of_the_tables(
+    folder: Path, store: StateStore
+) -> None:
+    _will(folder, 1, _table("a", "compact: the disk is full"))
+    with pytest.raises(AirflowException, match="1 tables of shop could not be maintained"):
+        _task(folder, properties=HOUR, retention=False).execute(context())
+    assert [r.version for r in store.offset_history("shop")] == [4, 3, 2, 1]
+    with pytest.raises(AirflowException, match="1 tables of shop could not be maintained"):
+        _task(folder, properties=HOUR).execute(context())
+    assert [r.version for r in store.offset_history("shop")] == [4]
+
+
+def test_state_tables_that_cannot_be_reached_keep_neither_log_nor_tables_from_maintenance(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changelog = _applied(folder, 3)
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
+    _will(folder, 0, _table("a", compact=True))
+    with pytest.raises(AirflowException, match=r"Connection cdc_state_default holds no URL"):
+        _task(folder, properties=AT_ONCE).execute(context())
+    assert changelog.batches("shop") == [3]
+    assert (folder / "call.json").exists()
+    definition = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", {"changelog.retention.ms": "soon"}, {})
+    with pytest.raises(AirflowException, match=r"is 'soon'[\s\S]*rows of shop in the state tables[\s\S]*holds no URL"):
+        RetentionOperator(task_id="retention", definition=definition).execute(context())

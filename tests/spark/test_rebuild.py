@@ -180,6 +180,8 @@ def test_a_change_log_that_has_lost_its_beginning_is_refused(lake: Lake) -> None
     first.unlink()
     _damage(lake)
     before = _images(lake)
-    with pytest.raises(BatchesRemoved, match=r"batches of the change log before 2 were removed .by a rule of the store"):
+    with pytest.raises(
+        BatchesRemoved, match=r"batches of the change log before 2 were removed .by a rule of the store"
+    ):
         _rebuild(lake)
     assert _images(lake) == before

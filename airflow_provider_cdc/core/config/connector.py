@@ -16,9 +16,11 @@ from airflow_provider_cdc.core.config import kafka_connect as config_kafka_conne
 from airflow_provider_cdc.core.config.base import COLUMN_TEXTS, Configuration, Decides
 from airflow_provider_cdc.core.config.values import (
     CHUNK_BYTES,
+    KEPT_MS,
     BinaryHandling,
     ChannelTypes,
     DecimalHandling,
+    Kept,
     LimitAction,
     LostMode,
     NameAdjustment,
@@ -345,6 +347,26 @@ class ConnectorConfig(Configuration):
         alias="changelog.retention.bytes",
         ge=-1,
         description="Ours. Size of the change log beyond which batches that all targets have applied are removed before that; -1 = any size.",
+    )
+    state_retention_offset_history_ms: Kept = Field(
+        KEPT_MS,
+        alias="state.retention.offset.history.ms",
+        description="Ours. How long offsets that the connector has had can be gone back to; -1 = for good. Removed by airflow cdc maintain.",
+    )
+    state_retention_batches_ms: Kept = Field(
+        KEPT_MS,
+        alias="state.retention.batches.ms",
+        description="Ours. How long committed batches are listed; the change log itself is not touched; -1 = for good. Removed by airflow cdc maintain.",
+    )
+    state_retention_notifications_ms: Kept = Field(
+        KEPT_MS,
+        alias="state.retention.notifications.ms",
+        description="Ours. How long notifications are listed; -1 = for good. Removed by airflow cdc maintain.",
+    )
+    state_retention_signals_ms: Kept = Field(
+        KEPT_MS,
+        alias="state.retention.signals.ms",
+        description="Ours. How long signals are listed after they have ended; -1 = for good. Removed by airflow cdc maintain.",
     )
     heartbeat_interval_ms: int = Field(
         0,

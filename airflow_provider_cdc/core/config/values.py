@@ -9,10 +9,25 @@ import enum
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator
+from pydantic import AfterValidator, BeforeValidator
 
 CHUNK_BYTES: Final = 16 << 20
 """Bytes after which a chunk of an incremental snapshot ends, unless ``incremental.snapshot.chunk.max.bytes`` says otherwise."""
+
+KEPT_MS: Final = 30 * 24 * 3_600_000
+"""How long rows of the state tables are kept, unless ``state.retention.*`` says otherwise: 30 days."""
+_LEAST_KEPT_MS: Final = 3_600_000
+"""An hour: nobody who reads the rows now still needs those that are older."""
+
+
+def _kept(ms: int) -> int:
+    if ms != -1 and ms < _LEAST_KEPT_MS:
+        raise ValueError(f"give at least {_LEAST_KEPT_MS} (an hour), or -1 to keep them for good, and not {ms}")
+    return ms
+
+
+Kept = Annotated[int, AfterValidator(_kept)]
+"""How long something is kept, in milliseconds; -1: for good."""
 
 
 class SnapshotMode(enum.StrEnum):

@@ -17,6 +17,7 @@ import socket
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Protocol
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
@@ -49,6 +50,7 @@ from airflow_provider_cdc.core.spi.records import (
     Registration,
     SignalRecord,
 )
+from airflow_provider_cdc.core.spi.retention import StateRetention
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.writing.batch import Batcher
 
@@ -108,6 +110,12 @@ class LifecycleStore(StateStore, Protocol):
         """Replace the offset with another one; the one before stays in the history. Raises like :meth:`commit`.
 
         :param reason: who wants it, and what for
+        """
+
+    def prune(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
+        """Remove rows that are older than the retention and that nothing needs: no run, no rewind within it, no open signal.
+
+        :return: kind of row → how many were removed
         """
 
     def forget(self, lease: Lease) -> None:

@@ -1,0 +1,85 @@
+"""The task that removes what nobody needs any more of a change log and of the state tables. It needs no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.retention import Retained, retain
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+
+class RetentionOperator(ConnectorFields, BaseOperator):
+    """Removes batches that every target has had for ``changelog.retention.ms``, or before that if the change log is larger than ``changelog.retention.bytes``,
+    and rows of the state tables that are older than ``state.retention.*``.
+
+    ``MaintainTablesOperator`` does the same before it maintains tables; this is for connectors whose tables are maintained elsewhere, or more rarely,
+    or that have none. It may run beside captures, applies, and other tasks like it.
+
+        >>> RetentionOperator(task_id="retention", definition=shop)
+
+    Returns ``changelog`` with ``first``, ``last``, ``keep``, ``removed``, ``why``, ``applied``, ``targets`` and ``holds``, see
+    :class:`airflow_provider_cdc.changelog.retention.Plan`; and ``state`` with ``removed``: kind of row → how many. What fails of the one keeps
+    nothing of the other from being done.
+
+    :param definition: the connector, whose properties say how long everything is kept; paths are templated
+    :param dry_run: only say what would be removed of the change log; the state tables are not looked at
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        "changelog",
+        "properties",
+        "changelog_options",
+        "state_conn_id",
+        "storage_conn_id",
+    )
+    ui_color = "#fdebd3"
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        dry_run: bool = False,
+        state_conn_id: str = DEFAULT_CONN_ID,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._set_connector(definition, "", state_conn_id, storage_conn_id)
+        self.only_plan = dry_run
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        try:
+            found = retain(self.access, CdcStateHook(self.state_conn_id).opened, dry_run=self.only_plan)
+        except CdcError as e:
+            raise failure(e) from e
+        tell(found, self.log)
+        if found.errors:
+            raise failure_of(found) from found.errors[0]
+        return found.document()
+
+
+def tell(found: Retained, log: Any) -> None:
+    """Log what became of change log and state tables; what failed, and what holds batches back, is a warning."""
+    held_back = found.held_back()
+    for line in [*found.problems, *found.lines()]:
+        (log.warning if line in held_back or line in found.problems else log.info)("%s", line)
+
+
+def failure_of(found: Retained) -> Exception:
+    """The Airflow exception for what has failed: one that is tried again if any of it may succeed then."""
+    from airflow.sdk.exceptions import AirflowException
+
+    (first, *others) = found.errors
+    return failure(first) if isinstance(first, CdcError) and not others else AirflowException("\n".join(found.problems))

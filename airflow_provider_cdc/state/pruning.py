@@ -1,0 +1,104 @@
+"""Removes old rows, piece by piece: a run may be alive meanwhile, and waits for no piece for long.
+
+What stays, however old it is:
+
+- the offset, the offset before the oldest one that is kept by its age (which was in force when the retention began), and the rows of tables
+  (:mod:`.offset_tables`) that one of those has;
+- the newest batch: positions are compared with it;
+- signals that have not ended: an open snapshot on demand is asked for by one. Of those that came from outside and may be read once more (a row of
+  the source's log after a rewind, a message) the row stays, without its data and message: by its origin the signal is known again, and
+  not carried out twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.core.spi.retention import StateRetention
+from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.state.models import BatchRow, NotificationRow, OffsetHistoryRow, OffsetTableRow, SignalRow
+from airflow_provider_cdc.state.signals import SENT_ONCE
+
+_AT_ONCE = 5000
+"""Rows that one transaction removes at most."""
+
+
+class Pruning:
+    """Removes old rows of connectors."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def prune(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
+        """See :meth:`airflow_provider_cdc.core.lifecycle.lifecycle.LifecycleStore.prune`."""
+        steps: dict[str, tuple[timedelta | None, Callable[[str, datetime], int]]] = {
+            "offset_history": (retention.offset_history, self._offsets),
+            "batches": (retention.batches, self._batches),
+            "notifications": (retention.notifications, self._notifications),
+            "signals": (retention.signals, self._signals),
+        }
+        return {kind: 0 if keep is None else step(connector, now - keep) for kind, (keep, step) in steps.items()}
+
+    def _offsets(self, connector: str, before: datetime) -> int:
+        h, t = OffsetHistoryRow, OffsetTableRow
+        mine = h.connector == connector
+        oldest_kept = self._ask(sa.select(sa.func.min(h.version)).where(mine, h.created_at >= before))
+        older = sa.select(sa.func.max(h.version)).where(mine)
+        in_force = self._ask(older if oldest_kept is None else older.where(h.version < oldest_kept))
+        if in_force is None:
+            return 0
+        removed = self._remove(h.version, mine & (h.version < in_force))
+        first = self._ask(sa.select(sa.func.min(h.version)).where(mine))
+        self._remove(t.id, (t.connector == connector) & (t.until_version <= first))
+        return removed
+
+    def _batches(self, connector: str, before: datetime) -> int:
+        b = BatchRow
+        newest = self._ask(sa.select(sa.func.max(b.batch)).where(b.connector == connector))
+        if newest is None:
+            return 0
+        return self._remove(b.batch, (b.connector == connector) & (b.created_at < before) & (b.batch < newest))
+
+    def _notifications(self, connector: str, before: datetime) -> int:
+        n = NotificationRow
+        return self._remove(n.id, (n.connector == connector) & (n.created_at < before))
+
+    def _signals(self, connector: str, before: datetime) -> int:
+        s = SignalRow
+        final = s.state.in_([state.value for state in SignalState if state.final])
+        ended = (s.connector == connector) & final & (s.ended_at < before)
+        once = s.origin.is_(None) | s.origin.startswith(SENT_ONCE, autoescape=True)
+        removed = self._remove(s.id, ended & once)
+        full = s.data.is_not(None) | (s.message != "") | s.progress.is_not(None)
+        emptied = sa.update(s).where(ended & ~once & full).values(data=None, message="", progress=None)
+        for attempt in self._database.attempts():
+            with attempt, self._database.write() as c:
+                removed += c.execute(emptied).rowcount
+        return removed
+
+    def _ask(self, statement: sa.Select[Any]) -> Any:
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
+                found = c.scalar(statement)
+        return found
+
+    def _remove(self, number: Any, old: sa.ColumnElement[bool]) -> int:
+        """Remove the rows of a table that fulfil a condition.
+
+        :param number: the column by which they are taken in pieces
+        """
+        removed = 0
+        while True:
+            piece = sa.select(number).where(old).order_by(number).limit(_AT_ONCE).subquery()
+            last = self._ask(sa.select(sa.func.max(piece.c[0])))
+            if last is None:
+                return removed
+            for attempt in self._database.attempts():
+                with attempt, self._database.write() as c:
+                    gone = c.execute(sa.delete(number.class_).where(old & (number <= last))).rowcount
+            removed += gone
