@@ -25,7 +25,7 @@ def captured_tables(store: StateStore, connector: ConnectorRecord) -> dict[str, 
     from airflow_provider_cdc.core.config.filters import Filters
     from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 
-    tables = SchemaHistory.replay(store.schema_history(connector.connector)).tables
+    tables = SchemaHistory.of(store.schemas(connector.connector)).tables
     access = access_of(connector)
     if access is None:
         return {str(t): t.full_name for t in tables}
@@ -42,7 +42,7 @@ def known_tables(store: StateStore, connector: ConnectorRecord) -> list[str]:
     try:
         return sorted(captured_tables(store, connector))
     except CdcError:  # as when a connection was renamed: the status is shown all the same
-        return sorted(str(t) for t in SchemaHistory.replay(store.schema_history(connector.connector)).tables)
+        return sorted(str(t) for t in SchemaHistory.of(store.schemas(connector.connector)).tables)
 
 
 def chosen(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:

@@ -160,7 +160,27 @@ class SchemaHistoryRow(Base):
     record: Mapped[dict[str, Any]]
     created_at: Mapped[datetime] = mapped_column(Moment)
 
-    __table_args__ = (Index(None, "connector", "seq"),)
+    __table_args__ = (
+        Index(None, "connector", "seq"),
+        Index("idx_cdc_schema_history_connector_id", "connector", "id"),
+    )
+
+
+class SchemaBaseRow(Base):
+    """What the schema history up to one change says of one table; see :mod:`.schema_history`.
+
+    ``place`` orders the tables by their first schema; ``upto`` is the last change that is in it, the same in all rows of a connector.
+    """
+
+    __tablename__ = "cdc_schema_base"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    connector: Mapped[str] = mapped_column(String(250))
+    place: Mapped[int] = mapped_column(BigInteger)
+    upto: Mapped[int] = mapped_column(BigInteger)
+    state: Mapped[dict[str, Any]]
+
+    __table_args__ = (Index("idx_cdc_schema_base_connector_place", "connector", "place", unique=True),)
 
 
 class SignalRow(Base):

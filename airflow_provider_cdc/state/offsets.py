@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown, StateUnavailable
-from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord, SignalOutcome
+from airflow_provider_cdc.core.model.manifest import Manifest, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.spi.interfaces import Lease, StoredOffset
@@ -191,16 +191,6 @@ class Offsets:
         with self._database.engine.connect() as c:
             rows = c.execute(statement.order_by(BatchRow.batch.desc()).limit(limit)).all()
         return [BatchRecord(**row._mapping) for row in rows]
-
-    def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
-        for attempt in self._database.attempts():
-            with attempt, self._database.engine.connect() as c:
-                rows = c.scalars(
-                    sa.select(SchemaHistoryRow.record)
-                    .where(SchemaHistoryRow.connector == connector)
-                    .order_by(SchemaHistoryRow.id)
-                ).all()
-        return map(SchemaChangeRecord.model_validate, rows)
 
 
 def _conflict(lease: Lease) -> CommitConflict:

@@ -14,6 +14,7 @@ from typing import Any
 from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.schema_history import BaseSchema, StoredSchemas
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState, Lease, StoredOffset
 from airflow_provider_cdc.core.spi.records import (
@@ -32,6 +33,7 @@ from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.notifications import Notifications
 from airflow_provider_cdc.state.offsets import Offsets
 from airflow_provider_cdc.state.pruning import Pruning
+from airflow_provider_cdc.state.schema_history import SchemaHistories
 from airflow_provider_cdc.state.signals import Signals
 
 
@@ -62,6 +64,7 @@ class StateStore:
         self._notifications = Notifications(self.database)
         self._connectors = Connectors(self.database, self.leases)
         self._pruning = Pruning(self.database)
+        self._schemas = SchemaHistories(self.database, self.leases)
 
     def create_tables(self) -> None:
         """Create the tables where they are missing. Airflow deployments use ``airflow db migrate`` instead."""
@@ -109,7 +112,13 @@ class StateStore:
         return self._offsets.batches(connector, limit=limit, batch=batch)
 
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
-        return self._offsets.schema_history(connector)
+        return self._schemas.changes(connector)
+
+    def schemas(self, connector: str) -> StoredSchemas:
+        return self._schemas.schemas(connector)
+
+    def compact_schemas(self, lease: Lease, base: Sequence[BaseSchema], upto: int) -> None:
+        self._schemas.compact(lease, base, upto)
 
     # -- signals and notifications ------------------------------------------------------------------------------------
 

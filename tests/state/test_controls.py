@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState, StoredOffset
 from airflow_provider_cdc.core.spi.records import Registration
@@ -129,6 +130,8 @@ def _fill(store: StateStore, connector: str) -> None:
         after = Offset(position={"entry": 1}, seq=3, batch=1, snapshot=SnapshotState(read_at={"shop.t": {"entry": 1}}))
         m = manifest(connector=connector, notifications=told, offset_after=after)
         store.commit(lease, store.load(connector), m, "x")
+        stored = store.schemas(connector)
+        store.compact_schemas(lease, SchemaHistory.of(stored).base(), stored.upto)
 
 
 def _counts(store: StateStore, connector: str) -> dict[str, int]:

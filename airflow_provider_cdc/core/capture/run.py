@@ -59,6 +59,9 @@ from airflow_provider_cdc.core.writing.state import CaptureState
 
 log = logging.getLogger(__name__)
 
+_COMPACTED = 500
+"""Schema changes that are read at a start before a new base is made of them."""
+
 
 class Run:
     """One attempt of a capture run.
@@ -82,7 +85,11 @@ class Run:
         self._state = state = CaptureState(self.batcher.offset, source.parse_position)
         if state.incremental.paused:
             self.metrics.chunks.pause()
-        self._history = SchemaHistory.replay(self.metrics.history.recover(list(store.schema_history(name))))
+        schemas = store.schemas(name)
+        self.metrics.history.recover(schemas.since)
+        self._history = SchemaHistory.of(schemas)
+        if len(schemas.since) >= _COMPACTED:
+            store.compact_schemas(lease, self._history.base(), schemas.upto)
         named = config.signal_data_collection
         self._signal_table = None if named is None else source.signal_table(named)
         tables = CapturedTables(self._filters, self._history, self._signal_table, lambda: state.snapshot.streamed)
@@ -217,7 +224,7 @@ class Run:
         if not requests:
             raise e
         self._committer.abandon()
-        self._history.reset(self._inputs.store.schema_history(self._inputs.name))
+        self._history.restore(self._inputs.store.schemas(self._inputs.name))
         log.exception("A blocking snapshot has failed; streaming goes on from where it had stopped.")
         self._signals.failed(requests, str(e))
         self._state.snapshot = self._state.snapshot.without_requests()

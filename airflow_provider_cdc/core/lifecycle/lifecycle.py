@@ -289,7 +289,7 @@ class Lifecycle:
                 after = moved(offset, gap)
             if how is Repair.INCREMENTAL:
                 # before the offset moves: otherwise a crash in between would leave rows missing without a signal that reads them
-                history = SchemaHistory.replay(self.store.schema_history(self.name))
+                history = SchemaHistory.of(self.store.schemas(self.name))
                 paused, origin = offset.incremental.paused, f"repair:{batcher.stored.version}"
                 signals = repair_signals("gap-repair", source, config, history, paused=paused, origin=origin, by=by)
                 number = min((self.store.send(self.name, sent) for sent in signals), default=None)
@@ -364,7 +364,7 @@ class Lifecycle:
 
     def _standing(self, table: TableId, offset: Offset | None) -> Standing:
         position = None if offset is None or offset.position is None else self._source().parse_position(offset.position)
-        history = SchemaHistory.replay(self.store.schema_history(self.name))
+        history = SchemaHistory.of(self.store.schemas(self.name))
         return Standing(position, Filters(self._config()).table(table), history.get(table) is not None)
 
     # -- plumbing -----------------------------------------------------------------------------------------------------

@@ -151,7 +151,7 @@ class HistoryMetrics:
     recovered_at: float | None = None
     applied_at: float | None = None
 
-    def recover(self, records: list[SchemaChangeRecord]) -> list[SchemaChangeRecord]:
+    def recover(self, records: Sequence[SchemaChangeRecord]) -> None:
         """Changes that were read."""
         if records:
             self.recovered, self.last_recovered, self.recovered_at = (
@@ -160,7 +160,6 @@ class HistoryMetrics:
                 time.monotonic(),
             )
             self.applied, self.last_applied, self.applied_at = self.recovered, self.last_recovered, self.recovered_at
-        return records
 
     def apply(self, record: SchemaChangeRecord) -> None:
         """A change that was made."""

@@ -6,10 +6,44 @@ ahead of the offset or behind it (Debezium MySQL connector, "Schema history topi
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict
 
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+
+
+class BaseSchema(BaseModel):
+    """What a history says of one table.
+
+    :param version: of its last schema; 0 if it never had one
+    :param table: its schema; ``None`` if there is no such table any more
+    :param from_the_first: see :meth:`SchemaHistory.from_the_first`
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: TableId
+    version: int = 0
+    table: TableSchema | None = None
+    from_the_first: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSchemas:
+    """A history as it is stored: what the older changes come to, and those since.
+
+    :param base: in the order of the tables' first schemas; empty as long as no base was made
+    :param since: oldest first
+    :param upto: number of the last change; 0 if there is none
+    """
+
+    base: Sequence[BaseSchema] = ()
+    since: Sequence[SchemaChangeRecord] = ()
+    upto: int = 0
 
 
 class SchemaHistory:
@@ -19,6 +53,38 @@ class SchemaHistory:
         self._tables: dict[TableId, TableSchema] = {}
         self._versions: dict[TableId, int] = {}
         self._from_the_first: set[TableId] = set()
+
+    @classmethod
+    def of(cls, stored: StoredSchemas) -> Self:
+        """The history that is stored."""
+        history = cls()
+        history.restore(stored)
+        return history
+
+    def restore(self, stored: StoredSchemas) -> None:
+        """Forget everything, and take the history that is stored."""
+        self.reset(())
+        for known in stored.base:
+            if known.version:
+                self._versions[known.id] = known.version
+            if known.table is not None:
+                self._tables[known.id] = known.table
+            if known.from_the_first:
+                self._from_the_first.add(known.id)
+        self._replay(stored.since)
+
+    def base(self) -> list[BaseSchema]:
+        """What :meth:`restore` needs to know of every table instead of all changes so far."""
+        ids = dict.fromkeys([*self._versions, *sorted(self._from_the_first, key=str)])
+        return [
+            BaseSchema(
+                id=id_,
+                version=self._versions.get(id_, 0),
+                table=self._tables.get(id_),
+                from_the_first=id_ in self._from_the_first,
+            )
+            for id_ in ids
+        ]
 
     @classmethod
     def replay(cls, records: Iterable[SchemaChangeRecord]) -> SchemaHistory:
@@ -32,6 +98,9 @@ class SchemaHistory:
         self._tables.clear()
         self._versions.clear()
         self._from_the_first.clear()
+        self._replay(records)
+
+    def _replay(self, records: Iterable[SchemaChangeRecord]) -> None:
         for record in records:
             self.leave(record.changes)
             for change in record.changes:

@@ -14,6 +14,7 @@ from airflow_provider_cdc.core.errors import BatchesRemoved
 from airflow_provider_cdc.core.model.manifest import DataFile, Manifest, SchemaChangeRecord, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.schema_history import BaseSchema, StoredSchemas
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.spi.carried import CarriedFiles
 from airflow_provider_cdc.core.spi.control import Control as Control
@@ -84,7 +85,17 @@ class StateStore(Protocol):
         :meth:`commit`."""
 
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
-        """All recorded schema changes, oldest first."""
+        """All recorded schema changes, oldest first; a run needs only :meth:`schemas`."""
+
+    def schemas(self, connector: str) -> StoredSchemas:
+        """What the recorded schema changes come to: a base, and those since."""
+
+    def compact_schemas(self, lease: Lease, base: Sequence[BaseSchema], upto: int) -> None:
+        """Keep a base, so that what is before it is not read any more. The changes themselves stay.
+
+        :param upto: the last change that is in it, as :class:`StoredSchemas` names it
+        :raises LeaseLost: another run took over
+        """
 
     def send(self, connector: str, signal: SentSignal) -> int:
         """Record a signal as received. Returns its number; of one that was found before, by its ``origin``, the number that it

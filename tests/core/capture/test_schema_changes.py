@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_cdc.core.capture import run
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
@@ -234,3 +235,24 @@ def test_a_table_created_with_rows_that_the_log_lacks_stops_the_run_if_told_so(
     db.create_table("shop.copy", KEYED, key=("id",), rows=[{"id": 1}])
     with pytest.raises(SchemaConflict, match="rows may hold values that the log does not show"):
         connector.capture()
+
+
+# the base of the schema history
+
+
+def test_a_start_reads_a_base_and_what_came_since(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_COMPACTED", 2)
+    connector = memory_connector(db, tmp_path)
+    connector.capture()
+    for n in range(5):
+        db.create_table(f"shop.new{n}", KEYED, key=("id",))
+        insert(db, f"shop.new{n}", 1)
+        connector.capture()
+        assert len(connector.store.schemas("test").since) <= 3
+    insert(db, "shop.new0", 2)
+    insert(db, "shop.new4", 2)
+    assert operations(connector, connector.capture()) == {"new0": {"c": 1}, "new4": {"c": 1}}
+    assert len(list(connector.store.schema_history("test"))) >= 5
+    equal(connector, db)

@@ -69,7 +69,7 @@ def test_recovery_builds_a_lost_history_anew(db: MemoryDatabase, tmp_path: Path)
     insert(db, "shop.a", 3)
     engine = sa.create_engine(connector.state_url)
     with engine.begin() as connection:
-        (table,) = [t for t in sa.inspect(engine).get_table_names() if "schema" in t]
+        (table,) = [t for t in sa.inspect(engine).get_table_names() if t.endswith("schema_history")]
         connection.execute(sa.text(f"DELETE FROM {table}"))
     engine.dispose()
     assert list(connector.store.schema_history("test")) == []

@@ -13,8 +13,8 @@ from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema, as_document
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory, StoredSchemas
 
 
 def _id(name: str) -> TableId:
@@ -213,3 +213,40 @@ def test_a_column_that_cannot_be_captured_leaves_nothing_in_doubt() -> None:
 def test_a_drop_and_a_first_structure_leave_nothing_in_doubt() -> None:
     assert rewrite_reason(_table(a="int64"), _change("DROP")) is None
     assert rewrite_reason(None, _change("CREATE", table=_table(a="int64"))) is None
+
+
+ids = st.sampled_from("abcd")
+tables = st.builds(lambda name, t, v: _table(name, c=t).model_copy(update={"version": v}), ids, st.sampled_from(["int64", "string"]), st.integers(1, 5))  # fmt: skip
+
+
+@st.composite
+def changes(draw: st.DrawFn) -> TableChange:
+    """Of every kind: made, altered, dropped, renamed."""
+    kind, table = draw(st.sampled_from(["CREATE", "ALTER", "DROP"])), draw(tables)
+    if kind == "DROP":
+        return _change("DROP", table.id.name)
+    previous = _id(draw(ids)) if kind == "ALTER" and draw(st.booleans()) else None
+    return _change(kind, table.id.name, table, previous_id=previous)
+
+
+records = st.builds(
+    lambda made, ddl, snapshot: _record(1, *made).model_copy(update={"ddl": ddl, "snapshot": snapshot}),
+    st.lists(changes(), min_size=1, max_size=3), st.sampled_from(["", "CREATE TABLE"]), st.booleans(),
+)  # fmt: skip
+
+
+@given(st.lists(records, max_size=12), st.integers(0, 12))
+def test_a_base_and_what_came_since_are_the_same_as_the_whole_history(
+    history: list[SchemaChangeRecord], at: int
+) -> None:
+    whole = SchemaHistory.replay(history)
+    base = SchemaHistory.replay(history[:at]).base()
+    base = [type(b).model_validate(as_document(b)) for b in base]  # as they are stored
+    parts = SchemaHistory.of(StoredSchemas(base, history[at:], len(history)))
+    assert (parts.ever, parts.tables, parts.empty) == (whole.ever, whole.tables, whole.empty)
+    for name in "abcd":
+        table = _id(name)
+        assert parts.get(table) == whole.get(table)
+        assert parts.seen(table) == whole.seen(table)
+        assert parts.from_the_first(table) == whole.from_the_first(table)
+    assert parts.base() == whole.base()

@@ -230,7 +230,7 @@ def test_a_lost_history_is_built_anew_where_that_is_wanted(
     insert(db, "shop.a", 3)
     engine = sa.create_engine(connector.state_url)
     with engine.begin() as connection:
-        (table,) = [t for t in sa.inspect(engine).get_table_names() if "schema" in t]
+        (table,) = [t for t in sa.inspect(engine).get_table_names() if t.endswith("schema_history")]
         connection.execute(sa.text(f"DELETE FROM {table}"))
     engine.dispose()
     assert _done(connector) == {"a": {"c": 1}}

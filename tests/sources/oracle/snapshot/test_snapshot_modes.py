@@ -185,7 +185,7 @@ def test_recovery_builds_the_history_anew_and_reads_no_row(db: Oracle, made: Cal
     db.sql("INSERT INTO T VALUES (3, 3)")
     engine = sa.create_engine(connector.state_url)
     with engine.begin() as connection:
-        (name,) = [t for t in sa.inspect(engine).get_table_names() if "schema" in t]
+        (name,) = [t for t in sa.inspect(engine).get_table_names() if t.endswith("schema_history")]
         connection.execute(sa.text(f"DELETE FROM {name}"))
     engine.dispose()
     connector.properties["snapshot.mode"] = "schema_only_recovery"

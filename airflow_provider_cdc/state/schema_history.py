@@ -1,0 +1,72 @@
+"""The schema history: every recorded change, and a base that has what came of the older ones, so that a run reads the base and what came since.
+
+The base is a row for each table that ever was. It names the last change that is in it; if that change is not there, as after an earlier release has
+forgotten the connector, the base is of another history and not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.schema import as_document
+from airflow_provider_cdc.core.model.schema_history import BaseSchema, StoredSchemas
+from airflow_provider_cdc.core.spi.interfaces import Lease
+from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.state.leases import Leases
+from airflow_provider_cdc.state.models import SchemaBaseRow, SchemaHistoryRow
+
+
+class SchemaHistories:
+    """Reads the schema histories of connectors, and keeps their bases."""
+
+    def __init__(self, database: Database, leases: Leases) -> None:
+        self._database, self._leases = database, leases
+
+    def changes(self, connector: str) -> Iterator[SchemaChangeRecord]:
+        """All recorded schema changes, oldest first."""
+        return (SchemaChangeRecord.model_validate(row.record) for row in self._changes(connector, 0))
+
+    def schemas(self, connector: str) -> StoredSchemas:
+        """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.schemas`."""
+        b = SchemaBaseRow
+        statement = sa.select(b.upto, b.state).where(b.connector == connector).order_by(b.place)
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
+                base = c.execute(statement).all()
+        upto = base[0].upto if base else 0
+        rows = self._changes(connector, upto)
+        if base and (not rows or rows[0].id != upto):
+            base, upto, rows = [], 0, self._changes(connector, 0)
+        elif base:
+            rows = rows[1:]
+        return StoredSchemas(
+            base=[BaseSchema.model_validate(row.state) for row in base],
+            since=[SchemaChangeRecord.model_validate(row.record) for row in rows],
+            upto=rows[-1].id if rows else upto,
+        )
+
+    def compact(self, lease: Lease, base: Sequence[BaseSchema], upto: int) -> None:
+        """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.compact_schemas`."""
+        rows = [
+            {"connector": lease.connector, "place": n, "upto": upto, "state": as_document(table)}
+            for n, table in enumerate(base)
+        ]
+        for attempt in self._database.attempts():
+            with attempt, self._database.write() as c:
+                self._leases.require(c, lease)
+                c.execute(sa.delete(SchemaBaseRow).where(SchemaBaseRow.connector == lease.connector))
+                if rows:
+                    c.execute(sa.insert(SchemaBaseRow), rows)
+
+    def _changes(self, connector: str, start: int) -> Sequence[sa.Row[Any]]:
+        """Changes from one on, that one included."""
+        r = SchemaHistoryRow
+        statement = sa.select(r.id, r.record).where(r.connector == connector, r.id >= start).order_by(r.id)
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
+                rows = c.execute(statement).all()
+        return rows
