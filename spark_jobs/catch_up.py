@@ -23,7 +23,7 @@ from spark_jobs.routing import Place
 from spark_jobs.rules import another_place, another_rule, same_rule
 from spark_jobs.shape import WHOLE, Shape
 from spark_jobs.table import bring_up, one_batch_at_a_time
-from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Target
+from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Stand, Target
 from spark_jobs.variants import shown
 
 log = logging.getLogger("spark_jobs.catch_up")
@@ -154,8 +154,14 @@ class CatchUp:
             if step is not pending:
                 shape = self._shape(owner, table, target, step.schema, pending.columns, new=new)
             target.written = None
+            target.stand = Stand(owner.app, NEVER if at is None else at, 0 if at is None else target.version(owner.app))
             self.progress.applies(table.name, step.first, step.last)
-            bring_up(target, step, Marker(owner, step.last), self._route, new=new, shape=shape, at=at)
+            try:
+                bring_up(target, step, Marker(owner, step.last), self._route, new=new, shape=shape, at=at)
+            except Exception as e:
+                if not isinstance(e, Conflict) and (by := self._overtaken(owner, target)):
+                    raise Conflict(f"{by}; what it was read as meanwhile: {e}") from e
+                raise
             new, at = False, step.last
             one = Applied(
                 owner.topic, target.location, step.first, step.last, step.counts(), step.position,
@@ -167,6 +173,19 @@ class CatchUp:
             shape = shown(target, owner.app, shape, pending.version)
             self._origins.note(table.name, target, shape, pending.schema)
         return at
+
+    def _overtaken(self, owner: Owner, target: Target) -> str:
+        """Who has brought a table further since work on it was decided; empty if nobody. What was read of it meanwhile does not belong together, and an error need not be one."""
+        now = self._open(target.location)
+        now.stand = target.stand
+        try:
+            if now.exists():
+                now.check_stand()
+        except Conflict as e:
+            return str(e)
+        except Exception:  # the error that led here says what is the matter
+            log.debug("The table at %s cannot be looked at again.", target.location, exc_info=True)
+        return ""
 
     def check_rule(self, owner: Owner, table: Placed, target: Target, schema: TableSchema) -> None:
         """

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -55,6 +55,19 @@ SHARED = "*"
 """Topic that a table records as its owner's when several topics share it."""
 APPS = "cdc:"
 """Prefix of the application names."""
+
+
+class Stand(NamedTuple):
+    """How far a table was when work on it was decided.
+
+    :param app: whose batches and schema versions are meant
+    :param batch: the last one applied, :data:`NEVER` if none
+    :param version: the schema version of its columns
+    """
+
+    app: str
+    batch: int
+    version: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +265,27 @@ class Target(abc.ABC):
         self.spark, self.location, self.profile = spark, location, profile
         self.written: Written | None = None
         """What the last write has written; ``None`` if there was nothing to be done."""
+        self.stand: Stand | None = None
+        """How far the table was when the work on it was decided, if others may write to it. :meth:`evolve`, :meth:`record_rule` and :meth:`record_variants` have no
+        marker that makes a late one a no-op; they change the table only if it is there still."""
+
+    def stands(self, app: str) -> Stand:
+        """How far the table is."""
+        return Stand(app, self.marker(app), self.version(app))
+
+    def check_stand(self) -> None:
+        """
+        :raises Conflict: the table is not where it was when the work on it was decided
+        """
+        if self.stand is not None and (now := self.stands(self.stand.app)) != self.stand:
+            raise Conflict(
+                f"another run has brought it from batch {self.stand.batch} to {now.batch}, and its columns from schema version {self.stand.version} to {now.version}"
+            )
+
+    def changes_columns(self, version: int) -> None:
+        """Note that it is this run which brings the columns to a version."""
+        if self.stand is not None:
+            self.stand = self.stand._replace(version=version)
 
     @abc.abstractmethod
     def exists(self) -> bool:

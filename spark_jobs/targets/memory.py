@@ -35,6 +35,7 @@ from spark_jobs.targets.base import (
     Merge,
     Owner,
     Pinned,
+    Stand,
     TableLayout,
     Target,
     Written,
@@ -86,6 +87,7 @@ class MemoryTarget(Target):
 
     def record_rule(self, rule: str) -> None:
         with self._commit() as there:
+            self.check_stand()
             STORED[self.location] = replace(there, layout=replace(there.layout, rule=rule))
 
     def variants(self) -> str:
@@ -93,6 +95,7 @@ class MemoryTarget(Target):
 
     def record_variants(self, text: str) -> None:
         with self._commit() as there:
+            self.check_stand()
             STORED[self.location] = replace(there, variants=text)
 
     def markers(self) -> dict[str, int]:
@@ -116,6 +119,10 @@ class MemoryTarget(Target):
     def size(self) -> int:
         return int(self._there().rows.nbytes)
 
+    def stands(self, app: str) -> Stand:
+        there = self._there()
+        return Stand(app, there.markers.get(app, NEVER), there.version[1] if there.version[0] == app else 0)
+
     # -- columns ------------------------------------------------------------------------------------------------------
 
     def version(self, app: str) -> int:
@@ -135,6 +142,7 @@ class MemoryTarget(Target):
     def evolve(self, evolution: Evolution) -> dict[str, str | None]:
         came = {new: old for old, new in evolution.renamed}
         with self._commit() as there:
+            self.check_stand()
             goes = {old: new for new, old in came.items()}
             gone = evolution.going(there.types)
             final = {goes.get(name, name): type_ for name, type_ in there.types.items() if name not in gone}
@@ -145,6 +153,7 @@ class MemoryTarget(Target):
             columns = [self._value(name, type_, there, came, evolution).alias(name) for name, type_ in final.items()]
             rows = _arrays(self.rows().select(*columns))
             STORED[self.location] = replace(there, rows=rows, types=final, version=(evolution.app, evolution.version))
+        self.changes_columns(evolution.version)
         return {}
 
     def describe(self, comments: Comments) -> None:

@@ -222,6 +222,39 @@ def test_of_two_writers_that_have_seen_the_same_state_one_writes(target: Target,
     assert (_rows(_another(target)), _another(target).marker(OURS.app)) == (rows, 6)
 
 
+LATE = {
+    "evolve": lambda target: target.evolve(
+        Evolution(OURS.app, 2, {**TYPES, "more": "string"}, (), {"more": "late"}, ())
+    ),
+    "record_rule": lambda target: target.record_rule("late"),
+    "record_variants": lambda target: target.record_variants("late"),
+}
+
+
+@pytest.mark.parametrize("late", LATE)
+@pytest.mark.parametrize("faster", ["batch", "columns"])
+def test_what_has_no_marker_changes_nothing_once_another_run_was_faster(target: Target, late: str, faster: str) -> None:
+    """A late change of columns would undo what a newer batch has done to them: a column that was dropped, and is there again, would go with its values."""
+    _made(target)
+    ours, other = _another(target), _another(target)
+    ours.stand = ours.stands(OURS.app)
+    if faster == "batch":
+        other.merge(_merge(other, ("u", 1, 11, "x")), Marker(OURS, 4))
+    else:
+        other.evolve(Evolution(OURS.app, 3, {**TYPES, "other": "string"}))
+    now = _another(target)
+    before = now.columns(), now.rule(), now.variants(), _rows(now), now.stands(OURS.app)
+    with pytest.raises(Conflict):
+        LATE[late](ours)
+    now = _another(target)
+    assert (now.columns(), now.rule(), now.variants(), _rows(now), now.stands(OURS.app)) == before
+    ours = _another(target)
+    ours.stand = ours.stands(OURS.app)
+    LATE["evolve"](ours)
+    LATE["record_variants"](ours)  # it was this run that has changed the columns
+    assert _another(target).variants() == "late"
+
+
 def test_every_type_comes_back_as_it_was_through_every_write(target: Target) -> None:
     types = {"id": "bigint", **{f"c {i}": spark_type(t) for i, t in enumerate(EXAMPLES)}}
     rows = [(1, *EXAMPLES.values()), (2, *[None] * len(EXAMPLES))]

@@ -102,6 +102,7 @@ class DeltaTarget(Target):
 
     def record_rule(self, rule: str) -> None:
         if rule != self.rule():
+            self.check_stand()
             with conflicts():
                 self._set({_RULE: rule})
 
@@ -109,6 +110,7 @@ class DeltaTarget(Target):
         return self._folder.configuration().get(_VARIANTS, "")
 
     def record_variants(self, text: str) -> None:
+        self.check_stand()
         with conflicts():
             self._set({_VARIANTS: text})
 
@@ -171,8 +173,13 @@ class DeltaTarget(Target):
             statements = list(columns.statements(evolution, there, self.location))
             if statements:
                 lacking = self._off(columns.features(evolution, there))
+                self.check_stand()
                 self._set({_VERSION: f"{evolution.version} {evolution.app}", **lacking})
-            for statement in statements:
+                self.changes_columns(evolution.version)
+            for (
+                statement
+            ) in statements:  # each is a commit of its own, which Delta makes whatever others have committed
+                self.check_stand()
                 self._alter(statement)
         known = {name.lower() for name in there} | {new for _, new in renames(evolution)}
         return {

@@ -125,12 +125,14 @@ class IcebergTarget(Target):
 
     def record_rule(self, rule: str) -> None:
         if rule != self.rule():
+            self.check_stand()
             self._alter(lambda table: _set(table, {_RULE: rule}))
 
     def variants(self) -> str:
         return self._properties().get(_VARIANTS, "")
 
     def record_variants(self, text: str) -> None:
+        self.check_stand()
         self._alter(lambda table: _set(table, {_VARIANTS: text}))
 
     def markers(self) -> dict[str, int]:
@@ -179,6 +181,7 @@ class IcebergTarget(Target):
         there = {name.lower(): name for name in self.columns()}
         changes = [*updates(self.spark, evolution, self.columns())]
         if changes:
+            self.check_stand()  # each commit of this run looks at the table anew
 
             def change(table: Any) -> None:
                 update = table.updateSchema()
@@ -188,6 +191,7 @@ class IcebergTarget(Target):
                 _set(table, {_VERSION: f"{evolution.version} {evolution.app}"})
 
             self._alter(change)
+            self.changes_columns(evolution.version)
         known = set(there) | {new for _, new in renames(evolution)}
         return {
             name: value
