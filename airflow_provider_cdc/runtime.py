@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
     from airflow_provider_cdc.core.spi.event_forms import EventForm
+    from airflow_provider_cdc.core.spi.monitor import Sink
     from airflow_provider_cdc.core.spi.records import Registration
     from airflow_provider_cdc.core.spi.source import Source
 
@@ -125,12 +126,14 @@ def open_capture(
     owner: str | None = None,
     lease_ttl_s: float = 30.0,
     lease_wait_s: float = 60.0,
+    sinks: Sequence[Sink] = (),
 ) -> Iterator[Capture]:
     """A capture that is ready to run.
 
     :param state_schema: database schema of the state tables, where it is not the default one
     :param connections: ids of the connections that the secrets came from, so that a later reader can look them up; recorded in the state
     :param owner: name of the run, as the lease and errors show it
+    :param sinks: take what the run measures, besides the state tables
     :raises StateError: the state tables are not there
     """
     from airflow_provider_cdc.changelog.log import ChangeLog
@@ -152,7 +155,15 @@ def open_capture(
             for channel in channels:
                 stack.callback(channel.close)
             inputs = RunInputs(
-                definition.name, source, config, Filters(config), store, changelog, channels, notification_channels
+                definition.name,
+                source,
+                config,
+                Filters(config),
+                store,
+                changelog,
+                channels,
+                notification_channels,
+                sinks,
             )
             yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s)
     finally:

@@ -32,6 +32,7 @@ from airflow_provider_cdc.core.lean import without_pandas
 from airflow_provider_cdc.core.model.metrics import Value, shortened
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.interfaces import DesiredState, Lease
+from airflow_provider_cdc.core.spi.monitor import Monitor, run_ended
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.totals import BatchTotals
 
@@ -126,6 +127,7 @@ class Capture:
         self._lease_wait_s = lease_wait_s
         self._inputs, self._stop = inputs, Stop()
         self._run_now: Run | None = None
+        self._monitor = Monitor(inputs.name, "capture", inputs.sinks)
 
     def stop(self) -> None:
         """End the run at the next boundary between two transactions, in a snapshot after the last complete tables.
@@ -149,8 +151,10 @@ class Capture:
             result = self._run(began, run_for_s)
         except BaseException as e:
             self._ended(str(e) or repr(e), self._measured())
+            run_ended(self._monitor, "run", failed=True, seconds=time.monotonic() - began)
             raise
         self._ended(None, result.metrics)
+        run_ended(self._monitor, "run", failed=False, seconds=result.seconds)
         return result
 
     def _run(self, began: float, run_for_s: float | None) -> CaptureResult:
@@ -170,7 +174,10 @@ class Capture:
         assert asked.offset.position is not None
         position = str(self._source.parse_position(asked.offset.position))
         log.info("Nothing to capture: the log has not gone on from %s.", position)
-        return CaptureResult(self.name, position, asked.offset.seq, 0, {}, [], seconds, asked.metrics())
+        metrics = asked.metrics()
+        self._monitor.begin()
+        self._monitor.document(metrics, {})
+        return CaptureResult(self.name, position, asked.offset.seq, 0, {}, [], seconds, metrics)
 
     def _whole(self, lease: Lease, began: float, run_for_s: float | None) -> CaptureResult:
         without_pandas()
@@ -179,8 +186,9 @@ class Capture:
         with _flat_memory():
             for attempt in range(_CONFLICTS):
                 try:
-                    self._run_now = run = Run(self._inputs, self._stop, lease)
+                    self._run_now = run = Run(self._inputs, self._stop, lease, self._monitor)
                     run.execute(run_for_s)
+                    run.report()
                     return _result(run, self._inputs, time.monotonic() - began)
                 except CommitConflict:
                     if attempt == _CONFLICTS - 1:
@@ -220,6 +228,7 @@ class Capture:
         if self._run_now is None:
             return None
         try:
+            self._run_now.report()
             return self._run_now.measured()
         except Exception as e:  # the result of the run itself matters more
             log.warning("The metrics of the run are not available: %s", e)

@@ -46,6 +46,7 @@ from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.snapshot.policy import reads_rows, snapshot_policy
 from airflow_provider_cdc.core.snapshot.snapshotter import Snapshotter, Stopped
 from airflow_provider_cdc.core.spi.interfaces import Lease
+from airflow_provider_cdc.core.spi.monitor import Monitor
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 from airflow_provider_cdc.core.writing.batch import Batcher
 from airflow_provider_cdc.core.writing.carrier import Carrier
@@ -69,11 +70,12 @@ class Run:
     :ivar batcher: the batches that the run has committed, and the one in progress
     """
 
-    def __init__(self, inputs: RunInputs, stop: Stop, lease: Lease) -> None:
+    def __init__(self, inputs: RunInputs, stop: Stop, lease: Lease, monitor: Monitor) -> None:
         name, source, config, store = inputs.name, inputs.source, inputs.config, inputs.store
         self._inputs, self._stop, self._policy = inputs, stop, snapshot_policy(config)
         self._reads_rows, self._planned = reads_rows(self._policy), Plan(Offset())
-        self.metrics = RunMetrics()
+        self.metrics, self._monitor = RunMetrics(), monitor
+        monitor.begin()
         self.batcher = Batcher(
             name, source.connector, config.public(), store, inputs.changelog, lease,
             f"{lease.epoch}-{uuid.uuid4().hex[:12]}", inputs.notification_channels, field_types(source.source_fields),
@@ -124,7 +126,7 @@ class Run:
         items = LogItemWriter(output, changes, signal_table, incremental)
         chunk_writer = IncrementalWriter(output, history, incremental, progress, chunks)
         self._streaming = Streaming(
-            inputs, output, tables, items, chunk_writer, heartbeats, signals, watch, self._carrier
+            inputs, output, tables, items, chunk_writer, heartbeats, signals, watch, self._report_if_due, self._carrier
         )
 
     @property
@@ -178,6 +180,21 @@ class Run:
         hidden, filters = self._signal_table, self._filters
         captured = [t for t in self._history.tables if filters.table(t) and t != hidden]
         return self.metrics.document(captured, self._inputs.source.metrics())
+
+    def report(self) -> None:
+        """Report everything that was measured so far."""
+        topics = {str(table): self._topics.name(table) for table in self._history.tables}
+        self._monitor.document(self.measured(), topics)
+        for topic, files in self.batcher.committed.files.items():
+            self._monitor.total("topic.TotalNumberOfEventsCaptured", files.events, topic)
+        freshness, self.metrics.freshness = self.metrics.freshness, []
+        for topic, seconds in freshness:
+            self._monitor.observe("topic.CaptureFreshnessInSeconds", seconds, topic)
+
+    def _report_if_due(self) -> None:
+        if self._monitor.due:
+            self.report()
+            self._monitor.flush()
 
     # -- whole tables -------------------------------------------------------------------------------------------------
 
@@ -233,8 +250,12 @@ class Run:
     def _snapshotter(self) -> Snapshotter:
         return Snapshotter(
             self._inputs, self._output, self._history, self.metrics, policy=self._policy, hidden=self._signal_table,
-            stopped=self._watch.halted, progress=self._progress.table,
+            stopped=self._watch.halted, progress=self._read_on,
         )  # fmt: skip
+
+    def _read_on(self, table: str, rows: int, total: int, left: int) -> None:
+        self._progress.table(table, rows, total, left)
+        self._report_if_due()
 
 
 __all__ = ["Run"]

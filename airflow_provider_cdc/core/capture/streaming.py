@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
@@ -35,6 +35,7 @@ class Streaming:
     """Streams the log of one run.
 
     :param tables: what the log reader may decode
+    :param report: is called between two transactions
     :param carrier: keeps what the source carries over from one stream to the next; ``None``: it carries nothing
     """
 
@@ -48,12 +49,14 @@ class Streaming:
         heartbeats: Heartbeats,
         signals: SignalProcessor,
         watch: ControlWatch,
+        report: Callable[[], None],
         carrier: Carrier | None = None,
     ) -> None:
         self._source, self._tables, self._items, self._incremental = inputs.source, tables, items, incremental
         self._state, self._batcher = output.state, output.batcher
         self._writer, self._committer = output.writer, output.committer
-        self._heartbeats, self._signals, self._watch, self._carrier = heartbeats, signals, watch, carrier
+        self._heartbeats, self._signals, self._watch = heartbeats, signals, watch
+        self._report, self._carrier = report, carrier
         self._patience_s = inputs.config.poll_interval_ms / 1000
 
     def stream(self, *, bounded: bool) -> None:
@@ -122,6 +125,7 @@ class Streaming:
                 self._incremental.write()
                 self._committer.commit_if_due()
                 self._heartbeats.beat_if_due()
+                self._report()
                 self._signals.process_if_due()
                 if self._watch.due or state.repositioned or state.snapshot.pending:
                     return

@@ -30,6 +30,7 @@ class EventMetrics:
     """The events of one context.
 
     :ivar filtered: rows of captured tables of which ``skipped.operations`` and the like made no event
+    :ivar newest: topic → when its newest event that is not committed yet was made at the source, in milliseconds
     :ivar behind_ms: how long after it was made at the source the last event was captured; clocks may differ
     """
 
@@ -38,11 +39,13 @@ class EventMetrics:
     last: str = ""
     at: float | None = None
     behind_ms: int = 0
+    newest: dict[str, int] = field(default_factory=dict)
 
     def events(self, batches: Sequence[EventBatch]) -> None:
         """Events that were made."""
         for batch in batches:
             self.counts.update(batch.counts)
+            self.newest[batch.topic] = int(batch.events.column("source").field("ts_ms")[-1].as_py())
         if batches:
             batch = max(batches, key=lambda b: b.last_seq)
             last = batch.events.slice(batch.events.num_rows - 1).select(["op", "source"]).to_pylist()[0]
@@ -187,12 +190,22 @@ class HistoryMetrics:
 
 @dataclass(slots=True)
 class RunMetrics:
-    """Of one run."""
+    """Of one run.
+
+    :ivar freshness: topic and seconds, of each topic and commit: how long after it was committed at the source its newest event became durable
+    """
 
     streaming: EventMetrics = field(default_factory=EventMetrics)
     history: HistoryMetrics = field(default_factory=HistoryMetrics)
     snapshot: SnapshotMetrics | None = None
     chunks: ChunkMetrics = field(default_factory=ChunkMetrics)
+    freshness: list[tuple[str, float]] = field(default_factory=list)
+
+    def durable(self) -> None:
+        """Everything up to now is committed."""
+        now = time.time()
+        newest, self.streaming.newest = self.streaming.newest, {}
+        self.freshness += [(topic, now - ms / 1000) for topic, ms in newest.items()]
 
     def reading(self, tables: int) -> SnapshotMetrics:
         """A snapshot of so many tables begins."""

@@ -9,6 +9,7 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.notifications import NotificationChannel
 from airflow_provider_cdc.core.spi.interfaces import ChangeLog, SignalChannel, StateStore
+from airflow_provider_cdc.core.spi.monitor import Sink
 from airflow_provider_cdc.core.spi.source import Source
 
 
@@ -20,6 +21,7 @@ class RunInputs:
     :param filters: made of ``config``
     :param signal_channels: where signals come from besides the state tables and the signal table
     :param notification_channels: where notifications go besides the state tables
+    :param sinks: take what runs measure, while they go on and at their end
     """
 
     name: str
@@ -30,3 +32,4 @@ class RunInputs:
     changelog: ChangeLog
     signal_channels: Sequence[SignalChannel] = ()
     notification_channels: Sequence[NotificationChannel] = ()
+    sinks: Sequence[Sink] = ()

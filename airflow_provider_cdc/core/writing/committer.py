@@ -66,6 +66,7 @@ class Committer:
         if incremental.scans and incremental != self._batcher.offset.incremental:
             incremental_progress(self._batcher, incremental)
         self._batcher.commit(self._state.offset)
+        self._writer.committed()
         self._state.offset = self._batcher.offset
         if self._carrier is not None:
             self._carrier.committed(self._state.offset.carried)

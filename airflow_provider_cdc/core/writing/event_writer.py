@@ -114,8 +114,13 @@ class EventWriter:
         self.envelope.rollback()
         self.open = False
 
+    def committed(self) -> None:
+        """Everything that was written is durable."""
+        self._metrics.durable()
+
     def abandon(self) -> None:
         """Take back everything that is not committed."""
+        self._metrics.streaming.newest.clear()
         self.envelope.rollback()
         self.open = False
         self._batcher.abandon()
