@@ -18,6 +18,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.extra import extra_of
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.hooks.stats import to_airflow
 from airflow_provider_cdc.runtime import (
     ChangesProbe,
     ConnectorDefinition,
@@ -84,6 +85,7 @@ class ConnectorAccess:
             owner=owner,
             lease_ttl_s=lease_ttl_s,
             lease_wait_s=lease_wait_s,
+            sinks=[to_airflow],
         ) as capture:
             yield capture
 

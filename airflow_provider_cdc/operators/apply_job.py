@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -56,12 +57,28 @@ class AppliesChanges(SubmitsJob):
     # -- the task -----------------------------------------------------------------------------------------------------
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        began, failed = time.monotonic(), True
         try:
             self._refuse_secrets()  # also if there is nothing to submit
             self._applied = self._connectors()
-            return self._once(context) if self.run_for is None else self._go_on(context)
+            done = self._once(context) if self.run_for is None else self._go_on(context)
+            failed = False
+            return done
         except CdcError as e:
             raise failure(e) from e
+        finally:
+            self._measure(time.monotonic() - began, failed=failed)
+
+    def _measure(self, seconds: float, *, failed: bool) -> None:
+        """Report what was measured, which costs the task nothing if it fails. If the task has failed for one connector, it has not for the others."""
+        from airflow_provider_cdc.operators.apply_metrics import measure
+
+        blamed = [one for one in self._applied if one.trouble] or self._applied
+        for one in self._applied:
+            try:
+                measure(one, failed=failed and one in blamed, seconds=seconds)
+            except Exception:
+                self.log.warning("What was measured of connector %s could not be reported.", one.name, exc_info=True)
 
     def _once(self, context: Context) -> dict[str, Any]:
         todo = [one for one in self._applied if self._tried(one, one.look)]

@@ -22,6 +22,7 @@ from airflow_provider_cdc.changelog.unannounced import Unannounced
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
 from airflow_provider_cdc.core.model.manifest import DataFile
+from airflow_provider_cdc.core.model.measured import Measured
 from airflow_provider_cdc.hooks.task_base import owner_of
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset
 from airflow_provider_cdc.operators.spark_job import job_path
@@ -592,3 +593,30 @@ def test_merging_reports_keeps_the_newest_position_and_adds_rows() -> None:
         6,
         {"pos": 9},
     )
+
+
+def test_an_apply_reports_what_it_did_to_each_topic_also_if_it_fails(
+    tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Measured] = []
+    monkeypatch.setattr("airflow_provider_cdc.operators.apply_metrics.to_airflow", told.append)
+    written = {"rows_written": 3, "bytes_written": 4096, "freshness_s": 7.5}
+    routed = [{**table("shop.a", c=3), **written, "name": f"a {n}", "location": f"/lake/{n}"} for n in (1, 2)]
+    spark.will(report(*routed))
+    apply(tmp_path).execute(context())
+    spark.will(report(table("shop.b", c=1), **{"shop.c": "trouble"}, last_batch=5), status=1)
+    with pytest.raises(AirflowException):
+        apply(tmp_path).execute(context())
+    spark.will(status=1)  # it has died, and the report is that of the one before
+    with pytest.raises(AirflowException):
+        apply(tmp_path).execute(context())
+    well, failed, died = told
+    assert (well.connector, well.tags["target"], well.ended) == ("shop", "delta", True)
+    assert well.series["shop.a"].counters == {
+        "apply.TotalNumberOfEventsApplied": 3, "apply.TotalNumberOfRowsWritten": 6, "apply.TotalNumberOfBytesWritten": 8192,
+    }  # fmt: skip
+    assert well.series["shop.a"].observed == {"apply.FreshnessInSeconds": [7.5, 7.5]}
+    assert [one.series[""].counters["apply.TotalNumberOfFailedRuns"] for one in told] == [0, 1, 1]
+    assert [one.series[""].gauges.get("apply.LastBatch") for one in told] == [4, 5, None]
+    assert failed.series["shop.b"].counters["apply.TotalNumberOfEventsApplied"] == 1
+    assert set(died.series) == {""}

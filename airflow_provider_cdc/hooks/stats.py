@@ -1,0 +1,29 @@
+"""Gives what runs measure to Airflow's own metrics: StatsD, Datadog or OpenTelemetry, whichever Airflow is configured for.
+
+Names are ``cdc.`` and the documented ones, ``cdc.streaming.MilliSecondsBehindSource``; Airflow puts its prefix before them.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow_provider_cdc.core.model.measured import Measured
+
+PREFIX = "cdc"
+
+
+def to_airflow(found: Measured) -> None:
+    """Emit everything: values now as gauges, what was added as counts, freshness as timings. Tags are ``connector``, those of the producer, and
+    ``topic`` where it is that of one table."""
+    from airflow.sdk.observability import stats
+
+    for topic, series in found.series.items():
+        tags = {"connector": found.connector, **found.tags} | ({"topic": topic} if topic else {})
+        for name, value in series.gauges.items():
+            stats.gauge(f"{PREFIX}.{name}", value, tags=tags)
+        for name, more in series.counters.items():
+            if more > 0:
+                stats.incr(f"{PREFIX}.{name}", round(more), tags=tags)
+        for name, values in series.observed.items():
+            for seconds in values:
+                stats.timing(f"{PREFIX}.{name}", timedelta(seconds=max(seconds, 0)), tags=tags)

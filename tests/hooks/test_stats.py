@@ -1,0 +1,155 @@
+"""What reaches Airflow's own metrics: by UDP a StatsD server, by HTTP a collector of OpenTelemetry, both in this process."""
+
+from __future__ import annotations
+
+import http.server
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.observability import stats
+from airflow.sdk.observability.metrics import stats_utils
+
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from tests.support.face import Shop, context, make_shop
+
+TOPIC = "shop.inventory.orders"
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "stats")
+    yield shop
+    shop.store.close()
+
+
+class StatsD:
+    """A server that keeps what it is sent."""
+
+    def __init__(self) -> None:
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.settimeout(0.2)
+
+    def received(self) -> dict[str, str]:
+        """Name with tags → value and type."""
+        found: dict[str, str] = {}
+        try:
+            while True:
+                name, _, value = self.socket.recv(65536).decode().rpartition(":")
+                found[name] = value
+        except TimeoutError:
+            return found
+
+
+def as_a_task_does() -> None:
+    """What Airflow does at the beginning of each task."""
+    stats.initialize(factory=stats_utils.get_stats_factory(), export_legacy_names=True)
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    yield
+    from airflow.sdk._shared.observability.metrics.base_stats_logger import NoStatsLogger
+
+    stats.initialize(factory=NoStatsLogger, export_legacy_names=True)
+
+
+@pytest.fixture
+def statsd(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> Iterator[StatsD]:
+    server = StatsD()
+    for name, value in {
+        "ON": "True",
+        "HOST": "127.0.0.1",
+        "PORT": str(server.socket.getsockname()[1]),
+        "INFLUXDB_ENABLED": "True",
+    }.items():
+        monkeypatch.setenv(f"AIRFLOW__METRICS__STATSD_{name}", value)
+    as_a_task_does()
+    yield server
+    server.socket.close()
+
+
+def capture(shop: Shop, **more: Any) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop", **more).execute(context())
+
+
+def test_statsd_gets_documented_names_with_connector_and_topic(shop: Shop, statsd: StatsD) -> None:
+    shop.order(1)
+    capture(shop)
+    first = statsd.received()
+    assert first["airflow.cdc.snapshot.TotalTableCount,connector=shop"] == "1.0|g"
+    assert first[f"airflow.cdc.snapshot.RowsScanned,connector=shop,topic={TOPIC}"] == "1|c"
+    assert first["airflow.cdc.run.LastRunFailed,connector=shop"] == "0|g"
+    shop.order(2)
+    shop.order(3)
+    capture(shop)
+    second = statsd.received()
+    assert second["airflow.cdc.streaming.TotalNumberOfCreateEventsSeen,connector=shop"] == "2|c"
+    assert second["airflow.cdc.run.TotalNumberOfRuns,connector=shop"] == "1|c"
+    milliseconds, kind = second[f"airflow.cdc.topic.CaptureFreshnessInSeconds,connector=shop,topic={TOPIC}"].split("|")
+    assert kind == "ms"
+    assert 0 <= float(milliseconds) < 60_000
+
+
+def test_statsd_gets_those_of_a_run_that_fails(shop: Shop, statsd: StatsD) -> None:
+    capture(shop)
+    statsd.received()
+    with shop.store.lease("shop", "somebody", wait_s=0), pytest.raises(AirflowException):
+        capture(shop, lease_wait=0)
+    found = statsd.received()
+    assert found["airflow.cdc.run.LastRunFailed,connector=shop"] == "1|g"
+    assert found["airflow.cdc.run.TotalNumberOfFailedRuns,connector=shop"] == "1|c"
+
+
+@pytest.fixture
+def collector(monkeypatch: pytest.MonkeyPatch, nothing_left: None) -> Iterator[list[bytes]]:
+    """What a collector of OpenTelemetry is sent."""
+    received: list[bytes] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name, value in {"ON": "True", "HOST": "127.0.0.1", "PORT": str(server.server_port)}.items():
+        monkeypatch.setenv(f"AIRFLOW__METRICS__OTEL_{name}", value)
+    as_a_task_does()
+    yield received
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_collector_of_opentelemetry_gets_them_with_their_tags(shop: Shop, collector: list[bytes]) -> None:
+    """Its client writes names in lower case."""
+    import gzip
+
+    from opentelemetry import metrics
+    from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+
+    capture(shop)
+    shop.order(1)
+    capture(shop)
+    provider: Any = metrics.get_meter_provider()
+    provider.force_flush()
+    found: dict[str, dict[str, str]] = {}
+    for body in collector:
+        plain = gzip.decompress(body) if body[:2] == b"\x1f\x8b" else body
+        for resource in ExportMetricsServiceRequest.FromString(plain).resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    points = getattr(metric, str(metric.WhichOneof("data"))).data_points
+                    found[metric.name] = {a.key: a.value.string_value for a in points[0].attributes}
+    assert found["airflow.cdc.streaming.millisecondsbehindsource"] == {"connector": "shop"}
+    assert found["airflow.cdc.topic.totalnumberofeventscaptured"] == {"connector": "shop", "topic": TOPIC}
+    assert found["airflow.cdc.topic.capturefreshnessinseconds"] == {"connector": "shop", "topic": TOPIC}
