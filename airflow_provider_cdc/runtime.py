@@ -163,7 +163,7 @@ def open_capture(
                 changelog,
                 channels,
                 notification_channels,
-                sinks,
+                (store.metrics.add, *sinks),
             )
             yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s)
     finally:

@@ -122,6 +122,14 @@ def _lists() -> list[ActionCommand]:
         _command(
             "connectors", "List connectors with their states and offsets", _STATE, _OUTPUT, where="lists.connectors"
         ),
+        _command(
+            "metrics",
+            "Show what captures and applies have measured: totals over all runs, and latest values",
+            _SOME_CONNECTOR,
+            _STATE,
+            _OUTPUT,
+            where="metrics.metrics",
+        ),
         _command("offsets", "Show the offsets in full", _SOME_CONNECTOR, _STATE, _OUTPUT, where="lists.offsets"),
         _command(
             "batches", "List the batches of a connector", _CONNECTOR, _LIMIT, _STATE, _OUTPUT, where="lists.batches"

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.lifecycle.status import Status
+    from airflow_provider_cdc.core.model.measured import KeptSeries
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
 
 
@@ -113,6 +114,15 @@ def metrics_lines(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for context, values in metrics.items():
         yield f"  Last run, {context}:"
         yield from (f"    {name:<38} {value}".rstrip() for name, value in metrics_text(values))
+
+
+def series_rows(series: KeptSeries) -> Iterator[tuple[str, str]]:
+    """The metrics of a series as names and texts; of a histogram, how many values there were and their mean."""
+    for name, value in sorted((series.gauges | series.counters).items()):
+        yield name, f"{value:,.3f}".rstrip("0").rstrip(".")
+    for name, found in sorted(series.histograms.items()):
+        number = sum(found.classes)
+        yield name, f"{number:,} times, {found.total / number:,.1f} s on average"
 
 
 def metrics_text(values: Mapping[str, Any], entries: int = 10) -> Iterator[tuple[str, str]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.core.spi.monitor import Monitor, run_ended
+from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.hooks.stats import to_airflow
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.model.measured import Measured
     from airflow_provider_cdc.operators.connector_tables import ConnectorTables
 
 
@@ -26,9 +29,20 @@ def measure(one: ConnectorTables, *, failed: bool, seconds: float) -> None:
     :param failed: it was not applied, or not all of it
     """
     place = hashlib.sha256(one.location.encode()).hexdigest()[:8]
-    monitor = Monitor(one.name, f"apply {one.target} {place}", [to_airflow], {"target": one.target, "place": place})
+    monitor = Monitor(
+        one.name,
+        f"apply {one.target} {place}",
+        [to_airflow, partial(_keep, one.access.state_conn_id)],
+        {"target": one.target, "place": place},
+    )
     _tables(monitor, one)
     run_ended(monitor, "apply", failed=failed, seconds=seconds)
+
+
+def _keep(state_conn_id: str, found: Measured) -> None:
+    """Keep it in the state tables."""
+    with CdcStateHook(state_conn_id).opened(patience_s=2) as store:
+        store.metrics.add(found)
 
 
 def _tables(monitor: Monitor, one: ConnectorTables) -> None:

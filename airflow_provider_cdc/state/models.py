@@ -247,3 +247,35 @@ class ControlRow(Base):
     """The same as ``run_ended_at`` if the last run failed."""
     metrics: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """Of the last run that read anything, also if it failed: context → name → value."""
+
+
+class MetricRow(Base):
+    """The metrics of a connector, or of one of its topics, as one producer has measured them: values now, and totals over all runs.
+
+    ``series`` stands for producer and topic, see :func:`airflow_provider_cdc.state.metrics.series_of`.
+    """
+
+    __tablename__ = "cdc_metric"
+
+    connector: Mapped[str] = mapped_column(String(250), primary_key=True)
+    series: Mapped[str] = mapped_column(String(64), primary_key=True)
+    producer: Mapped[str] = mapped_column(String(250))
+    topic: Mapped[str] = mapped_column(Text)
+    tags: Mapped[dict[str, Any]]
+    metrics: Mapped[dict[str, Any]]
+    at: Mapped[datetime] = mapped_column(Moment)
+
+
+class MetricHistoryRow(Base):
+    """The metrics of a connector as a whole after each of its last runs; ``number`` counts these."""
+
+    __tablename__ = "cdc_metric_history"
+
+    id: Mapped[int] = mapped_column(Big, primary_key=True, autoincrement=True)
+    connector: Mapped[str] = mapped_column(String(250))
+    series: Mapped[str] = mapped_column(String(64))
+    number: Mapped[int] = mapped_column(BigInteger)
+    metrics: Mapped[dict[str, Any]]
+    at: Mapped[datetime] = mapped_column(Moment)
+
+    __table_args__ = (Index(None, "connector", "series", "number"),)

@@ -30,6 +30,7 @@ from airflow_provider_cdc.state.connectors import Connectors
 from airflow_provider_cdc.state.controls import Controls
 from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.leases import Leases
+from airflow_provider_cdc.state.metrics import Metrics
 from airflow_provider_cdc.state.notifications import Notifications
 from airflow_provider_cdc.state.offsets import Offsets
 from airflow_provider_cdc.state.pruning import Pruning
@@ -65,6 +66,7 @@ class StateStore:
         self._connectors = Connectors(self.database, self.leases)
         self._pruning = Pruning(self.database)
         self._schemas = SchemaHistories(self.database, self.leases)
+        self.metrics = Metrics(self.database)
 
     def create_tables(self) -> None:
         """Create the tables where they are missing. Airflow deployments use ``airflow db migrate`` instead."""

@@ -37,6 +37,7 @@ LOOK: dict[str, list[str]] = {
     "events": ["shop"],
     "status": ["shop"],
     "targets": ["shop"],
+    "metrics": ["shop"],
     "offset show": ["shop"],
     "offset history": ["shop"],
     "offset set": ["--to", "{place}", "shop"],

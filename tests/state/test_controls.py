@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from datetime import UTC, datetime
 
 import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
+from airflow_provider_cdc.core.model.measured import Measured, Series
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
@@ -132,6 +134,8 @@ def _fill(store: StateStore, connector: str) -> None:
         store.commit(lease, store.load(connector), m, "x")
         stored = store.schemas(connector)
         store.compact_schemas(lease, SchemaHistory.of(stored).base(), stored.upto)
+    series = {"": Series(gauges={"run.LastRunFailed": 0.0})}
+    store.metrics.add(Measured(connector, "capture", {}, datetime.now(UTC), series, ended=True))
 
 
 def _counts(store: StateStore, connector: str) -> dict[str, int]:

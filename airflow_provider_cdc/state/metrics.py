@@ -1,0 +1,100 @@
+"""What connectors have measured: the latest values, totals over all runs, and a short history."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime, timedelta
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.model.measured import Histogram, KeptSeries, Measured, added
+from airflow_provider_cdc.state.controls import locked
+from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.state.models import MetricHistoryRow, MetricRow
+
+KEPT = 100
+"""Runs of each producer that the history has."""
+FORGOTTEN = timedelta(days=90)
+"""After this time without a new value, the series of a topic or of a target is removed."""
+
+
+def series_of(producer: str, topic: str) -> str:
+    """What stands for a series in keys: names may be too long for those.
+
+    >>> len(series_of("capture", "shop.inventory.orders"))
+    64
+    """
+    return hashlib.sha256(f"{producer}\n{topic}".encode()).hexdigest()
+
+
+class Metrics:
+    """The metrics of connectors."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, found: Measured) -> None:
+        """Add what was measured. The number of statements does not depend on how many topics there are."""
+        keys = {series_of(found.producer, topic): topic for topic in found.series}
+        whole = series_of(found.producer, "")
+        for attempt in self._database.attempts():
+            with attempt, self._database.write() as c:
+                locked(c, found.connector)  # one at a time: totals are read, and then written
+                mine = (MetricRow.connector == found.connector) & MetricRow.series.in_(keys)
+                before = {
+                    row.series: row.metrics
+                    for row in c.execute(sa.select(MetricRow.series, MetricRow.metrics).where(mine))
+                }
+                after = {key: added(before.get(key, {}), found.series[topic]) for key, topic in keys.items()}
+                c.execute(sa.delete(MetricRow).where(mine | self._forgotten(found)))
+                c.execute(sa.insert(MetricRow), [_row(found, key, keys[key], after[key]) for key in keys])
+                if found.ended and whole in keys:
+                    self._remember(c, found, whole, after[whole])
+
+    def of(self, connector: str | None = None) -> list[KeptSeries]:
+        """The series of one connector, or of all: by connector, producer and topic."""
+        statement = sa.select(MetricRow.__table__)
+        if connector is not None:
+            statement = statement.where(MetricRow.connector == connector)
+        with self._database.engine.connect() as c:
+            rows = c.execute(statement).all()
+        return sorted((_kept(row) for row in rows), key=lambda s: (s.connector, s.producer, s.topic))
+
+    def history(self, connector: str, producer: str = "capture") -> list[tuple[datetime, dict[str, Any]]]:
+        """When the last runs have ended, and what was measured of the connector as a whole by then, oldest first."""
+        key = series_of(producer, "")
+        statement = (
+            sa.select(MetricHistoryRow.at, MetricHistoryRow.metrics)
+            .where(MetricHistoryRow.connector == connector, MetricHistoryRow.series == key)
+            .order_by(MetricHistoryRow.number)
+        )
+        with self._database.engine.connect() as c:
+            return [(row.at, row.metrics) for row in c.execute(statement)]
+
+    def _remember(self, c: sa.Connection, found: Measured, key: str, metrics: dict[str, Any]) -> None:
+        series = (MetricHistoryRow.connector == found.connector) & (MetricHistoryRow.series == key)
+        last = c.scalar(sa.select(sa.func.max(MetricHistoryRow.number)).where(series)) or 0
+        values = {"connector": found.connector, "series": key, "number": last + 1, "metrics": metrics, "at": found.at}
+        c.execute(sa.insert(MetricHistoryRow).values(**values))
+        old = series & (MetricHistoryRow.number <= last + 1 - KEPT)
+        outlived = (MetricHistoryRow.connector == found.connector) & (MetricHistoryRow.at < found.at - FORGOTTEN)
+        c.execute(sa.delete(MetricHistoryRow).where(old | outlived))
+
+    def _forgotten(self, found: Measured) -> sa.ColumnElement[bool]:
+        return (MetricRow.connector == found.connector) & (MetricRow.at < found.at - FORGOTTEN)
+
+
+def _row(found: Measured, key: str, topic: str, metrics: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "connector": found.connector, "series": key, "producer": found.producer, "topic": topic, "tags": found.tags,
+        "metrics": metrics, "at": found.at,
+    }  # fmt: skip
+
+
+def _kept(row: sa.Row[Any]) -> KeptSeries:
+    kept = row.metrics
+    histograms = {name: Histogram.of(found) for name, found in kept["histograms"].items()}
+    return KeptSeries(
+        row.connector, row.producer, row.tags, row.topic, row.at, kept["gauges"], kept["counters"], histograms
+    )

@@ -1,0 +1,119 @@
+"""Metrics in the state tables: totals over runs, latest values, a history that ends, and a number of statements that is always the same."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.model.measured import Measured, Series
+from airflow_provider_cdc.state import metrics as module
+from airflow_provider_cdc.state.models import MetricHistoryRow, MetricRow
+from airflow_provider_cdc.state.store import StateStore
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def measured(
+    series: dict[str, Series],
+    *,
+    connector: str = "shop",
+    producer: str = "capture",
+    at: datetime = NOW,
+    ended: bool = True,
+) -> Measured:
+    return Measured(connector, producer, {"a": "b"}, at, series, ended)
+
+
+def counted(n: float, gauge: float = 0.0) -> Series:
+    return Series({"g": gauge}, {"n": n}, {"f": [1.5]})
+
+
+def test_counts_add_up_over_runs_and_values_are_the_latest(store: StateStore) -> None:
+    store.metrics.add(measured({"": counted(2, 5), "t": counted(7)}))
+    store.metrics.add(measured({"": counted(3, 4)}))
+    store.metrics.add(measured({"": counted(100)}, producer="apply"))
+    store.metrics.add(measured({"": counted(100)}, connector="other"))
+    whole, topic = [one for one in store.metrics.of("shop") if one.producer == "capture"]
+    assert (whole.topic, whole.counters, whole.gauges, whole.tags, whole.at) == (
+        "",
+        {"n": 5},
+        {"g": 4},
+        {"a": "b"},
+        NOW,
+    )
+    assert sum(whole.histograms["f"].classes) == 2
+    assert whole.histograms["f"].total == 3.0
+    assert (topic.topic, topic.counters) == ("t", {"n": 7})
+    assert [one.connector for one in store.metrics.of()] == ["other", "shop", "shop", "shop"]
+
+
+def test_the_history_has_the_last_runs_and_no_more(store: StateStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KEPT", 5)
+    for n in range(12):
+        store.metrics.add(measured({"": counted(1)}, at=NOW + timedelta(minutes=n), ended=False))
+        store.metrics.add(measured({"": counted(1)}, at=NOW + timedelta(minutes=n)))
+    found = store.metrics.history("shop")
+    assert [metrics["counters"]["n"] for _, metrics in found] == [16, 18, 20, 22, 24]
+    assert found[-1][0] == NOW + timedelta(minutes=11)
+    assert rows(store, MetricHistoryRow) == 5
+    assert rows(store, MetricRow) == 1
+
+
+def test_series_of_which_nothing_was_heard_for_long_are_removed(store: StateStore) -> None:
+    store.metrics.add(measured({"": counted(1), "dropped": counted(1)}))
+    store.metrics.add(measured({"": counted(1)}, connector="other"))
+    later = NOW + module.FORGOTTEN + timedelta(seconds=1)
+    store.metrics.add(measured({"": counted(1), "t": counted(1)}, at=later))
+    assert [(one.connector, one.topic) for one in store.metrics.of()] == [("other", ""), ("shop", ""), ("shop", "t")]
+    assert len(store.metrics.history("shop")) == 1
+
+
+def test_the_number_of_statements_does_not_grow_with_topics(store: StateStore) -> None:
+    def statements(topics: int) -> int:
+        series = {"": counted(1)} | {f"t{n}": counted(1) for n in range(topics)}
+        with watched(store.database.engine) as seen:
+            store.metrics.add(measured(series))
+        return len(seen)
+
+    statements(1)
+    few, many = statements(1), statements(500)
+    assert few == many <= 12
+
+
+def test_names_of_any_length_have_a_series_of_their_own(store: StateStore) -> None:
+    topics = ["x" * 400 + end for end in ("a", "b")] + ['é,"\\\n']
+    store.metrics.add(measured({topic: counted(1) for topic in topics}))
+    assert {one.topic for one in store.metrics.of("shop")} == set(topics)
+
+
+def test_nothing_is_left_of_a_connector_that_is_deleted(store: StateStore) -> None:
+    store.metrics.add(measured({"": counted(1)}))
+    with store.lease("shop", "a test", wait_s=0) as lease:
+        store.forget(lease)
+    assert store.metrics.of("shop") == []
+    assert store.metrics.history("shop") == []
+
+
+def rows(store: StateStore, table: Any) -> int:
+    with store.database.engine.connect() as c:
+        return int(c.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
+
+
+class watched:
+    """The statements of an engine, as long as it is entered; one that has many rows is one."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self._engine, self._seen = engine, list[str]()
+
+    def __enter__(self) -> list[str]:
+        sa.event.listen(self._engine, "before_cursor_execute", self._note)
+        return self._seen
+
+    def __exit__(self, *_: object) -> None:
+        sa.event.remove(self._engine, "before_cursor_execute", self._note)
+
+    def _note(self, _c: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        self._seen.append(statement)
