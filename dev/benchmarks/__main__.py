@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed``."""
+"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from dev import paths
-from dev.benchmarks import apply, db2, debezium, figures, fixed, freshness, incremental, machine, oracle, visible
+from dev.benchmarks import (
+    apply,
+    db2,
+    debezium,
+    figures,
+    fixed,
+    freshness,
+    incremental,
+    machine,
+    oracle,
+    tables,
+    visible,
+)
 from dev.benchmarks.figures import Bar
 from dev.benchmarks.ours import Ours
 from dev.benchmarks.runs import measured, measured_runs
@@ -46,6 +58,7 @@ def main() -> int:
                     "snapshot": _snapshot,
                     "freshness": freshness.run,
                     "incremental": incremental.run,
+                    "tables": tables.run,
                 }
                 bench = benches[options.what]
                 document, bars = bench(options, server, folder)
@@ -147,7 +160,7 @@ def _scratch() -> Path:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev/bench", description=__doc__)
     parser.add_argument(
-        "what", choices=["capture", "snapshot", "incremental", "apply", "freshness", "oracle", "db2", "fixed"]
+        "what", choices=["capture", "snapshot", "incremental", "apply", "freshness", "oracle", "db2", "fixed", "tables"]
     )
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)
     parser.add_argument("--server", choices=["mariadb", "mysql"], default="mariadb")
@@ -160,7 +173,9 @@ def _arguments() -> argparse.Namespace:
     )  # fmt: skip
     parser.add_argument("--load", action="store_true", help="keep one core busy meanwhile (incremental)")
     parser.add_argument("--seconds", type=int, default=600, help="how long the warm form is measured (freshness; 600)")
-    parser.add_argument("--target", choices=sorted(visible.KINDS), help="kind of tables (freshness: delta; apply: all)")
+    parser.add_argument(
+        "--target", choices=sorted(visible.KINDS), help="kind of tables (freshness, tables: delta; apply: all)"
+    )
     parser.add_argument("--profile", choices=PROFILES, help="of the tables (freshness: compatible; apply: all)")
     parser.add_argument("--cases", default=apply.CASES, help="which ones, a letter each (apply; abcde)")
     parser.add_argument(
@@ -170,7 +185,7 @@ def _arguments() -> argparse.Namespace:
         default=list(apply.SIZES),
         help="of case b, in multiples of --rows (apply; 1 5 20)",
     )
-    parser.add_argument("--tables", type=int, default=apply.SMALL_TABLES, help="small tables (apply; 200)")
+    parser.add_argument("--tables", type=int, help="small tables (apply: 200; tables: 1,000)")
     parser.add_argument("--transaction-rows", type=int, default=1000, help="changes of a transaction (db2; 1,000)")
     parser.add_argument("--batches", type=int, default=500, help="batches in a row (apply; 500)")
     parser.add_argument("--sources", nargs="+", choices=fixed.SOURCES, help="kinds of sources (fixed; all of them)")

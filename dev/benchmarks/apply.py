@@ -65,7 +65,7 @@ def _measured(
     scratch, file = folder / "apply", folder / "apply.json"
     given = {
         "target": target, "profile": profile, "folder": str(scratch), "jars": [str(jar) for jar in jars_], "memory": "6g",
-        "million": options.rows, "repeat": options.repeat, "cases": options.cases, "sizes": options.sizes, "tables": options.tables,
+        "million": options.rows, "repeat": options.repeat, "cases": options.cases, "sizes": options.sizes, "tables": options.tables or SMALL_TABLES,
         "batches": options.batches,
     }  # fmt: skip
     file.write_text(json.dumps(given))

@@ -62,13 +62,14 @@ class Ours:
         other.__dict__ |= self.__dict__ | {"folder": folder}
         return other
 
-    def run(self, progress: Callable[[str], None], *, stages: bool = False) -> dict[str, Any]:
+    def run(self, progress: Callable[[str], None], *, stages: bool = False, files: int | None = None) -> dict[str, Any]:
         """Capture up to the end of the log.
 
         :param stages: with stopwatches, which cost a little
+        :param files: how many the process may have open
         :raises Problem: it failed
         """
-        command = self.command("dev.benchmarks.run_capture", stages=stages)
+        command = self.command("dev.benchmarks.run_capture", stages=stages, files=files)
         figures: dict[str, Any] = {}
         with (
             (self.folder / "run.log").open("w") as log,

@@ -7,6 +7,7 @@ imports; CPU with the start is given beside them. (Debezium's are those from its
 from __future__ import annotations
 
 import json
+import os
 import resource
 import sys
 import threading
@@ -22,6 +23,8 @@ def main() -> int:
     from airflow_provider_cdc.state.store import StateStore
     from dev.benchmarks.stages import Stages, watch_capture
 
+    if given.get("files"):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (given["files"], given["files"]))
     stages = Stages()
     if given["stages"]:
         watch_capture(stages, given["source"])
@@ -29,9 +32,13 @@ def main() -> int:
     definition = ConnectorDefinition("bench", given["source"], given["changelog"], given["properties"])
     load_source(definition.source)  # imports belong to the start, as a JVM's classes do
     started, cpu = time.perf_counter(), _cpu()
-    ended = threading.Event()
-    showing = threading.Thread(target=_show, args=(Path(given["changelog"]), ended), daemon=True)
-    showing.start()
+    ended, most_open = threading.Event(), [0]
+    watching = [
+        threading.Thread(target=_show, args=(Path(given["changelog"]), ended), daemon=True),
+        threading.Thread(target=_count_files, args=(most_open, ended), daemon=True),
+    ]
+    for thread in watching:
+        thread.start()
     with open_capture(definition, given["state"], secrets=given["secrets"]) as capture:
         result = capture.run()
     seconds, used = time.perf_counter() - started, _cpu() - cpu
@@ -46,7 +53,9 @@ def main() -> int:
         "stages": stages.figures(),
     }
     ended.set()
-    showing.join()  # two threads that print share a line
+    for thread in watching:  # two threads that print share a line
+        thread.join()
+    figures["open_files"] = most_open[0]
     print(json.dumps(figures), flush=True)
     return 0
 
@@ -62,6 +71,12 @@ def _cpu() -> float:
 def _peak_kb() -> int:
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))
+
+
+def _count_files(most: list[int], ended: threading.Event) -> None:
+    """How many files the process has had open at the same time."""
+    while not ended.wait(0.1):
+        most[0] = max(most[0], len(os.listdir("/proc/self/fd")) - 1)
 
 
 def _show(changelog: Path, ended: threading.Event) -> None:

@@ -51,12 +51,12 @@ class ApplyProcess:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
 
-    def wait(self) -> float:
+    def wait(self, longest_s: float = 600) -> float:
         """Wait for its end; the seconds that it took.
 
         :raises Problem: it has failed
         """
-        if self._process.wait(600):
+        if self._process.wait(longest_s):
             raise self.problem(f"ended with {self._process.returncode}")
         return time.monotonic() - self.began
 

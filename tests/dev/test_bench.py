@@ -222,3 +222,14 @@ def test_the_apply_is_measured_beside_a_plain_merge(tmp_path: Path, target: str)
         assert found[name]["ratio"] == pytest.approx(found[name]["plain_s"] / found[name]["ours_s"], rel=0.2)
     assert found["d"]["batches"] == 3
     assert found["d"]["scan"]["end_s"] > 0
+
+
+@pytest.mark.long
+@pytest.mark.mysql  # starts a MariaDB of its own
+def test_many_tables_are_captured_and_applied_with_few_open_files(tmp_path: Path) -> None:
+    document = _bench(tmp_path, "tables", "--tables", "3")
+    assert (document["rows"], document["changes"]) == (3000, 300)
+    for captured in ("snapshot", "stream"):
+        assert 3 < document[captured]["open_files"] < 256
+        assert document[captured]["peak_rss_mb"] > 50
+    assert document["apply"]["seconds_per_table"] == pytest.approx(document["apply"]["seconds"] / 3, rel=0.1)
