@@ -126,6 +126,11 @@ def _lists() -> list[ActionCommand]:
             "metrics",
             "Show what captures and applies have measured: totals over all runs, and latest values",
             _SOME_CONNECTOR,
+            _arg(
+                "--openmetrics",
+                action="store_true",
+                help="as OpenMetrics text, for Prometheus' textfile collector and others",
+            ),
             _STATE,
             _OUTPUT,
             where="metrics.metrics",

@@ -6,6 +6,7 @@ import argparse
 
 from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
 from airflow_provider_cdc.hooks.connector import find_connector
+from airflow_provider_cdc.hooks.openmetrics import openmetrics
 from airflow_provider_cdc.hooks.status_texts import series_rows
 
 
@@ -16,6 +17,9 @@ def metrics(args: argparse.Namespace) -> None:
         if args.connector:
             find_connector(store, args.connector)
         found = store.metrics.of(args.connector)
+    if args.openmetrics:
+        print(openmetrics(found), end="")
+        return
     if args.output == "json":
         print_json([one.document() for one in found])
         return

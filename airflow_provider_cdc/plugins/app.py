@@ -19,6 +19,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks import status_texts
 from airflow_provider_cdc.hooks.connector import access_of
+from airflow_provider_cdc.hooks.openmetrics import CONTENT_TYPE, openmetrics
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.plugins import pages
 from airflow_provider_cdc.plugins.rights import may_see
@@ -48,6 +49,15 @@ def connectors_json(user: GetUserDep) -> list[dict[str, Any]]:
     """All connectors that the user may see, for programs."""
     with _store() as store:
         return [status_texts.summary(row) for row in store.connectors() if may_see(user, row)]
+
+
+@app.get("/metrics")
+def metrics(user: GetUserDep) -> Response:
+    """What was measured of all connectors that the user may see, as OpenMetrics text."""
+    with _store() as store:
+        seen = {row.connector for row in store.connectors() if may_see(user, row)}
+        found = [series for series in store.metrics.of() if series.connector in seen]
+    return Response(openmetrics(found), media_type=CONTENT_TYPE)
 
 
 @app.get("/connectors/{connector}", response_class=HTMLResponse)

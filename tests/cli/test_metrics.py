@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop
@@ -39,3 +40,32 @@ def test_runs_are_added_up_by_connector_and_topic(shop: Shop, capsys: pytest.Cap
 def test_a_connector_that_is_not_there_is_an_error(shop: Shop) -> None:
     with pytest.raises(SystemExit, match="nobody"):
         run("metrics", "nobody")
+
+
+def test_openmetrics_are_what_a_strict_reader_of_the_format_takes(
+    shop: Shop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for key in (1, 2, 3):
+        shop.order(key)
+        capture(shop)
+    clean(capsys)
+    run("metrics", "--openmetrics")
+    families = {f.name: f for f in text_string_to_metric_families(capsys.readouterr().out)}
+    assert {f.type for f in families.values()} == {"gauge", "counter", "histogram"}
+    (runs,) = families["cdc_run_TotalNumberOfRuns"].samples
+    assert (runs.labels, runs.value) == ({"connector": "shop"}, 3)
+    of_topic = {"connector": "shop", "topic": TOPIC}
+    (events,) = families["cdc_topic_TotalNumberOfEventsCaptured"].samples
+    assert (events.name, events.labels, events.value) == (
+        f"{families['cdc_topic_TotalNumberOfEventsCaptured'].name}_total",
+        of_topic,
+        3,
+    )
+    fresh = families["cdc_topic_CaptureFreshnessInSeconds"].samples
+    buckets = [s.value for s in fresh if s.name.endswith("_bucket")]
+    assert buckets == sorted(buckets)
+    assert [s.value for s in fresh if s.name.endswith("_count")] == [buckets[-1]] == [2]
+    kept = next(s for s in shop.store.metrics.of("shop") if s.topic == TOPIC)
+    assert [s.value for s in fresh if s.name.endswith("_sum")] == [
+        kept.histograms["topic.CaptureFreshnessInSeconds"].total
+    ]

@@ -13,6 +13,7 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
 from airflow.models.dag import DagModel
 from fastapi.testclient import TestClient
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.plugins.app import app
@@ -63,6 +64,10 @@ def test_everybody_sees_the_connectors_of_the_dags_that_they_may_read(
 ) -> None:
     client = _asked(user)
     assert {row["connector"] for row in client.get("/connectors.json").json()} == seen
+    measured = client.get("/metrics")
+    assert measured.headers["content-type"].startswith("application/openmetrics-text; version=1.0.0")
+    (runs,) = [f for f in text_string_to_metric_families(measured.text) if f.name == "cdc_run_TotalNumberOfRuns"]
+    assert {sample.labels["connector"] for sample in runs.samples} == seen
     listed = client.get("/").text
     for name in ("shop", "billing", "script"):
         assert (f"/connectors/{name}" in listed) is (name in seen)

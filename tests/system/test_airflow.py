@@ -245,7 +245,9 @@ def test_testing_a_connection_in_the_form_checks_the_prerequisites(services: Ser
 def test_pages_need_a_login_and_show_no_secret(services: Services, ran: Airflow, inventory: Any) -> None:
     *_, snapshot = json.loads(ran.run("cdc", "batches", "inventory", "-o", "json").stdout)
     batch = snapshot["batch"]
-    pages = ("/cdc/", "/cdc/connectors.json", "/cdc/connectors/inventory", f"/cdc/connectors/inventory/batches/{batch}")
+    pages = (
+        "/cdc/", "/cdc/connectors.json", "/cdc/metrics", "/cdc/connectors/inventory", f"/cdc/connectors/inventory/batches/{batch}",
+    )  # fmt: skip
     for page in pages:
         assert services.request("GET", page, login=False)[0] == 401
         status, text = services.request("GET", page, login=False, accept="text/html")

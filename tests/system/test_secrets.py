@@ -136,7 +136,7 @@ def test_no_secret_is_on_a_page(ran: tuple[Airflow, str, CommandLines], monkeypa
     app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="ada", role="ADMIN")
     try:
         client = TestClient(app)
-        for page in ("/", "/connectors.json", "/connectors/secretive", "/connectors/secretive/batches/1"):
+        for page in ("/", "/connectors.json", "/metrics", "/connectors/secretive", "/connectors/secretive/batches/1"):
             answer = client.get(page)
             assert answer.status_code == 200
             assert "secretive" in answer.text
