@@ -1,0 +1,85 @@
+"""What somebody should look at, of all connectors at once; ``dags/inventory_alerts.py`` makes a failed task of it, which Airflow reports as it reports others.
+
+>>> with CdcStateHook().opened() as store:
+...     alerts(store.connectors(), store.metrics.of(), Limits(behind_s=300))
+['shop: 412 s behind its source. Look: airflow cdc status shop']
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from airflow_provider_cdc.core.lifecycle.status import RunState, state_of, status_of
+from airflow_provider_cdc.core.model.measured import KeptSeries
+from airflow_provider_cdc.core.spi.records import ConnectorRecord
+from airflow_provider_cdc.hooks.status_texts import age
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Beyond what somebody should look.
+
+    :param behind_s: how far a capture may be behind its source
+    :param silent_s: how long ago the last run of a capture or of an apply may have ended; a run that goes on is not silent
+    """
+
+    behind_s: float = 600
+    silent_s: float = 3600
+
+
+def alerts(
+    connectors: Iterable[ConnectorRecord],
+    series: Iterable[KeptSeries],
+    limits: Limits | None = None,
+    now: datetime | None = None,
+) -> list[str]:
+    """A sentence for each thing that is not as it should be, with the command that shows more; empty if all is well.
+
+    Connectors that somebody has paused or stopped are left out.
+
+    :param series: what was measured, of these connectors and maybe of others
+    """
+    limits, now = limits or Limits(), now or datetime.now(UTC)
+    measured: dict[str, list[KeptSeries]] = {}
+    for one in series:
+        if not one.topic:
+            measured.setdefault(one.connector, []).append(one)
+    return [
+        f"{record.connector}: {text}. Look: airflow cdc status {record.connector}"
+        for record in connectors
+        if state_of(record)[0] not in (RunState.PAUSED, RunState.STOPPED)
+        for text in (
+            *_of_capture(record, limits, now),
+            *(text for one in measured.get(record.connector, ()) for text in _of_series(one, record, limits, now)),
+        )
+    ]
+
+
+def _of_capture(record: ConnectorRecord, limits: Limits, now: datetime) -> Iterator[str]:
+    status = status_of(record, [])
+    state = status.state
+    if state is RunState.FAILED:
+        error = (status.last_error or "").split("\n")[0].rstrip(".")
+        yield f"the last run has failed, {age(status.since, now)}: {error}"
+    ended = record.run_ended_at
+    if state is not RunState.RUNNING and ended is not None and (now - ended).total_seconds() > limits.silent_s:
+        yield f"no run since one that ended {age(ended, now)}"
+
+
+def _of_series(one: KeptSeries, record: ConnectorRecord, limits: Limits, now: datetime) -> Iterator[str]:
+    behind_s = one.gauges.get("streaming.MilliSecondsBehindSource", 0) / 1000
+    if behind_s > limits.behind_s:
+        yield f"{behind_s:,.0f} s behind its source"
+    if "apply.LastRunFailed" not in one.gauges:
+        return
+    where = f"the apply to {one.tags.get('target', '')} ({one.tags.get('place', '')})"
+    failed = int(one.gauges.get("apply.FailedTables", 0))
+    if failed:
+        yield f"{where} could not bring {failed} tables up to date"
+    elif one.gauges["apply.LastRunFailed"]:
+        yield f"{where} has failed, {age(one.at, now)}"
+    waits = record.batch > one.gauges.get("apply.LastBatch", 0)
+    if waits and (now - one.at).total_seconds() > limits.silent_s:
+        yield f"{where} has not run since {age(one.at, now)}, and batches up to {record.batch} wait"

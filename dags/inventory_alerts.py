@@ -1,0 +1,36 @@
+"""Looks every five minutes whether a connector needs somebody: its last run has failed, it is too far behind its source, or it has been silent for too long;
+and the same of what applies its changes. The task fails then, with a sentence for each: whatever Airflow does when a task fails
+(``on_failure_callback`` with a notifier for mail, Slack or a pager) tells people.
+
+It looks at all connectors whose state is in the connection ``cdc_state_default``, whichever DAG captures them, and asks no source.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from airflow.sdk import DAG, task
+
+with DAG(
+    "inventory_alerts",
+    schedule="*/5 * * * *",
+    start_date=datetime(2024, 1, 1, tzinfo=UTC),
+    catchup=False,
+    max_active_runs=1,
+    tags=["cdc"],
+) as dag:
+
+    @task
+    def look() -> None:
+        """Fail if there is something to look at."""
+        from airflow.sdk.exceptions import AirflowException
+
+        from airflow_provider_cdc.hooks.alerts import Limits, alerts
+        from airflow_provider_cdc.hooks.state import CdcStateHook
+
+        with CdcStateHook().opened() as store:
+            found = alerts(store.connectors(), store.metrics.of(), Limits(behind_s=600, silent_s=3600))
+        if found:
+            raise AirflowException("\n".join(found))
+
+    look()
