@@ -24,6 +24,7 @@ from spark_jobs.rules import another_place, another_rule, same_rule
 from spark_jobs.shape import WHOLE, Shape
 from spark_jobs.table import bring_up, one_batch_at_a_time
 from spark_jobs.targets.base import NEVER, Conflict, Marker, Owner, Stand, Target
+from spark_jobs.targets.causes import lost_with_an_executor
 from spark_jobs.variants import shown
 
 log = logging.getLogger("spark_jobs.catch_up")
@@ -32,6 +33,17 @@ Shapes = Callable[[SparkSession, str, TableSchema, bool, Place | None, Collectio
 :func:`spark_jobs.shaping.shape`."""
 
 ATTEMPTS = 6
+
+
+class RowsLost(Exception):
+    """Rows that were set aside are gone with an executor; nothing was committed.
+
+    :param error: that Spark has raised
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 class CatchUp:
@@ -114,6 +126,15 @@ class CatchUp:
             try:
                 target, at = look or self.look(owner, location, table.place)
                 return self._attempt(owner, table, target, at, groups, done, more=more)
+            except RowsLost as e:
+                if attempt + 1 == ATTEMPTS:
+                    raise e.error from e
+                look = None
+                log.warning(
+                    "An executor was lost while changes were merged into the table of %s (%d): they are merged again.",
+                    table.name,
+                    attempt + 1,
+                )
             except Conflict as e:
                 look, last = None, str(e)[:300]
                 # whoever was faster may have applied the same batches: the marker tells
@@ -161,6 +182,8 @@ class CatchUp:
             except Exception as e:
                 if not isinstance(e, Conflict) and (by := self._overtaken(owner, target)):
                     raise Conflict(f"{by}; what it was read as meanwhile: {e}") from e
+                if lost_with_an_executor(e):
+                    raise RowsLost(e) from e
                 raise
             new, at = False, step.last
             one = Applied(

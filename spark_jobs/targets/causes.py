@@ -33,3 +33,9 @@ def condition(error: BaseException) -> str:
         return str(error.java_exception.getCondition() or "")  # type: ignore[attr-defined]
     except (AttributeError, Py4JError):  # an error that is none of Spark's has no such method
         return ""
+
+
+def lost_with_an_executor(error: BaseException) -> bool:
+    """Whether rows that were set aside within Spark (``localCheckpoint``) are gone with the executor that had them. A stage that fails has the condition
+    of its tasks in its text only."""
+    return "[CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND]" in str(error)

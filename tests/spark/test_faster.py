@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.targets.memory import STORED
 from tests.spark.lake import Lake
 from tests.spark.points import WRITES
@@ -66,6 +67,47 @@ def test_whenever_another_run_is_faster_the_tables_end_equal(
         memory.hook = overtaken = Overtaking(number, replace(memory, hook=None).apply)
         memory.apply(threads=1)
         _equal(memory, f"overtaken before call {number}, {overtaken.before}")
+
+
+class Losing:
+    """Has all that Spark has set aside be gone before some write, as if executors were lost.
+
+    :param times: how often
+    """
+
+    def __init__(self, lake: Lake, times: int) -> None:
+        self._spark, self.left = lake.spark, times
+
+    def __call__(self, location: str, name: str, write: Callable[[], Any]) -> Any:
+        aside = self._spark.sparkContext._jsc.getPersistentRDDs()  # type: ignore[attr-defined]
+        if self.left and len(aside):
+            self.left -= 1
+            for rows in list(aside.values()):
+                rows.unpersist(True)
+        return write()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("times", "fails"), [(2, False), (1000, True)])
+def test_rows_that_are_lost_with_executors_are_made_again(memory: Lake, times: int, fails: bool) -> None:
+    database = memory.connector.database  # type: ignore[attr-defined]
+    database.create_table("s.t", {"id": "int64!", "note": "string"}, key=("id",), sparse=("note",))
+    with database.transaction() as t:
+        for key in range(4):
+            t.insert("s.t", {"id": key, "note": f"note {key}"})
+    memory.follow()
+    with database.transaction() as t:
+        for key in range(4):  # a value that the event does not have moves to another key
+            t.update("s.t", {"id": key}, {"id": key + 10})
+    memory.connector.capture()
+    memory.hook = losing = Losing(memory, times)
+    if fails:
+        with pytest.raises(TargetError, match="CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND"):
+            memory.apply(writes="merge")
+        memory.hook = None
+    memory.apply(writes="merge")
+    assert losing.left < times
+    _equal(memory)
 
 
 def _equal(lake: Lake, what: str = "") -> None:
