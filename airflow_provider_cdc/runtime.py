@@ -11,6 +11,7 @@ The Airflow face, the benchmarks and users' own scripts all use it. It does not 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,10 +25,13 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.capture.capture import Capture
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.model.offset import Offset
+    from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.event_forms import EventForm
     from airflow_provider_cdc.core.spi.monitor import Sink
-    from airflow_provider_cdc.core.spi.records import Registration
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord, Registration
     from airflow_provider_cdc.core.spi.source import Source
+    from airflow_provider_cdc.state.store import StateStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
@@ -95,6 +99,18 @@ def parse_config(definition: ConnectorDefinition, secrets: Mapping[str, Any] | N
     refuse_secrets(definition)
     properties = {"topic.prefix": definition.name, **(secrets or {}), **definition.properties}
     return load_source(definition.source).Config.parse(properties)
+
+
+def source_key(definition: ConnectorDefinition) -> str:
+    """What is the same for connectors that can share the end of a source's log, if they have the same connection too.
+
+    >>> orders = ConnectorDefinition("orders", "mariadb", "/lake", {"database.server.id": 1, "table.include.list": "shop.orders"})
+    >>> lines = ConnectorDefinition("lines", "mariadb", "/lake", {"database.server.id": 2, "table.include.list": "shop.lines"})
+    >>> source_key(orders) == source_key(lines)
+    True
+    """
+    asked = config_class(definition.source).of_the_source(definition.properties)
+    return json.dumps([definition.source, asked], sort_keys=True, default=str)
 
 
 def open_source(definition: ConnectorDefinition, secrets: Mapping[str, Any] | None = None) -> Source:
@@ -200,8 +216,49 @@ def open_lifecycle(
         store.close()
 
 
+class Changes:
+    """Whether a capture of a connector would find anything, by what its state tables say and where its source's log ends. Holds no connection.
+
+        >>> found = changes.in_state(store.records(["shop"]).get("shop"), store)
+        >>> found if isinstance(found, str | None) else changes.since(found, source.current_position())
+        'the log has gone on to binlog.000012:4711'
+
+    :param secrets: properties from the connection
+    :raises ConfigError: the definition cannot be used
+    """
+
+    def __init__(self, definition: ConnectorDefinition, secrets: Mapping[str, Any] | None = None) -> None:
+        self._name = definition.name
+        config = parse_config(definition, secrets)
+        self._properties = registration(definition, config).properties
+        self._source = load_source(definition.source)(config)  # type: ignore[call-arg]
+
+    def in_state(self, record: ConnectorRecord | None, store: StateStore) -> str | Offset | None:
+        """Why there is something to capture, whatever the log says; ``None`` if nothing is to be captured. Otherwise the log decides: the offset.
+
+        :param record: what the state tables hold of the connector, as ``StateStore.records`` gives it
+        """
+        from airflow_provider_cdc.core.capture.ask_first import waits
+
+        if record is not None and record.control.wanted != "running":
+            return None
+        if found := waits(self._name, record, self._properties, store):
+            return found
+        assert record is not None
+        return record.offset
+
+    def since(self, offset: Offset, end: Position) -> str | None:
+        """Whether the log has gone on since the offset, in words; ``None`` if not.
+
+        :param end: of the log
+        """
+        from airflow_provider_cdc.core.capture.ask_first import gone_on
+
+        return gone_on(self._source, offset, end)
+
+
 class ChangesProbe:
-    """Checks cheaply whether a capture of a connector would find anything. Not thread-safe.
+    """Checks cheaply whether a capture of a connector would find anything, with connections of its own. Not thread-safe.
 
         >>> probe.look()
         'the log has gone on to binlog.000012:4711'
@@ -219,8 +276,7 @@ class ChangesProbe:
     ) -> None:
         from airflow_provider_cdc.state.store import StateStore
 
-        self._name = definition.name
-        self._properties = registration(definition, parse_config(definition, secrets)).properties
+        self._name, self._changes = definition.name, Changes(definition, secrets)
         self.source = open_source(definition, secrets)
         self._store = StateStore(state_url, schema=state_schema)
 
@@ -229,16 +285,10 @@ class ChangesProbe:
 
         :raises CdcError: the source cannot be reached
         """
-        from airflow_provider_cdc.core.capture.ask_first import gone_on, waits
-
-        if self._store.control(self._name).wanted != "running":
-            return None
-        record = self._store.connector(self._name)
-        if found := waits(self._name, record, self._properties, self._store):
+        found = self._changes.in_state(self._store.records([self._name]).get(self._name), self._store)
+        if found is None or isinstance(found, str):
             return found
-        assert record is not None
-        assert record.offset is not None
-        return gone_on(self.source, record.offset)
+        return self._changes.since(found, self.source.current_position())
 
     def close(self) -> None:
         """Close every connection; may be called twice."""

@@ -20,18 +20,23 @@ from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.stats import to_airflow
 from airflow_provider_cdc.runtime import (
+    Changes,
     ChangesProbe,
     ConnectorDefinition,
     open_capture,
     open_lifecycle,
+    open_source,
     refuse_secrets,
+    source_key,
 )
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.capture.capture import Capture
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.source import Source
     from airflow_provider_cdc.state.store import StateStore
     from airflow_provider_cdc.verification import Verification
 
@@ -89,6 +94,34 @@ class ConnectorAccess:
         ) as capture:
             yield capture
 
+    def source_key(self) -> tuple[str, str]:
+        """What is the same for connectors that can share a source: see :func:`~airflow_provider_cdc.runtime.source_key`.
+
+        :raises ConfigError: there is no such kind of source, or the definition holds a secret
+        """
+        refuse_secrets(self.definition)
+        return self.conn_id, source_key(self.definition)
+
+    def open_source(self, properties: dict[str, Any]) -> Source:
+        """The source; close it after use.
+
+        :param properties: from the connection, as :meth:`properties` has them
+        """
+        return open_source(self.definition, properties)
+
+    def end_of_log(self, properties: dict[str, Any]) -> Position:
+        """Where the source's log ends now, asked for with a connection that is closed again.
+
+        :param properties: from the connection, as :meth:`properties` has them
+        :raises CdcError: the source cannot be asked
+        """
+        with self.open_source(properties) as source:
+            return source.current_position()
+
+    def changes(self, properties: dict[str, Any]) -> Changes:
+        """Tells by the state and the end of the log whether there is anything to capture; see :meth:`open_source`."""
+        return Changes(self.definition, properties)
+
     def probe(self) -> ChangesProbe:
         """A probe that looks for changes to capture; close it after use."""
         state = CdcStateHook(self.state_conn_id).address()
@@ -142,7 +175,10 @@ class ConnectorAccess:
         return ChangeLog(self.definition.changelog, options)
 
     def properties(self) -> dict[str, Any]:
-        """The properties from the connection. They contain secrets."""
+        """The properties from the connection. They contain secrets.
+
+        :raises ConfigError: there is no such connection, or the definition, which is shown, holds a secret
+        """
         refuse_secrets(self.definition)
         return CdcSourceHook(self.conn_id, source=self.definition.source).properties()
 

@@ -7,15 +7,16 @@ the tables. ``airflow cdc setup`` makes it from the URL of Airflow's metadata DB
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_cdc.core.errors import CdcError, StateError
+from airflow_provider_cdc.core.errors import CdcError, StateError, StateUnavailable
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 DEFAULT_CONN_ID = "cdc_state_default"
@@ -75,11 +76,15 @@ class CdcStateHook(BaseHook):
             raise missing(self.conn_id) from None
         return address_of(connection)
 
-    def get_conn(self, **options: Any) -> StateStore:
-        """The store; close it after use."""
+    def get_conn(self, *, address: StateAddress | None = None, **options: Any) -> StateStore:
+        """The store; close it after use.
+
+        :param address: if it is looked up already
+        :param options: as of :class:`~airflow_provider_cdc.state.store.StateStore`
+        """
         from airflow_provider_cdc.state.store import StateStore
 
-        url, schema = self.address()
+        url, schema = address or self.address()
         return StateStore(url, schema=schema, **options)
 
     @contextlib.contextmanager
@@ -107,6 +112,40 @@ class CdcStateHook(BaseHook):
         except SQLAlchemyError as e:
             return False, f"The database cannot be reached: {getattr(e, 'orig', e)}"
         return True, "The state tables are there."
+
+
+def records_of(store: StateStore, names: Collection[str]) -> dict[str, ConnectorRecord | Exception | None]:
+    """What the tables hold of each connector, by one query, or why that cannot be read, such as an offset of a later release.
+
+    :raises StateUnavailable: the database cannot be reached
+    """
+    try:
+        records = store.records(names)
+    except StateUnavailable:
+        raise
+    except Exception as e:
+        if len(names) == 1:
+            return dict.fromkeys(names, e)
+        return {name: records_of(store, [name])[name] for name in names}
+    return {name: records.get(name) for name in names}
+
+
+@contextlib.contextmanager
+def reachable() -> Iterator[None]:
+    """Tells errors of the database that pass from others. Never in an event loop: importing SQLAlchemy takes its time.
+
+    :raises StateUnavailable: the database cannot be reached, or has closed the connection
+    """
+    from sqlalchemy.exc import DBAPIError
+
+    from airflow_provider_cdc.state.database import passes
+
+    try:
+        yield
+    except DBAPIError as e:
+        if passes(e):
+            raise StateUnavailable(f"The state database cannot be asked: {e.orig or e}") from e
+        raise
 
 
 def missing(conn_id: str) -> StateError:

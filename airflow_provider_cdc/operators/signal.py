@@ -130,7 +130,7 @@ class SendSignalOperator(StateFields, BaseOperator):
         stage = ""
         try:
             with CdcStateHook(self.state_conn_id).opened() as store:
-                while (answer := trigger.ask(store)).event is None:
+                while (answer := trigger.look(store)).event is None:
                     if answer.stage != stage:
                         self.log.info("%s", answer.text)
                         stage = answer.stage

@@ -84,7 +84,7 @@ class StateSensor(StateFields, BaseSensorOperator):
     def _ask(self, trigger: StateTrigger) -> PollResult:
         try:
             with CdcStateHook(self.state_conn_id).opened() as store:
-                answer = trigger.ask(store)
+                answer = trigger.look(store)
         except CdcError as e:
             raise failure(e) from e
         self.log.info("%s", answer.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -14,8 +15,8 @@ from airflow_provider_cdc.core.spi.records import ConnectorRecord, Registration
 from airflow_provider_cdc.state.controls import control_of
 from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.leases import Leases
-from airflow_provider_cdc.state.models import Base, ConnectorRow, ControlRow, LeaseRow, OffsetRow
-from airflow_provider_cdc.state.offset_tables import whole_offsets
+from airflow_provider_cdc.state.models import Base, ConnectorRow, ControlRow, LeaseRow, OffsetRow, SignalRow
+from airflow_provider_cdc.state.offset_tables import present_offsets
 
 
 class Connectors:
@@ -50,32 +51,19 @@ class Connectors:
 
     def list(self, connector: str | None = None) -> list[ConnectorRecord]:
         """Every connector, by name, or one of them."""
-        names = sa.union(sa.select(ConnectorRow.connector), sa.select(OffsetRow.connector)).subquery()
-        statement = (
-            sa.select(
-                names.c.connector, ConnectorRow.source, ConnectorRow.changelog, ConnectorRow.changelog_options,
-                ConnectorRow.properties, ConnectorRow.connections, ConnectorRow.updated_at.label("registered_at"),
-                OffsetRow.offset, OffsetRow.version, OffsetRow.updated_at, LeaseRow.owner, LeaseRow.expires_ms, LeaseRow.taken_at,
-                ControlRow.wanted, ControlRow.restarts, ControlRow.asked_by, ControlRow.reason, ControlRow.since,
-                ControlRow.run_ended_at, ControlRow.last_error, ControlRow.last_error_at, ControlRow.metrics,
-            )
-            .outerjoin(ConnectorRow, ConnectorRow.connector == names.c.connector)
-            .outerjoin(OffsetRow, OffsetRow.connector == names.c.connector)
-            .outerjoin(LeaseRow, LeaseRow.connector == names.c.connector)
-            .outerjoin(ControlRow, ControlRow.connector == names.c.connector)
-            .order_by(names.c.connector)
-        )  # fmt: skip
+        statement = _statement(ConnectorRow, OffsetRow)
         if connector is not None:
-            statement = statement.where(names.c.connector == connector)
-        with self._database.engine.connect() as c:
-            now = c.scalar(self._database.now_ms)
-            rows = c.execute(statement).all()
-            offsets = {
-                row.connector: whole_offsets(c, row.connector, {row.version: row.offset})[row.version]
-                for row in rows
-                if row.offset is not None
-            }
-        return [_record(row, offsets.get(row.connector), now) for row in rows]
+            statement = statement.where(statement.selected_columns.connector == connector)
+        return _read(self._database, statement)
+
+    def records(self, names: Collection[str]) -> dict[str, ConnectorRecord]:
+        """Some connectors, whatever there is of them."""
+        statement = _statement(ConnectorRow, OffsetRow, ControlRow)
+        statement = statement.where(statement.selected_columns.connector.in_(names))
+        for attempt in self._database.attempts():
+            with attempt:
+                found = _read(self._database, statement)
+        return {record.connector: record for record in found}
 
     def forget(self, lease: Lease) -> None:
         """Delete everything that is kept of a connector, in one transaction.
@@ -91,6 +79,36 @@ class Connectors:
                 for table in Base.metadata.sorted_tables:
                     if table.name != LeaseRow.__tablename__:
                         c.execute(sa.delete(table).where(table.c.connector == lease.connector))
+
+
+def _statement(*tables: Any) -> sa.Select[Any]:
+    """All that there is of the connectors that are in any of these tables."""
+    names = sa.union(*(sa.select(table.connector) for table in tables)).subquery()
+    newest = sa.select(sa.func.max(SignalRow.id)).where(SignalRow.connector == names.c.connector).scalar_subquery()
+    return (
+        sa.select(
+            names.c.connector, ConnectorRow.source, ConnectorRow.changelog, ConnectorRow.changelog_options,
+            ConnectorRow.properties, ConnectorRow.connections, ConnectorRow.updated_at.label("registered_at"),
+            OffsetRow.offset, OffsetRow.version, OffsetRow.updated_at, LeaseRow.owner, LeaseRow.expires_ms, LeaseRow.taken_at,
+            ControlRow.wanted, ControlRow.restarts, ControlRow.asked_by, ControlRow.reason, ControlRow.since,
+            ControlRow.run_ended_at, ControlRow.last_error, ControlRow.last_error_at, ControlRow.metrics,
+            newest.label("last_signal"),
+        )
+        .outerjoin(ConnectorRow, ConnectorRow.connector == names.c.connector)
+        .outerjoin(OffsetRow, OffsetRow.connector == names.c.connector)
+        .outerjoin(LeaseRow, LeaseRow.connector == names.c.connector)
+        .outerjoin(ControlRow, ControlRow.connector == names.c.connector)
+        .order_by(names.c.connector)
+    )  # fmt: skip
+
+
+def _read(database: Database, statement: sa.Select[Any]) -> list[ConnectorRecord]:
+    with database.engine.connect() as c:
+        now = c.scalar(database.now_ms)
+        rows = c.execute(statement).all()
+        documents = {row.connector: (row.version, row.offset) for row in rows if row.offset is not None}
+        offsets = present_offsets(c, documents)
+    return [_record(row, offsets.get(row.connector), now) for row in rows]
 
 
 def _record(row: sa.Row[Any], offset: Offset | None, now_ms: int) -> ConnectorRecord:
@@ -118,4 +136,5 @@ def _record(row: sa.Row[Any], offset: Offset | None, now_ms: int) -> ConnectorRe
         last_error_at=row.last_error_at,
         metrics=row.metrics or {},
         registered_at=row.registered_at,
+        last_signal=row.last_signal or 0,
     )

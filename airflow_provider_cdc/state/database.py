@@ -104,7 +104,7 @@ class Database:
         :raises StateUnavailable: ``patience_s`` is over
         """
         return Retrying(
-            retry=retry_if_exception(_passes),
+            retry=retry_if_exception(passes),
             stop=stop_after_delay(self._patience_s),
             wait=wait_random_exponential(multiplier=0.1, max=5),
             before_sleep=before_sleep_log(log, logging.WARNING),
@@ -126,7 +126,7 @@ class Database:
         return f'"{self._schema}"."{table}"' if self._schema else table
 
 
-def _passes(e: BaseException) -> bool:
+def passes(e: BaseException) -> bool:
     """Whether to try again: the database is not reachable or locked, or has closed the connection."""
     return isinstance(e, OperationalError) or (isinstance(e, DBAPIError) and e.connection_invalidated)
 

@@ -17,7 +17,7 @@ they refuse one with it, and so do not take it for an offset without tables.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -118,23 +118,42 @@ def whole_offsets(c: sa.Connection, connector: str, documents: Mapping[int, Mapp
     :param documents: version → document, as its row has it
     """
     marked = [version for version, document in documents.items() if document.get(MARK)]
-    rows = _valid(c, connector, marked) if marked else []
-    found: dict[int, Offset] = {}
-    for version, document in documents.items():
-        valid = [
-            TableState(row.part, row.name, row.state)
-            for row in rows
-            if row.since_version <= version and (row.until_version is None or version < row.until_version)
-        ]
-        found[version] = Offset.model_validate(join(document, valid))
-    return found
+    rows = _valid(c, [(connector, min(marked), max(marked))]) if marked else []
+    return {version: _whole(document, version, rows) for version, document in documents.items()}
 
 
-def _valid(c: sa.Connection, connector: str, versions: Collection[int]) -> Sequence[sa.Row[Any]]:
+def present_offsets(c: sa.Connection, documents: Mapping[str, tuple[int, Mapping[str, Any]]]) -> dict[str, Offset]:
+    """The offsets of several connectors, by one query however many they are.
+
+    :param documents: connector → version and document, as its row has them
+    """
+    marked = [(connector, v, v) for connector, (v, document) in documents.items() if document.get(MARK)]
+    rows: dict[str, list[sa.Row[Any]]] = defaultdict(list)
+    for row in _valid(c, marked) if marked else ():
+        rows[row.connector].append(row)
+    return {name: _whole(document, v, rows[name]) for name, (v, document) in documents.items()}
+
+
+def _whole(document: Mapping[str, Any], version: int, rows: Sequence[sa.Row[Any]]) -> Offset:
+    valid = [
+        TableState(row.part, row.name, row.state)
+        for row in rows
+        if row.since_version <= version and (row.until_version is None or version < row.until_version)
+    ]
+    return Offset.model_validate(join(document, valid))
+
+
+def _valid(c: sa.Connection, wanted: Sequence[tuple[str, int, int]]) -> Sequence[sa.Row[Any]]:
+    """Rows that are valid for some version from a first to a last one, of each connector."""
     r = OffsetTableRow
-    statement = sa.select(r.part, r.name, r.state, r.since_version, r.until_version).where(
-        r.connector == connector,
-        r.since_version <= max(versions),
-        r.until_version.is_(None) | (r.until_version > min(versions)),
+    statement = sa.select(r.connector, r.part, r.name, r.state, r.since_version, r.until_version).where(
+        sa.or_(
+            *(
+                (r.connector == connector)
+                & (r.since_version <= last)
+                & (r.until_version.is_(None) | (r.until_version > first))
+                for connector, first, last in wanted
+            )
+        )
     )
-    return c.execute(statement.order_by(r.place)).all()
+    return c.execute(statement.order_by(r.connector, r.place)).all()

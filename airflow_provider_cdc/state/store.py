@@ -6,7 +6,7 @@ transaction that names the lease's epoch and the version it expects.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Any
@@ -174,6 +174,10 @@ class StateStore:
 
     def prune(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
         return self._pruning.prune(connector, retention, now)
+
+    def records(self, names: Collection[str]) -> dict[str, ConnectorRecord]:
+        """What there is of some connectors, by one query; also of those that were only paused, or have failed, before they were captured."""
+        return self._connectors.records(names)
 
     def forget(self, lease: Lease) -> None:
         self._connectors.forget(lease)

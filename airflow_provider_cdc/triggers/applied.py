@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import StateError, StorageUnavailable
@@ -13,6 +14,7 @@ from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.records import BatchRecord, ConnectorRecord
+    from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.state.store import StateStore
 
 
@@ -49,8 +51,7 @@ class AppliedTrigger(StateTrigger):
     def arguments(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("target", "location", "topic", "batch", "seq", "position")}
 
-    def ask(self, store: StateStore) -> PollResult:
-        record = store.connector(self.connector)
+    def ask(self, record: ConnectorRecord | None, store: StateStore) -> PollResult | Callable[[], PollResult]:
         access = None if record is None else access_of(record, self.state_conn_id)
         if record is None or access is None or not record.batch:
             return PollResult(f"Connector {self.connector} has captured nothing yet.", "nothing")
@@ -60,6 +61,10 @@ class AppliedTrigger(StateTrigger):
             wanted = f"seq {self.seq}" if self.seq is not None else status_texts.position_text(self.position)
             text = f"Connector {self.connector} has not captured up to {wanted} yet; it is at {_at(record)}."
             return PollResult(text, "captured")
+        return partial(self._applied, access, self.batch)
+
+    def _applied(self, access: ConnectorAccess, batch: int) -> PollResult:
+        """What the targets have reported to the change log."""
         try:
             reports = status_texts.applied(access.changelog(), self.connector)
         except OSError as e:
@@ -69,12 +74,10 @@ class AppliedTrigger(StateTrigger):
         report = min(reports, key=self._stands, default=None)
         stands = 0 if report is None else self._stands(report)
         where = f" at {report['location']}" if report is not None and len(reports) > 1 else ""
-        text = (
-            f"Target {self.target}{where} of {self.connector} has applied batch {stands}; waited for is {self.batch}."
-        )
+        text = f"Target {self.target}{where} of {self.connector} has applied batch {stands}; waited for is {batch}."
         failed = "" if report is None else self._failed(report)
-        if stands >= self.batch:
-            return PollResult(text, "applied", {"batch": self.batch, "applied": stands, "target": self.target})
+        if stands >= batch:
+            return PollResult(text, "applied", {"batch": batch, "applied": stands, "target": self.target})
         return PollResult(text + (f" Its last run failed: {failed}" if failed else ""), f"{stands} {failed}")
 
     def _stands(self, report: dict[str, Any]) -> int:

@@ -7,7 +7,6 @@ a triggerer dies; an event may come twice.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Sequence
@@ -21,11 +20,14 @@ from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
 
 from airflow_provider_cdc.core.config.topics import sanitized
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.triggers.state import answers
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.triggers.polls import polls
+from airflow_provider_cdc.triggers.shared_state import shared_state
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import BatchRecord
+    from datetime import datetime
+
+    from airflow_provider_cdc.core.spi.records import BatchRecord, ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 log = logging.getLogger(__name__)
@@ -45,12 +47,14 @@ class Poll:
     :param number: of the poll
     :param after: the last batch before
     :param upto: the last batch now
+    :param offset: number and moment of the connector's offset, if it has one
     :param batches: the batches in between, oldest first
     """
 
     number: int
     after: int
     upto: int
+    offset: tuple[int | None, datetime | None] | None
     batches: Sequence[BatchRecord] = ()
 
 
@@ -108,7 +112,7 @@ class CdcChangeTrigger(BaseEventTrigger):
                 if cursor.batch > poll.upto:  # the connector was deleted, and has begun again
                     cursor.batch = 0
                 if cursor.batch < poll.after:  # committed while nobody listened
-                    batches = [*await asyncio.to_thread(self._missed, cursor.batch, poll.after), *batches]
+                    batches = [*await self._missed(cursor.batch, poll.after), *batches]
                 payload = self._payload([b for b in batches if b.batch > cursor.batch])
                 cursor.fired(poll, bool(payload))
                 if payload:
@@ -134,9 +138,9 @@ class CdcChangeTrigger(BaseEventTrigger):
             async for event in events:
                 yield event
 
-    def _missed(self, after: int, upto: int) -> list[BatchRecord]:
-        with CdcStateHook(self.state_conn_id).opened(patience_s=10) as store:
-            return _batches(store, self.connector, after, upto)
+    async def _missed(self, after: int, upto: int) -> list[BatchRecord]:
+        async with shared_state(self.state_conn_id) as state:
+            return await state.ask(self.connector, lambda _, store: _batches(store, self.connector, after, upto))
 
     def _payload(self, batches: Sequence[BatchRecord]) -> dict[str, Any] | None:
         found: dict[str, int] = {}
@@ -222,19 +226,26 @@ class _Poller(SharedStreamProducer):
         self._interval = kwargs["poll_interval"]
 
     async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
-        before: int | None = None
+        last: Poll | None = None
 
-        def ask(store: StateStore) -> Poll:
+        def ask(record: ConnectorRecord | None, store: StateStore) -> Poll:
+            number, offset = time.monotonic_ns(), None if record is None else (record.version, record.moved_at)
+            if last is not None and offset is not None and last.offset == offset:  # no batch comes without a new offset
+                return Poll(number, last.upto, last.upto, offset)
             newest = store.batches(self._connector, limit=1)
             upto = newest[0].batch if newest else 0
-            after = upto if before is None or before > upto else before
-            return Poll(time.monotonic_ns(), after, upto, _batches(store, self._connector, after, upto))
+            after = upto if last is None or last.upto > upto else last.upto
+            return Poll(number, after, upto, offset, _batches(store, self._connector, after, upto))
 
-        async with aclosing(answers(self._conn_id, ask, self._interval, log=log)) as found:  # type: ignore[type-var]
-            async for poll in found:
-                # empty polls are passed on too: somebody may have begun to listen since the last one
-                yield poll, poll.number
-                before = poll.upto
+        async with shared_state(self._conn_id) as state:
+            found = polls(
+                lambda: state.ask(self._connector, ask), self._interval, whom=f"The state of {self._connector}", log=log
+            )
+            async with aclosing(found) as found:  # type: ignore[type-var]
+                async for poll in found:
+                    # empty polls are passed on too: somebody may have begun to listen since the last one
+                    yield poll, poll.number
+                    last = poll
 
     async def advance(self, batch: Sequence[AdvanceItem]) -> None:
         for item in batch:

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_cdc.core.errors import TerminalError, TransientError
+from airflow_provider_cdc.core.errors import TerminalError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.triggers.state import close_in_thread
+from airflow_provider_cdc.triggers.polls import polls
+from airflow_provider_cdc.triggers.shared_source import shared_source
+from airflow_provider_cdc.triggers.shared_state import shared_state
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.runtime import ChangesProbe
-
-_SLOWEST = 8
-"""An unreachable source is polled at growing intervals, up to this many times ``poll_interval``."""
+    from airflow_provider_cdc.runtime import Changes
+    from airflow_provider_cdc.triggers.shared_source import SharedSource
+    from airflow_provider_cdc.triggers.shared_state import SharedState
 
 
 class ChangesAvailableTrigger(BaseTrigger):
     """Fires when the source's log has gone past a connector's offset.
 
-    Every ``poll_interval`` seconds, a thread reads the offset from the state tables and the end of the log from the source.
+    Every ``poll_interval`` seconds the offset is read from the state tables, for all that wait in a triggerer by one query, and the end of the log from the
+    source, by one question for all connectors that capture it. Both is done in threads.
     The trigger keeps nothing besides its arguments and the state tables, so that any triggerer can take it over at any time.
     Arguments hold ids of connections, never their contents.
 
@@ -41,39 +43,55 @@ class ChangesAvailableTrigger(BaseTrigger):
         return path, {"access": self.access, "poll_interval": self.poll_interval}
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        from sqlalchemy.exc import OperationalError
-
-        access = ConnectorAccess.of(self.access)
-        probe: ChangesProbe | None = None
-        failures = 0
         try:
-            while True:
-                try:
-                    if probe is None:
-                        probe = await asyncio.to_thread(access.probe)
-                    reason = await asyncio.to_thread(probe.look)
-                except TerminalError as e:
-                    yield _event(error=str(e))
-                    return
-                except (TransientError, OperationalError) as e:
-                    failures += 1
-                    self.log.warning(
-                        "Connector %s cannot be asked (%d in a row), trying again: %s",
-                        access.definition.name, failures, getattr(e, "orig", e),
-                    )  # fmt: skip
-                    if probe is not None:  # the connection may have been corrected meanwhile: it is looked up again
-                        await close_in_thread(probe)
-                        probe = None
-                else:
-                    failures = 0
-                    if reason is not None:
-                        yield _event(reason=reason)
-                        return
-                await asyncio.sleep(self.poll_interval * min(2**failures, _SLOWEST))
-        finally:
-            if probe is not None:
-                await close_in_thread(probe)
+            reason = await something_to_capture(ConnectorAccess.of(self.access), self.poll_interval, log=self.log)
+        except TerminalError as e:
+            yield TriggerEvent({"error": str(e)})  # type: ignore[no-untyped-call]
+        else:
+            yield TriggerEvent({"reason": reason})  # type: ignore[no-untyped-call]
 
 
-def _event(**payload: str) -> TriggerEvent:
-    return TriggerEvent(payload)  # type: ignore[no-untyped-call]
+async def something_to_capture(access: ConnectorAccess, poll_interval: float, *, log: Any) -> str:
+    """Wait until there is something to capture.
+
+    :return: what it is
+    :raises TerminalError: a person must act
+    """
+    async with shared_source(access) as source, shared_state(access.state_conn_id) as state:
+        looks = _Looks(access, source, state, poll_interval / 2)
+        found = polls(looks.look, poll_interval, whom=f"Connector {access.definition.name}", log=log)
+        async with aclosing(found) as found:  # type: ignore[type-var]
+            async for reason in found:
+                if reason is not None:
+                    return reason
+    raise AssertionError("polls go on for ever")
+
+
+class _Looks:
+    """Looks for changes of one connector, at what it shares with others."""
+
+    def __init__(self, access: ConnectorAccess, source: SharedSource, state: SharedState, young_s: float) -> None:
+        self._access, self._source, self._state, self._young_s = access, source, state, young_s
+        self._properties: dict[str, Any] | None = None
+        self._changes: Changes | None = None
+
+    async def look(self) -> str | None:
+        """What there is to capture, if anything.
+
+        :raises CdcError: somebody cannot be asked, or the definition cannot be used
+        """
+        properties = await self._source.properties(self._access)
+        changes = await self._of(properties)
+        # the offset first: what is committed after it was read is no reason to wait longer
+        found = await self._state.ask(self._access.definition.name, changes.in_state)
+        if found is None or isinstance(found, str):
+            return found
+        end = await self._source.end(self._access, properties, self._young_s)
+        return await self._source.run(lambda: changes.since(found, end))  # sets of GTIDs may be long
+
+    async def _of(self, properties: dict[str, Any]) -> Changes:
+        """By its own definition: whatever is wrong with that is no concern of others that share the source."""
+        if self._changes is None or properties != self._properties:
+            self._changes = await self._source.run(lambda: self._access.changes(properties))
+            self._properties = properties
+        return self._changes

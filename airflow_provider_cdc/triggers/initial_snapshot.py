@@ -8,6 +8,7 @@ from airflow_provider_cdc.hooks.signal_texts import why_idle
 from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 _SHOWN = 5
@@ -20,9 +21,9 @@ class InitialSnapshotTrigger(StateTrigger):
     Tables that a signal asks for do not count. Fires ``{"seq", "batch"}``: what the connector had captured by then.
     """
 
-    def ask(self, store: StateStore) -> PollResult:
-        offset = store.load(self.connector).offset
-        why = why_idle(store.connector(self.connector), self.connector)
+    def ask(self, record: ConnectorRecord | None, store: StateStore) -> PollResult:
+        offset = None if record is None else record.offset
+        why = why_idle(record, self.connector)
         if offset is None or offset.position is None:
             text = f"Connector {self.connector} has captured nothing yet{f': {why}' if why else ''}."
             return PollResult(text, f"nothing {why}")

@@ -10,6 +10,7 @@ from airflow_provider_cdc.hooks.signal_texts import progress_text, why_idle
 from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 
@@ -31,7 +32,7 @@ class SignalCompletedTrigger(StateTrigger):
     def arguments(self) -> dict[str, Any]:
         return {"number": self.number}
 
-    def ask(self, store: StateStore) -> PollResult:
+    def ask(self, record: ConnectorRecord | None, store: StateStore) -> PollResult:
         found = store.signals_of(self.connector, 1, number=self.number)
         if not found:
             raise StateError(
@@ -42,7 +43,7 @@ class SignalCompletedTrigger(StateTrigger):
         state, progress = signal.state, signal.progress
         name = f"Signal {self.number} ({signal.type}) of {self.connector}"
         if state is SignalState.RECEIVED:
-            why = why_idle(store.connector(self.connector), self.connector)
+            why = why_idle(record, self.connector)
             return PollResult(f"{name} waits to be taken{f': {why}' if why else ''}.", f"received {why}")
         stage = f"{state.value} {progress.get('table')} {progress.get('left')} {signal.message}"
         if not state.final:

@@ -3,85 +3,26 @@
 from __future__ import annotations
 
 import abc
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from airflow_provider_cdc.core.errors import TerminalError, TransientError
-from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.core.errors import TerminalError
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.triggers.polls import polls
+from airflow_provider_cdc.triggers.shared_state import SharedState, shared_state
+from airflow_provider_cdc.triggers.threads import outside
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
-T = TypeVar("T")
-
-
-class Closeable(Protocol):
-    """An object that has connections."""
-
-    def close(self) -> None: ...
-
-
-_SLOWEST = 8
-"""An unreachable state database is polled at growing intervals, up to this many times ``poll_interval``."""
-_PATIENCE_S = 2.0
-"""Seconds that one poll may wait for the database before it counts as failed; the next poll follows."""
 LOG_EVERY_S = 10.0
 """How often a trigger writes into the log of its task while nothing changes."""
-
-
-async def answers(state_conn_id: str, ask: Callable[[StateStore], T], interval: float, *, log: Any) -> AsyncIterator[T]:
-    """The results of one query to the state tables, every ``interval`` seconds, for ever.
-
-    Queries run in a thread. If the database cannot be reached, the query is repeated, with its connection looked up again, as
-    it may have been corrected.
-
-    :raises TerminalError: a person must act
-    """
-    from sqlalchemy.exc import OperationalError
-
-    store: StateStore | None = None
-    failures = 0
-    try:
-        while True:
-            try:
-                if store is None:
-                    store = await asyncio.to_thread(_open, state_conn_id)
-                answer = await asyncio.to_thread(ask, store)
-            except (TransientError, OperationalError) as e:
-                failures += 1
-                reason = getattr(e, "orig", None) or e
-                log.warning("The state tables cannot be asked (%d in a row), trying again: %s", failures, reason)
-                if store is not None:
-                    await close_in_thread(store)
-                    store = None
-            else:
-                failures = 0
-                yield answer
-            await asyncio.sleep(interval * min(2**failures, _SLOWEST))
-    finally:
-        if store is not None:
-            await close_in_thread(store)
-
-
-async def close_in_thread(opened: Closeable) -> None:
-    """Close an object with connections in a thread: closing a lost connection may take long, and would block every trigger of the process."""
-    await asyncio.shield(asyncio.to_thread(opened.close))
-
-
-def _open(state_conn_id: str) -> StateStore:
-    store = CdcStateHook(state_conn_id).get_conn(patience_s=_PATIENCE_S)
-    try:
-        store.verify()
-    except BaseException:
-        store.close()
-        raise
-    return store
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +64,41 @@ class StateTrigger(BaseTrigger):
         return path, {"connector": self.connector, **self.arguments(), **common}
 
     @abc.abstractmethod
-    def ask(self, store: StateStore) -> PollResult:
-        """Poll once; also used by sensors that wait in a worker.
+    def ask(self, record: ConnectorRecord | None, store: StateStore) -> PollResult | Callable[[], PollResult]:
+        """Ask the state tables once.
 
+        :param record: what they hold of the connector
+        :return: the result, or a call that finds it out elsewhere, such as in a storage, which may take long, and does without the state tables
         :raises CdcError: a person must act, or the question can be asked again
         """
 
+    def look(self, store: StateStore) -> PollResult:
+        """Poll once, for sensors that wait in a worker.
+
+        :raises CdcError: as :meth:`ask`
+        """
+        found = self.ask(store.connector(self.connector), store)
+        return found if isinstance(found, PollResult) else found()
+
     async def run(self) -> AsyncIterator[TriggerEvent]:
         logged_at, stage = 0.0, None
-        found = answers(self.state_conn_id, self.ask, self.poll_interval, log=self.log)
         try:
-            async with contextlib.aclosing(found) as found:  # type: ignore[type-var]
-                async for answer in found:
-                    now = time.monotonic()
-                    if answer.event is not None or answer.stage != stage or now - logged_at >= LOG_EVERY_S:
-                        self.log.info("%s", answer.text)
-                        logged_at, stage = now, answer.stage
-                    if answer.event is not None:
-                        yield TriggerEvent(answer.event)  # type: ignore[no-untyped-call]
-                        return
+            async with shared_state(self.state_conn_id) as state:
+                found = polls(
+                    lambda: self._poll(state), self.poll_interval, whom="The state of the connector", log=self.log
+                )
+                async with contextlib.aclosing(found) as found:  # type: ignore[type-var]
+                    async for answer in found:
+                        now = time.monotonic()
+                        if answer.event is not None or answer.stage != stage or now - logged_at >= LOG_EVERY_S:
+                            self.log.info("%s", answer.text)
+                            logged_at, stage = now, answer.stage
+                        if answer.event is not None:
+                            yield TriggerEvent(answer.event)  # type: ignore[no-untyped-call]
+                            return
         except TerminalError as e:
             yield TriggerEvent({"error": str(e)})  # type: ignore[no-untyped-call]
+
+    async def _poll(self, state: SharedState) -> PollResult:
+        found = await state.ask(self.connector, self.ask)
+        return found if isinstance(found, PollResult) else await outside().run(("storage", self.connector), found)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.interfaces import Control
+from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
 from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.state.store import StateStore
 from tests.support.patience import LONGEST_S
@@ -100,4 +101,20 @@ def test_connectors_are_listed_with_offset_and_the_holder_of_the_lease(url: str)
         assert (moved.control, moved.run_ended_at, moved.last_error) == (Control(), None, None)
     assert store.connector("moved").owner is None
     assert store.connector("nobody") is None
+    store.close()
+
+
+def test_records_of_some_have_the_newest_signal_and_those_that_never_ran_too(url: str) -> None:
+    store = StateStore(url)
+    store.create_tables()
+    for name in ("shop", "billing", "other"):
+        store.register(registration(name))
+    sent = [store.send(name, SentSignal("x", "log", "{}")) for name in ("shop", "other", "shop")]
+    store.set_control("new", DesiredState.PAUSED, "ann")
+    found = store.records(["shop", "billing", "new", "nobody"])
+    assert {name: record.last_signal for name, record in found.items()} == {"shop": sent[2], "billing": 0, "new": 0}
+    assert found["new"].control.wanted is DesiredState.PAUSED
+    assert found["shop"] == store.connector("shop")
+    assert store.connector("new") is None
+    assert store.records([]) == {}
     store.close()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from tests.support.face import Shop
+from tests.support.patience import LONGEST_S
 
 
 def revived(trigger: Any) -> Any:
@@ -28,6 +30,20 @@ async def first(trigger: Any, *, within: float = 20) -> Any:
         return None
     finally:
         await events.aclose()
+
+
+async def waiting(triggers: list[Any], *, until: Callable[[], bool]) -> None:
+    """Run triggers, which have no reason to fire, until something is true."""
+    tasks = [asyncio.create_task(first(trigger, within=LONGEST_S)) for trigger in triggers]
+    try:
+        while not until():
+            await asyncio.sleep(0.02)
+            for task in tasks:
+                assert not task.done(), task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def report(

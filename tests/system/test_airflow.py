@@ -173,7 +173,7 @@ def test_what_the_spark_job_tells_is_what_waiting_for_a_target_looks_at(ran: Air
     try:
         last = store.batches("inventory", limit=1)[0]
         for point in ({"batch": last.batch}, {"seq": last.last_seq}, {}):
-            event = AppliedTrigger("inventory", **point).ask(store).event
+            event = AppliedTrigger("inventory", **point).look(store).event
             assert event == {"batch": last.batch, "applied": last.batch, "target": "delta"}
     finally:
         store.close()

@@ -25,18 +25,18 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
 
 
 def ask(shop: Shop, **point: Any) -> Any:
-    return revived(AppliedTrigger("shop", **point)).ask(shop.store)
+    return revived(AppliedTrigger("shop", **point)).look(shop.store)
 
 
 def test_without_a_point_it_waits_for_what_is_captured_when_it_begins(shop: Shop) -> None:
     trigger = AppliedTrigger("shop")
     report(shop, 2)
-    assert trigger.ask(shop.store).event is None
+    assert trigger.look(shop.store).event is None
     shop.order(4)
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
     report(shop, 3)
     waited = revived(trigger)  # as another triggerer takes it over: the point stays
-    assert waited.ask(shop.store).event == {"batch": 3, "applied": 3, "target": "delta"}
+    assert waited.look(shop.store).event == {"batch": 3, "applied": 3, "target": "delta"}
 
 
 def test_a_batch_is_applied_when_the_target_stands_at_it_or_behind_it(shop: Shop) -> None:
@@ -91,7 +91,7 @@ def test_a_table_of_a_topic_that_has_several_holds_up_those_who_wait_for_the_top
 
 
 def test_a_connector_that_has_not_run_is_waited_for(shop: Shop) -> None:
-    assert "has captured nothing yet" in AppliedTrigger("other").ask(shop.store).text
+    assert "has captured nothing yet" in AppliedTrigger("other").look(shop.store).text
 
 
 def test_of_several_targets_the_one_that_is_furthest_behind_counts_unless_one_is_named(shop: Shop) -> None:

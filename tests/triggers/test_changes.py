@@ -17,6 +17,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.changes import CURSOR, CdcChangeTrigger
+from tests.support.counted import Counted
 from tests.support.face import SHOP, Shop, context, make_shop
 from tests.support.waiting import first, revived
 
@@ -153,15 +154,7 @@ def test_a_table_tells_of_its_own_changes_only(shop: Shop) -> None:
 
 
 def test_all_tables_of_a_connector_share_one_poll(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = 0
-    batches = StateStore.batches
-
-    def counted(self: StateStore, connector: str, **more: Any) -> Any:
-        nonlocal looks
-        looks += 1
-        return batches(self, connector, **more)
-
-    monkeypatch.setattr(StateStore, "batches", counted)
+    polled, batches = Counted(monkeypatch, StateStore, "records"), Counted(monkeypatch, StateStore, "batches")
 
     async def story() -> None:
         async with triggerer() as t:
@@ -170,7 +163,8 @@ def test_all_tables_of_a_connector_share_one_poll(shop: Shop, monkeypatch: pytes
             await asyncio.sleep(1)
 
     asyncio.run(story())
-    assert 1 < looks < 25  # 20 looks fit into a second; 40 polls would have been 800
+    assert 1 < polled.about < 25  # 20 polls fit into a second; 40 of each would have been 800
+    assert batches.calls <= 2, "only where the offset has moved"
 
 
 def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop: Shop) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ import pytest
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.runtime import ChangesProbe
+from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
@@ -23,8 +22,8 @@ from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrig
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.face import Shop, context, make_shop
-
-_SLOW_S = 0.5
+from tests.support.patience import LONGEST_S
+from tests.support.waiting import first
 
 
 @pytest.fixture
@@ -51,29 +50,31 @@ TRIGGERS = {
 def test_a_trigger_that_ends_closes_its_connections_in_a_thread(
     shop: Shop, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    loop, threads = threading.get_ident(), list[int]()
-    for kind in (ChangesProbe, StateStore):
+    loop, threads, asked = threading.get_ident(), list[int](), threading.Event()
+    for kind in (MemorySource, StateStore):
         close = kind.close
 
-        def slow(self: Any, close: Any = close) -> None:
+        def noted(self: Any, close: Any = close) -> None:
             threads.append(threading.get_ident())
-            time.sleep(_SLOW_S)
             close(self)
 
-        monkeypatch.setattr(kind, "close", slow)
+        monkeypatch.setattr(kind, "close", noted)
+    records = StateStore.records
+
+    def told(self: StateStore, names: Any) -> Any:
+        asked.set()
+        return records(self, names)
+
+    monkeypatch.setattr(StateStore, "records", told)
 
     async def ended() -> None:
-        async def wait() -> None:
-            async with contextlib.aclosing(TRIGGERS[name](shop).run()) as events:
-                async for _ in events:
-                    return
-
-        waiting = asyncio.create_task(wait())
-        await asyncio.sleep(0.7)
+        waiting = asyncio.create_task(first(TRIGGERS[name](shop), within=LONGEST_S))
+        await asyncio.to_thread(asked.wait, LONGEST_S)
         waiting.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await waiting
 
     asyncio.run(ended())
+    assert asked.is_set()
     assert threads
     assert loop not in threads

@@ -30,26 +30,26 @@ def pending(shop: Shop, tables: dict[str, bool], requests: dict[str, int]) -> No
 
 
 def test_before_the_first_run_it_waits_and_says_so(shop: Shop) -> None:
-    found = InitialSnapshotTrigger("shop").ask(shop.store)
+    found = InitialSnapshotTrigger("shop").look(shop.store)
     assert found.event is None
     assert "no capture of shop has run yet" in found.text
 
 
 def test_tables_that_are_still_to_be_read_are_named(shop: Shop) -> None:
     pending(shop, {"inventory.orders": False, "inventory.lines": False}, {})
-    found = InitialSnapshotTrigger("shop").ask(shop.store)
+    found = InitialSnapshotTrigger("shop").look(shop.store)
     assert found.event is None
     assert "2 tables still to read: inventory.lines, inventory.orders" in found.text
 
 
 def test_tables_that_a_signal_asks_for_are_not_part_of_it(shop: Shop) -> None:
     pending(shop, {"inventory.orders": True}, {"inventory.orders": 12})
-    assert InitialSnapshotTrigger("shop").ask(shop.store).event == {"seq": 7, "batch": 2}
+    assert InitialSnapshotTrigger("shop").look(shop.store).event == {"seq": 7, "batch": 2}
 
 
 def test_after_the_first_run_it_is_complete(shop: Shop) -> None:
     shop.order(1)
     CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
-    event = InitialSnapshotTrigger("shop").ask(shop.store).event
+    event = InitialSnapshotTrigger("shop").look(shop.store).event
     assert event is not None
     assert event["batch"] == 1

@@ -80,7 +80,7 @@ def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
 ) -> None:
     capture(shop)
     number = send(shop)
-    ask = trigger(number).ask
+    ask = trigger(number).look
     assert "no run of its capture is alive" in ask(shop.store).text
     shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
     assert "paused by ann" in ask(shop.store).text

@@ -21,6 +21,7 @@ from airflow_provider_cdc.core.config.values import SnapshotMode
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.model.metrics import RunMetrics, Value
 from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.snapshot.policy import snapshot_policy
 from airflow_provider_cdc.core.spi.interfaces import Lease, StateStore
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
@@ -46,20 +47,21 @@ def waits(name: str, record: ConnectorRecord | None, properties: Mapping[str, An
         return f"{pending} table{'s are' if pending > 1 else ' is'} still to be read"
     if offset.incremental.scans and not offset.incremental.paused:
         return f"an incremental snapshot goes on with {offset.incremental.scans[0].table}"
-    if signals := store.signals(name, offset.signal):
+    if record.last_signal > offset.signal and (signals := store.signals(name, offset.signal)):
         return f"signal {signals[0].id or signals[0].number} ({signals[0].type}) waits"
     if record.registration is not None and record.registration.properties != properties:
         return "the connector's properties were changed"
     return None
 
 
-def gone_on(source: Source, offset: Offset) -> str | None:
+def gone_on(source: Source, offset: Offset, end: Position | None = None) -> str | None:
     """Whether the log has gone on since the offset, in words; ``None`` if not.
 
+    :param end: of the log, where it is known; otherwise the source is asked
     :raises CdcError: the source cannot be reached
     """
     assert offset.position is not None
-    current = source.current_position()
+    current = source.current_position() if end is None else end
     return None if source.parse_position(offset.position).reached(current) else f"the log has gone on to {current}"
 
 

@@ -429,6 +429,18 @@ class ConnectorConfig(Configuration):
         "time.precision.mode": Decides.FORM,
     }
 
+    @classmethod
+    def of_the_source(cls, properties: Mapping[str, Any]) -> dict[str, Any]:
+        """Of a connector's properties, those that may matter when its database is asked for the end of its log: without those that every source has,
+        the lists of what is captured, and what a check of a connection does with a stand-in for.
+        """
+        every = {str(f.alias) for f in ConnectorConfig.model_fields.values()}
+        others = every | cls.lists().keys() | cls.FORM.stand_ins.keys()
+        prefixes = tuple(name[:-1] for name in others if name.endswith(".*"))
+        return {
+            name: value for name, value in properties.items() if name not in others and not name.startswith(prefixes)
+        }
+
     @model_validator(mode="before")
     @classmethod
     def _deprecated_names(cls, data: Any) -> Any:

@@ -49,6 +49,7 @@ class ConnectorRecord:
     :param registered_at: when the definition was recorded; a run records it anew only if it has changed
     :param last_error: of the last run that failed, which need not be the last run
     :param metrics: of the last run that read anything: context → name → value
+    :param last_signal: number of the newest signal, 0 if there is none
     """
 
     connector: str
@@ -67,6 +68,7 @@ class ConnectorRecord:
     last_error_at: datetime | None = None
     metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     registered_at: datetime | None = None
+    last_signal: int = 0
 
     @property
     def ended_well(self) -> bool:

@@ -1,0 +1,187 @@
+"""The state tables, for all triggers of a triggerer: one connection, and one query for all that ask at about the same time.
+
+>>> async with shared_state("cdc_state_default") as state:
+...     offset = await state.ask("shop", lambda record, store: record and record.offset)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from airflow_provider_cdc.core.errors import StateUnavailable
+from airflow_provider_cdc.hooks.state import CdcStateHook, reachable, records_of
+from airflow_provider_cdc.triggers.threads import Threads
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.hooks.state import StateAddress
+    from airflow_provider_cdc.state.store import StateStore
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+GATHER_S = 0.1
+"""How long a question waits for those that come with it. Triggers poll at the same moments: theirs come together."""
+LOOK_UP_S = 60.0
+"""How often the Airflow connection is looked up again, as long as what it says can be used."""
+_PATIENCE_S = 2.0
+"""How long one poll tries again before it counts as failed; the next poll follows."""
+
+
+class SharedState:
+    """The state tables of one Airflow connection. Made by :func:`shared_state`.
+
+    :param conn_id: Airflow connection to the state tables
+    """
+
+    def __init__(self, conn_id: str) -> None:
+        self._tables = _Tables(conn_id)
+        self._thread = Threads(1)  # one poll after the other: none closes what another one uses
+        self._asked: list[_Asked] = []
+        self._polling: asyncio.Task[None] | None = None
+        self.users = 0
+
+    async def ask(self, connector: str, question: Callable[[ConnectorRecord | None, StateStore], T]) -> T:
+        """The answer to a question about a connector, asked in a thread.
+
+        If the database cannot be reached, the next question looks its connection up again, as it may have been corrected; otherwise it is looked up
+        once a minute.
+
+        :param question: gets what the state tables hold of the connector, as it was after this call, and the store for what else it has to know. It must not
+            ask anything else that may take long: all others wait for it
+        :raises CdcError: as the question raises; :class:`StateUnavailable` if the database cannot be reached
+        """
+        asked = _Asked(connector, question, asyncio.get_running_loop().create_future())
+        self._asked.append(asked)
+        if self._polling is None or self._polling.done():
+            self._polling = asyncio.create_task(self._poll())
+        return await asked.answer  # type: ignore[no-any-return]
+
+    async def close(self) -> None:
+        """Close the connection after the poll that is being made, if there is one."""
+        await self._thread.run("state", self._tables.close)
+
+    async def _poll(self) -> None:
+        await asyncio.sleep(GATHER_S)
+        # those of triggers that were cancelled are not asked: the tables may be closed already, and would stay open
+        while asked := [one for one in self._asked if not one.answer.done()]:
+            self._asked = []
+            try:
+                answers = await self._thread.run("state", lambda asked=asked: self._tables.answers(asked))  # type: ignore[misc]
+            except Exception as e:  # told to all that have asked
+                answers = [e] * len(asked)
+            for one, answer in zip(asked, answers, strict=True):
+                if one.answer.done():  # its trigger was cancelled
+                    continue
+                if isinstance(answer, Exception):
+                    one.answer.set_exception(answer)
+                else:
+                    one.answer.set_result(answer)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    connector: str
+    question: Callable[[ConnectorRecord | None, StateStore], Any]
+    answer: asyncio.Future[Any]
+
+
+class _Tables:
+    """Opens the state tables and asks them, in one thread at a time."""
+
+    def __init__(self, conn_id: str) -> None:
+        self._conn_id = conn_id
+        self._store: StateStore | None = None
+        self._address: StateAddress | None = None
+        self._looked_up = 0.0
+
+    def answers(self, asked: Sequence[_Asked]) -> list[Any]:
+        """The answer to each question, or its error: what is wrong with one connector is no concern of the others.
+
+        :raises CdcError: the tables cannot be asked
+        """
+        store = self._opened()
+        try:
+            with reachable():
+                found = records_of(store, {one.connector for one in asked})
+                return [_answer(one, found[one.connector], store) for one in asked]
+        except StateUnavailable:
+            self.close()  # the next poll looks its connection up
+            raise
+
+    def close(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            store.close()
+
+    def _opened(self) -> StateStore:
+        now = time.monotonic()
+        if self._store is not None and now - self._looked_up < LOOK_UP_S:
+            return self._store
+        address = self._look_up()
+        self._looked_up = now
+        if self._store is not None and address == self._address:
+            return self._store
+        self.close()
+        store = CdcStateHook(self._conn_id).get_conn(address=address, patience_s=_PATIENCE_S)
+        try:
+            with reachable():
+                store.verify()
+        except BaseException:
+            store.close()
+            raise
+        self._store, self._address = store, address
+        return store
+
+    def _look_up(self) -> StateAddress:
+        try:
+            return CdcStateHook(self._conn_id).address()
+        except Exception as e:
+            if self._store is None or self._address is None:
+                raise
+            # Airflow says the same when its API server does not answer: what works is not given up for that
+            log.warning("Connection %s cannot be looked up; going on with what it was. %s", self._conn_id, e)
+            return self._address
+
+
+def _answer(asked: _Asked, record: ConnectorRecord | Exception | None, store: StateStore) -> Any:
+    if isinstance(record, Exception):
+        return record
+    try:
+        with reachable():
+            return asked.question(record, store)
+    except StateUnavailable:
+        raise
+    except Exception as e:  # raised where the answer is waited for
+        return e
+
+
+_of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[str, SharedState]] = WeakKeyDictionary()
+_closing: set[asyncio.Task[None]] = set()
+"""The event loop keeps no task of its own."""
+
+
+@contextlib.asynccontextmanager
+async def shared_state(conn_id: str) -> AsyncIterator[SharedState]:
+    """The state tables of a connection. They are opened with the first question, and closed when the last one leaves."""
+    states = _of_loop.setdefault(asyncio.get_running_loop(), {})
+    state = states.setdefault(conn_id, SharedState(conn_id))
+    state.users += 1
+    try:
+        yield state
+    finally:
+        state.users -= 1
+        if not state.users:
+            del states[conn_id]
+            closing = asyncio.create_task(state.close())
+            _closing.add(closing)
+            closing.add_done_callback(_closing.discard)
+            await asyncio.shield(closing)

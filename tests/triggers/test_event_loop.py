@@ -1,0 +1,117 @@
+"""What triggers do in the event loop's own thread, as Python itself tells: in a process that has imported nothing but them, as a triggerer that has just started."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.triggers.applied import AppliedTrigger
+from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
+from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
+from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
+from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
+from tests.support.face import Shop, connect, context, make_shop
+from tests.support.patience import LONGEST_S
+
+POLLS = 3
+PROGRAM = """
+import asyncio, contextlib, importlib, json, sys, threading
+
+import airflow.sdk, airflow.triggers.base
+from airflow_provider_cdc.triggers import polls
+
+path, arguments, count = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
+module, _, name = path.rpartition(".")
+trigger = getattr(importlib.import_module(module), name)(**arguments)
+loop, on, seen, polled, events = threading.get_ident(), False, [], [], []
+until_next = polls.until_next
+
+
+def blocks(event, arguments):
+    if on and threading.get_ident() == loop and event in (
+        "import", "open", "sqlite3.connect", "socket.connect", "socket.getaddrinfo", "time.sleep", "subprocess.Popen"
+    ):
+        seen.append(f"{event} {arguments[0]}")
+
+
+async def story():
+    global on
+    enough = asyncio.Event()
+
+    def noted(interval):
+        polled.append(interval)
+        if len(polled) == count:
+            enough.set()
+        return until_next(interval)
+
+    async def wait():
+        async with contextlib.aclosing(trigger.run()) as found:
+            async for event in found:
+                events.append(str(event))
+        enough.set()
+
+    polls.until_next, on = noted, True
+    task = asyncio.create_task(wait())
+    await enough.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    on = False
+
+
+sys.addaudithook(blocks)
+asyncio.run(story())
+print(json.dumps({"seen": seen, "polls": len(polled), "events": events}))
+"""
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "loop")
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    shop.store.send("shop", SentSignal("x", "log", "{}"))
+    yield shop
+    shop.store.close()
+
+
+@pytest.fixture
+def far(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> ConnectorAccess:
+    """A source of which nobody answers, and which needs more to be imported than a memory database."""
+    connect(monkeypatch, "far", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password="p")
+    with shop.store.lease("far", "a test", wait_s=0) as lease:
+        shop.store.advance(lease, shop.store.load("far"), Offset(position={"file": "binlog.000001", "pos": 4}))
+    return ConnectorAccess(ConnectorDefinition("far", "mariadb", "/lake", {"database.server.id": 7}), "far")
+
+
+TRIGGERS = {
+    "changes available": lambda access: ChangesAvailableTrigger(access.document(), 0.2),
+    "changes": lambda _: CdcChangeTrigger("shop", poll_interval=0.2),
+    "applied": lambda _: AppliedTrigger("shop", batch=99, poll_interval=0.2),
+    "initial snapshot": lambda _: InitialSnapshotTrigger("nobody", poll_interval=0.2),
+    "state of a signal": lambda _: SignalCompletedTrigger("shop", 1, poll_interval=0.2),
+}
+
+
+@pytest.mark.parametrize("name", TRIGGERS)
+def test_nothing_is_imported_opened_or_connected_to_in_the_event_loop(far: ConnectorAccess, name: str) -> None:
+    found = run(TRIGGERS[name](far))
+    assert found["polls"] == POLLS
+    assert found["events"] == []
+    assert found["seen"] == []
+
+
+def run(trigger: Any) -> dict[str, Any]:
+    path, arguments = trigger.serialize()
+    command = [sys.executable, "-c", PROGRAM, path, json.dumps(arguments), str(POLLS)]
+    done = subprocess.run(command, check=True, timeout=LONGEST_S, capture_output=True, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))

@@ -1,0 +1,156 @@
+"""Sources, for all triggers of a triggerer: one question for all connectors that capture one, and nobody's mistake is that of another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.runtime import ConnectorDefinition, source_key
+from airflow_provider_cdc.sources import SOURCES, config_class
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.sources.memory.source import MemorySource
+from airflow_provider_cdc.triggers import shared_source as module
+from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
+from airflow_provider_cdc.triggers.shared_source import shared_source
+from tests.support.counted import Counted
+from tests.support.face import Shop, connect, context, make_shop
+from tests.support.patience import LONGEST_S
+from tests.support.waiting import first
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "source")
+    shop.order(1)
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    yield shop
+    shop.store.close()
+
+
+# -- what connectors have in common ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SOURCES)
+def test_connectors_share_a_source_whatever_they_capture_of_it_and_never_one_with_other_settings(kind: str) -> None:
+    """Each property of each source: those of every source, those that say what is captured, those that each connector has for itself; and all the rest,
+    also of a kind that nobody knows."""
+    config = config_class(kind)
+    every = {str(field.alias) for field in ConnectorConfig.model_fields.values()}
+    shared = every | config.lists().keys() | config.FORM.stand_ins.keys()
+    plain = source_key(ConnectorDefinition("a", kind, "/lake"))
+    for name in (*(str(field.alias) for field in config.model_fields.values()), "driver.of.a.later.release"):
+        one = source_key(ConnectorDefinition("b", kind, "/elsewhere", {name: "x"}))
+        other = source_key(ConnectorDefinition("c", kind, "/lake", {name: "y"}))
+        assert (one == other == plain) == (name in shared), name
+
+
+def test_another_connection_or_another_kind_is_another_source() -> None:
+    definition = ConnectorDefinition("a", "mariadb", "/lake")
+    keys = {
+        ConnectorAccess(definition, "one").source_key(),
+        ConnectorAccess(definition, "two").source_key(),
+        ConnectorAccess(ConnectorDefinition("a", "mysql", "/lake"), "one").source_key(),
+        ConnectorAccess(ConnectorDefinition("b", "mysql", "/lake"), "one").source_key(),
+    }
+    assert len(keys) == 3
+
+
+# -- who has a mistake, has it alone --------------------------------------------------------------------------------------
+
+
+BROKEN = {
+    "an unknown property": {"topic.prefx": "t"},
+    "a wrong value": {"poll.interval.ms": "soon"},
+    "lists that exclude each other": {"table.include.list": "a", "table.exclude.list": "b"},
+    "a secret": {"signal.consumer.sasl.password": "sesame"},
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN)
+@pytest.mark.parametrize("bad_first", [True, False])
+def test_a_definition_that_cannot_be_used_is_told_and_its_neighbours_of_the_same_source_wait_on(
+    shop: Shop, broken: str, *, bad_first: bool
+) -> None:
+    definition = ConnectorDefinition("bad", "memory", shop.definition.changelog, BROKEN[broken])
+    good = ChangesAvailableTrigger(ConnectorAccess(shop.definition, "shop").document(), 0.1)
+    bad = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").document(), 0.1)
+
+    async def story() -> None:
+        order = [bad, good] if bad_first else [good, bad]
+        tasks = {trigger: asyncio.create_task(first(trigger, within=LONGEST_S)) for trigger in order}
+        assert "error" in await tasks[bad]
+        assert not tasks[good].done()
+        shop.order(2)
+        assert await tasks[good] == {"reason": "the log has gone on to entry 3"}
+
+    asyncio.run(story())
+
+
+# -- connections that change -------------------------------------------------------------------------------------------
+
+
+def test_a_connection_that_is_changed_is_noticed_though_the_source_before_still_answers(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_UP_S", 0.0)
+    other = MemoryDatabase("source-other")
+    access = ConnectorAccess(shop.definition, "shop")
+
+    async def end() -> str:
+        async with shared_source(access) as source:
+            return str(await source.end(access, await source.properties(access), 0.0))
+
+    async def story() -> None:
+        async with shared_source(access):  # it stays the same one
+            before = await end()
+            assert before == "entry 2"
+            monkeypatch.delenv("AIRFLOW_CONN_SHOP")
+            await asyncio.sleep(0)
+            assert await end() == before, "what works is not given up"
+            connect(monkeypatch, "shop", conn_type="cdc_memory", host=other.name)
+            while await end() == before:
+                await asyncio.sleep(0)
+            assert await end() == "entry 0"
+
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
+
+
+def test_after_an_error_the_connection_is_looked_up_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, asked = Counted(monkeypatch, ConnectorAccess, "properties"), list[int]()
+    access, answer = ConnectorAccess(shop.definition, "shop"), MemorySource.current_position
+
+    def failing(self: MemorySource) -> Any:
+        asked.append(1)
+        if len(asked) == 1:
+            raise SourceUnavailable("not now")
+        return answer(self)
+
+    monkeypatch.setattr(MemorySource, "current_position", failing)
+
+    async def story() -> None:
+        async with shared_source(access) as source:
+
+            async def end() -> str:
+                return str(await source.end(access, await source.properties(access)))
+
+            failed = await asyncio.gather(*(end() for _ in range(10)), return_exceptions=True)
+            assert {str(one) for one in failed} == {"not now"}
+            assert (looked.calls, len(asked)) == (1, 1)
+            while True:  # an error is shared for a moment, as an answer is
+                try:
+                    assert await end() == "entry 2"
+                    break
+                except SourceUnavailable:
+                    await asyncio.sleep(0.05)
+            assert looked.calls > 1
+            assert len(asked) == 2
+
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))

@@ -1,0 +1,365 @@
+"""The state tables, for all triggers of a triggerer: one connection, one query for all, and nobody's trouble is that of another."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import StateUnavailable
+from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
+from airflow_provider_cdc.core.spi.control import DesiredState
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.hooks.state import CdcStateHook
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.sources.memory.source import MemorySource
+from airflow_provider_cdc.state.models import OffsetRow
+from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.triggers import shared_state as module
+from airflow_provider_cdc.triggers.applied import AppliedTrigger
+from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
+from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
+from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
+from airflow_provider_cdc.triggers.polls import until_next
+from airflow_provider_cdc.triggers.shared_state import SharedState, shared_state
+from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
+from tests.support.counted import Counted
+from tests.support.face import Shop, connect, context, make_shop
+from tests.support.patience import LONGEST_S
+from tests.support.waiting import first, report, waiting
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "shared")
+    shop.order(1)
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    yield shop
+    shop.store.close()
+
+
+def copies(shop: Shop, count: int) -> list[ConnectorDefinition]:
+    """Connectors that stand where the shop's stands."""
+    found = []
+    for number in range(count):
+        properties = {**shop.definition.properties, "topic.prefix": f"t{number}"}
+        definition = ConnectorDefinition(f"c{number}", "memory", shop.definition.changelog, properties)
+        with shop.store.lease(definition.name, "a test", wait_s=0) as lease:
+            offset = shop.store.load("shop").offset
+            assert offset is not None
+            shop.store.advance(lease, shop.store.load(definition.name), offset)
+        found.append(definition)
+    return found
+
+
+async def control(state: SharedState) -> str:
+    return await state.ask("shop", lambda _, store: store.control("shop").wanted)
+
+
+def test_40_connectors_that_wait_ask_the_state_by_one_query_and_nothing_else(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    triggers = [ChangesAvailableTrigger(ConnectorAccess(one, "shop").document(), 1.0) for one in copies(shop, 40)]
+    polled, ended = Counted(monkeypatch, StateStore, "records"), Counted(monkeypatch, MemorySource, "current_position")
+    others = [
+        Counted(monkeypatch, StateStore, name)
+        for name in ("connector", "connectors", "control", "signals", "load", "batches")
+    ]
+    asyncio.run(waiting(triggers, until=lambda: polled.about >= 4 * 40))
+    # their first polls may come one after the other, the others come together: by twos at worst, on a busy machine
+    assert polled.calls <= 40 + polled.about / 40 * 2
+    assert 0 < ended.calls <= polled.calls + 1
+    assert [other.calls for other in others] == [0] * 6
+
+
+def test_all_kinds_of_triggers_share_the_query(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    number = shop.store.send("shop", SentSignal("x", "log", "{}"))
+    report(shop, 0)
+    triggers = [
+        AppliedTrigger("shop", batch=99, poll_interval=1.0),
+        CdcChangeTrigger("shop", poll_interval=1.0),
+        SignalCompletedTrigger("shop", number, poll_interval=1.0),
+        *(InitialSnapshotTrigger(f"other{n}", poll_interval=1.0) for n in range(7)),
+    ]
+    polled, connector = Counted(monkeypatch, StateStore, "records"), Counted(monkeypatch, StateStore, "connector")
+    asyncio.run(waiting(triggers, until=lambda: polled.about >= 5 * 8))
+    assert polled.calls <= polled.about / 8 * 2 + 2
+    assert connector.calls == 0
+
+
+def test_polls_of_one_interval_come_together() -> None:
+    async def story() -> None:
+        now = asyncio.get_running_loop().time()
+        for interval in (0.5, 5.0, 60.0):
+            rest = until_next(interval)
+            assert 0 < rest <= interval
+            turns = (now + rest) / interval
+            assert abs(turns - round(turns)) < 0.1 / interval
+
+    asyncio.run(story())
+
+
+def test_one_whose_record_cannot_be_read_is_told_that_and_the_others_get_their_answers(shop: Shop) -> None:
+    """As when a later release has written its offset."""
+    copies(shop, 2)
+    with shop.store.database.engine.begin() as c:
+        c.execute(sa.update(OffsetRow).where(OffsetRow.connector == "c1").values(offset={"seq": "of a later release"}))
+
+    async def story() -> None:
+        async with shared_state("cdc_state_default") as state:
+            found = await asyncio.gather(
+                *(state.ask(name, lambda record, _: record and record.seq) for name in ("shop", "c0", "c1", "nobody")),
+                return_exceptions=True,
+            )
+        assert found[:2] == [2, 2]
+        assert "of a later release" in str(found[2])
+        assert found[3] is None
+
+    asyncio.run(story())
+
+
+def test_a_question_that_fails_fails_for_its_own_only(shop: Shop) -> None:
+    async def story() -> None:
+        async with shared_state("cdc_state_default") as state:
+            wrong = state.ask("shop", lambda *_: 1 / 0)
+            found = await asyncio.gather(wrong, control(state), return_exceptions=True)
+        assert isinstance(found[0], ZeroDivisionError)
+        assert found[1] == "running"
+
+    asyncio.run(story())
+
+
+def test_one_that_was_paused_before_it_ever_ran_is_not_captured(shop: Shop) -> None:
+    shop.store.set_control("new", DesiredState.PAUSED, "ann")
+    definition = ConnectorDefinition("new", "memory", shop.definition.changelog, shop.definition.properties)
+    trigger = ChangesAvailableTrigger(ConnectorAccess(definition, "shop").document(), 0.05)
+
+    async def story() -> None:
+        found = asyncio.create_task(first(trigger, within=LONGEST_S))
+        async with shared_state("cdc_state_default") as state:
+            for _ in range(3):
+                await control(state)
+        assert not found.done()
+        shop.store.set_control("new", DesiredState.RUNNING, "ann")
+        assert await found == {"reason": "nothing is captured yet"}
+
+    asyncio.run(story())
+
+
+def test_of_two_that_wait_for_what_is_captured_by_now_each_has_a_now_of_its_own(shop: Shop) -> None:
+    """They have the same arguments when they begin."""
+
+    async def begun(trigger: AppliedTrigger) -> asyncio.Task[Any]:
+        task = asyncio.create_task(first(trigger, within=LONGEST_S))
+        while trigger.batch is None:
+            await asyncio.sleep(0.02)
+        return task
+
+    async def story() -> None:
+        report(shop, 0)
+        early = await begun(AppliedTrigger("shop", poll_interval=0.1))
+        shop.order(2)
+        await asyncio.to_thread(
+            lambda: CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+        )
+        late = await begun(AppliedTrigger("shop", poll_interval=0.1))
+        report(shop, 1)
+        assert (await early)["batch"] == 1
+        assert not late.done()
+        report(shop, 2)
+        assert (await late)["batch"] == 2
+
+    asyncio.run(story())
+
+
+def test_a_trigger_that_waits_for_a_signal_is_told_of_that_one(shop: Shop) -> None:
+    one, other = (shop.store.send("shop", SentSignal(name, "log", "{}")) for name in "xy")
+
+    async def story() -> None:
+        tasks = [
+            asyncio.create_task(first(SignalCompletedTrigger("shop", n, poll_interval=0.1), within=LONGEST_S))
+            for n in (one, other)
+        ]
+        await asyncio.to_thread(shop.store.set_signal_state, "shop", other, SignalState.DONE)
+        assert (await tasks[1])["number"] == other
+        assert not tasks[0].done()
+        tasks[0].cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    asyncio.run(story())
+
+
+# -- opening, closing, connections that change --------------------------------------------------------------------------
+
+
+def test_it_is_opened_once_and_closed_when_the_last_one_leaves(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, closed = Counted(monkeypatch, CdcStateHook, "get_conn"), Counted(monkeypatch, StateStore, "close")
+
+    async def one(answered: asyncio.Event, leave: asyncio.Event) -> None:
+        async with shared_state("cdc_state_default") as state:
+            await control(state)
+            answered.set()
+            await leave.wait()
+
+    async def story() -> None:
+        answered, leave = [asyncio.Event() for _ in range(10)], [asyncio.Event() for _ in range(10)]
+        tasks = [asyncio.create_task(one(*both)) for both in zip(answered, leave, strict=True)]
+        await asyncio.gather(*(event.wait() for event in answered))
+        for event in leave[:-1]:
+            event.set()
+        await asyncio.gather(*tasks[:-1])
+        assert (opened.calls, closed.calls) == (1, 0)
+        leave[-1].set()
+        await tasks[-1]
+        assert (opened.calls, closed.calls) == (1, 1)
+
+    asyncio.run(story())
+
+
+def test_it_is_not_closed_while_a_question_of_one_that_has_left_is_being_asked(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking, go_on = threading.Event(), threading.Event()
+    closed, found = Counted(monkeypatch, StateStore, "close"), list[Any]()
+
+    def slow(_: Any, store: StateStore) -> None:
+        asking.set()
+        assert go_on.wait(LONGEST_S)
+        found.append((closed.calls, store.control("shop").wanted))
+
+    async def ask(question: Any) -> None:
+        async with shared_state("cdc_state_default") as state:
+            await state.ask("shop", question)
+
+    async def story() -> None:
+        task = asyncio.create_task(ask(slow))
+        await asyncio.to_thread(asking.wait, LONGEST_S)
+        task.cancel()
+        # whoever comes now has one of its own
+        await asyncio.wait_for(ask(lambda _, store: store.control("shop")), LONGEST_S)
+        before = closed.calls
+        go_on.set()
+        await asyncio.gather(task, return_exceptions=True)
+        assert before == 1, "that of the second one"
+        assert closed.calls == 2
+        assert found == [(1, "running")]
+
+    try:
+        asyncio.run(story())
+    finally:
+        go_on.set()
+
+
+def test_a_question_of_one_that_has_left_before_it_was_asked_opens_nothing(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Counted(monkeypatch, CdcStateHook, "get_conn")
+
+    async def ask() -> None:
+        async with shared_state("cdc_state_default") as state:
+            polls.append(state)
+            await control(state)
+
+    async def story() -> None:
+        task = asyncio.create_task(ask())
+        while not (polls and polls[0]._polling):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await polls[0]._polling
+        assert opened.calls == 0
+
+    polls: list[Any] = []
+    asyncio.run(story())
+
+
+def test_a_connection_that_is_changed_is_noticed_though_the_database_before_still_answers(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(module, "LOOK_UP_S", 0.0)
+    url = f"sqlite:///{tmp_path}/other.db"
+    other = StateStore(url)
+    other.create_tables()
+    other.set_control("shop", DesiredState.PAUSED, "ann")
+    other.close()
+    opened, closed = Counted(monkeypatch, CdcStateHook, "get_conn"), Counted(monkeypatch, StateStore, "close")
+
+    async def story() -> None:
+        async with shared_state("cdc_state_default") as state:
+            assert [await control(state) for _ in range(3)] == ["running"] * 3
+            assert opened.calls == 1
+            monkeypatch.delenv("AIRFLOW_CONN_CDC_STATE_DEFAULT")
+            assert await control(state) == "running", "what works is not given up"
+            connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=url)
+            assert await control(state) == "paused"
+            assert (opened.calls, closed.calls) == (2, 1)
+
+    asyncio.run(story())
+
+
+def test_one_that_is_lost_is_opened_again_once_for_all_that_ask(postgres: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A real server, which ends all sessions of the database and takes no new ones."""
+    opened, closed = Counted(monkeypatch, CdcStateHook, "get_conn"), Counted(monkeypatch, StateStore, "close")
+
+    async def story(name: str) -> None:
+        async with shared_state("cdc_state_default") as state:
+            assert await control(state) == "running"
+            await asyncio.to_thread(
+                postgres.sql,
+                f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false',
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'",
+            )
+            for rounds in (1, 2):
+                failed = await asyncio.gather(*(control(state) for _ in range(40)), return_exceptions=True)
+                assert {type(one) for one in failed} == {StateUnavailable}
+                assert opened.calls == rounds
+            await asyncio.to_thread(postgres.sql, f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+            assert set(await asyncio.gather(*(control(state) for _ in range(40)))) == {"running"}
+            assert opened.calls == 3
+        assert closed.calls == 3
+
+    with postgres.database("state") as name:
+        store = StateStore(postgres.url(name))
+        store.create_tables()
+        store.close()
+        connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=postgres.url(name))
+        closed.calls = 0
+        asyncio.run(story(name))
+
+
+def test_a_storage_that_hangs_keeps_no_question_to_the_state_from_its_answer(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, reading = threading.Event(), threading.Event()
+
+    def hang(*_: Any) -> Any:
+        reading.set()
+        assert go_on.wait(LONGEST_S)
+        return []
+
+    monkeypatch.setattr("airflow_provider_cdc.hooks.status_texts.applied", hang)
+
+    async def story() -> None:
+        tasks = [
+            asyncio.create_task(first(AppliedTrigger("shop", batch=1, poll_interval=0.1), within=LONGEST_S))
+            for _ in range(40)
+        ]
+        await asyncio.to_thread(reading.wait, LONGEST_S)
+        async with shared_state("cdc_state_default") as state:
+            for _ in range(3):
+                await asyncio.wait_for(control(state), LONGEST_S)
+        assert not any(task.done() for task in tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    try:
+        asyncio.run(story())
+    finally:
+        go_on.set()
