@@ -38,6 +38,7 @@ def get_provider_info() -> dict[str, Any]:
         "operators": _modules(
             "operators",
             "capture",
+            "capture_group",
             "apply_changes",
             "apply_connectors",
             "maintain_tables",
@@ -46,14 +47,21 @@ def get_provider_info() -> dict[str, Any]:
             "lifecycle",
             "procedure",
         ),
-        "sensors": _modules("sensors", "changes_available", "snapshot_completed", "applied"),
+        "sensors": _modules("sensors", "changes_available", "any_changes", "snapshot_completed", "applied"),
         "triggers": _modules(
-            "triggers", "changes_available", "signal_completed", "initial_snapshot", "applied", "changes"
+            "triggers",
+            "changes_available",
+            "any_changes",
+            "signal_completed",
+            "initial_snapshot",
+            "applied",
+            "changes",
         ),
         "notifications": ["airflow_provider_cdc.notifications.connector.CdcNotifier"],
         "connection-types": [*(_connection_type(kind) for kind in sorted(SOURCES)), _STATE],
         "extra-links": [
             "airflow_provider_cdc.operators.links.BatchLink",
+            "airflow_provider_cdc.operators.links.ConnectorsLink",
             "airflow_provider_cdc.hooks.links.ConnectorLink",
         ],
         "db-managers": ["airflow_provider_cdc.state.db_manager.CdcDBManager"],

@@ -18,12 +18,15 @@ from airflow_provider_cdc.dag.apply import apply_dag
 from airflow_provider_cdc.dag.assets import table_asset, watched
 from airflow_provider_cdc.dag.control import lifecycle_dag
 from airflow_provider_cdc.dag.fleet import Fleet, cdc_dags
+from airflow_provider_cdc.dag.group import cdc_group_dag
 from airflow_provider_cdc.dag.on_demand import ad_hoc_snapshot_dag, signal_dag
 from airflow_provider_cdc.dag.pipeline import cdc_dag, cdc_task_group
+from airflow_provider_cdc.hooks.group import CaptureOf
 from airflow_provider_cdc.operators.apply_connectors import TablesOf
 from airflow_provider_cdc.runtime import ConnectorDefinition
 
 __all__ = [
+    "CaptureOf",
     "ConnectorDefinition",
     "Fleet",
     "TablesOf",
@@ -31,6 +34,7 @@ __all__ = [
     "apply_dag",
     "cdc_dag",
     "cdc_dags",
+    "cdc_group_dag",
     "cdc_task_group",
     "lifecycle_dag",
     "signal_dag",

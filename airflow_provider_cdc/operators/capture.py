@@ -94,13 +94,13 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             raise failure(e) from e
         self.batch = result.batches[-1] if result.batches else None
         self._captured = result.tables
-        report = self._report(result)
+        told = report(result, self.access.definition, _SHOWN, self.log)
         if self.hand_over and self._ended and datetime.now(UTC) < self._time_is_over(context):
             # a success would leave the source to nobody until the next run begins; if the state is decided already, this changes nothing
             raise AirflowException(
                 "The task was ended before its time was over: what it had read is committed, and the next try goes on."
             )
-        return report
+        return told
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
         """What the run has captured, for Airflow's OpenLineage provider."""
@@ -151,28 +151,32 @@ class CaptureOperator(ConnectorFields, BaseOperator):
             self.log.warning("Ending at the next transaction boundary.")
             capture.stop()
 
-    def _report(self, result: CaptureResult) -> dict[str, Any]:
-        """Log the result, and return it for downstream tasks."""
-        topics = dict(sorted(result.topics.items(), key=lambda item: (-item[1], item[0]))[:_SHOWN])
-        for topic, events in topics.items():
-            self.log.info("  %s: %s events", topic, f"{events:,}")
-        batches = [result.batches[0], result.batches[-1]] if result.batches else []
-        written = f"batches {batches[0]} to {batches[1]}" if batches else "no batch"
-        self.log.info(
-            "Captured %s events of %d topics, %s, in %.1f s. Now at %s, seq %d.",
-            f"{result.events:,}", len(result.topics), written, result.seconds, result.position, result.seq,
-        )  # fmt: skip
-        return {
-            "connector": result.connector,
-            "position": result.position,
-            "seq": result.seq,
-            "events": result.events,
-            "topics": topics,
-            "batches": batches,
-            "seconds": round(result.seconds, 3),
-            "topic_prefix": str(self.access.definition.properties.get("topic.prefix", result.connector)),
-            "metrics": shortened(result.metrics, _SHOWN),
-        }
+
+def report(result: CaptureResult, definition: ConnectorDefinition, shown: int, log: Any) -> dict[str, Any]:
+    """Log the result of a run, and give it as downstream tasks get it.
+
+    :param shown: topics, and entries of lists and maps in metrics, that are named
+    """
+    topics = dict(sorted(result.topics.items(), key=lambda item: (-item[1], item[0]))[:shown])
+    for topic, events in topics.items():
+        log.info("  %s: %s events", topic, f"{events:,}")
+    batches = [result.batches[0], result.batches[-1]] if result.batches else []
+    written = f"batches {batches[0]} to {batches[1]}" if batches else "no batch"
+    log.info(
+        "Captured %s events of %d topics, %s, in %.1f s. Now at %s, seq %d.",
+        f"{result.events:,}", len(result.topics), written, result.seconds, result.position, result.seq,
+    )  # fmt: skip
+    return {
+        "connector": result.connector,
+        "position": result.position,
+        "seq": result.seq,
+        "events": result.events,
+        "topics": topics,
+        "batches": batches,
+        "seconds": round(result.seconds, 3),
+        "topic_prefix": str(definition.properties.get("topic.prefix", result.connector)),
+        "metrics": shortened(result.metrics, shown),
+    }
 
 
 def _began(context: Context) -> datetime:

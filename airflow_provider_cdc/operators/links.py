@@ -21,3 +21,12 @@ class BatchLink(BaseOperatorLink):
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         connector, batch = getattr(operator, "connector", ""), getattr(operator, "batch", None)
         return page("connectors", connector, "batches", batch) if batch else page("connectors", connector)
+
+
+class ConnectorsLink(BaseOperatorLink):
+    """The list of all connectors, for a task that is about several."""
+
+    name = "CDC connectors"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        return page("")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
@@ -15,6 +16,7 @@ from airflow_provider_cdc.triggers.shared_source import shared_source
 from airflow_provider_cdc.triggers.shared_state import shared_state
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.runtime import Changes
     from airflow_provider_cdc.triggers.shared_source import SharedSource
     from airflow_provider_cdc.triggers.shared_state import SharedState
@@ -51,14 +53,17 @@ class ChangesAvailableTrigger(BaseTrigger):
             yield TriggerEvent({"reason": reason})  # type: ignore[no-untyped-call]
 
 
-async def something_to_capture(access: ConnectorAccess, poll_interval: float, *, log: Any) -> str:
+async def something_to_capture(
+    access: ConnectorAccess, poll_interval: float, *, log: Any, after_failure_s: float = 0.0
+) -> str:
     """Wait until there is something to capture.
 
+    :param after_failure_s: if the last run has failed, wait for so long after it
     :return: what it is
     :raises TerminalError: a person must act
     """
     async with shared_source(access) as source, shared_state(access.state_conn_id) as state:
-        looks = _Looks(access, source, state, poll_interval / 2)
+        looks = _Looks(access, source, state, poll_interval / 2, after_failure_s)
         found = polls(looks.look, poll_interval, whom=f"Connector {access.definition.name}", log=log)
         async with aclosing(found) as found:  # type: ignore[type-var]
             async for reason in found:
@@ -70,8 +75,11 @@ async def something_to_capture(access: ConnectorAccess, poll_interval: float, *,
 class _Looks:
     """Looks for changes of one connector, at what it shares with others."""
 
-    def __init__(self, access: ConnectorAccess, source: SharedSource, state: SharedState, young_s: float) -> None:
+    def __init__(
+        self, access: ConnectorAccess, source: SharedSource, state: SharedState, young_s: float, after_failure_s: float
+    ) -> None:
         self._access, self._source, self._state, self._young_s = access, source, state, young_s
+        self._after_failure = timedelta(seconds=after_failure_s)
         self._properties: dict[str, Any] | None = None
         self._changes: Changes | None = None
 
@@ -83,11 +91,19 @@ class _Looks:
         properties = await self._source.properties(self._access)
         changes = await self._of(properties)
         # the offset first: what is committed after it was read is no reason to wait longer
-        found = await self._state.ask(self._access.definition.name, changes.in_state)
+        found = await self._state.ask(
+            self._access.definition.name,
+            lambda record, store: None if self._failed(record) else changes.in_state(record, store),
+        )
         if found is None or isinstance(found, str):
             return found
         end = await self._source.end(self._access, properties, self._young_s)
         return await self._source.run(lambda: changes.since(found, end))  # sets of GTIDs may be long
+
+    def _failed(self, record: ConnectorRecord | None) -> bool:
+        """Whether the last run has failed a short time ago."""
+        failed_at = None if record is None else record.failed_at
+        return failed_at is not None and datetime.now(UTC) - failed_at < self._after_failure
 
     async def _of(self, properties: dict[str, Any]) -> Changes:
         """By its own definition: whatever is wrong with that is no concern of others that share the source."""

@@ -11,14 +11,17 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+from airflow.serialization.serialized_objects import DagSerialization
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.dag import (
+    CaptureOf,
     ConnectorDefinition,
     TablesOf,
     ad_hoc_snapshot_dag,
     apply_dag,
     cdc_dag,
+    cdc_group_dag,
     lifecycle_dag,
     signal_dag,
     table_asset,
@@ -191,3 +194,43 @@ def test_a_continuous_one_hands_over_every_run_for_and_refuses_what_would_leave_
     for wrong in ({"schedule": "@daily"}, {"max_active_runs": 1}):
         with pytest.raises(ConfigError, match="continuous=True"):
             apply_dag([SHOP], location="/l", continuous=True, **wrong)  # type: ignore[arg-type]
+
+
+# -- several connectors by one task --------------------------------------------------------------------------------------
+
+
+def test_one_dag_waits_for_captures_and_applies_several_connectors_and_its_run_fails_with_any_of_them() -> None:
+    given = [
+        CaptureOf(definition=SHOP, conn_id="shop"),
+        CaptureOf(definition=BILLING, conn_id="b", storage_conn_id="s"),
+    ]
+    other = TablesOf(definition=SHOP, location="/s/{table}", profile="fast")
+    dag = cdc_group_dag(given, location="/lake/{table}", tables_of=[other], poll_interval=7, tags=["x"])
+    assert (dag.dag_id, dag.max_active_runs, dag.catchup, dag.tags) == ("cdc_group", 1, False, {"x"})
+    assert {task.task_id: sorted(task.downstream_task_ids) for task in dag.tasks} == {
+        "wait": ["capture"], "capture": ["apply", "captured"], "apply": [], "captured": []
+    }  # fmt: skip
+    wait, capture, apply, captured = (dag.get_task(name) for name in ("wait", "capture", "apply", "captured"))
+    assert (
+        [one["name"] for one in capture.connectors] == [one["name"] for one in wait.connectors] == ["shop", "billing"]
+    )  # type: ignore[attr-defined]
+    assert (wait.poll_interval, wait.soft_fail) == (7, True)  # type: ignore[attr-defined]
+    assert isinstance(apply, ApplyConnectorsOperator)
+    assert [(one["location"], one["storage_conn_id"]) for one in apply.connectors] == [
+        ("/s/{table}", None),
+        ("/lake/{table}", "s"),
+    ]
+    # what is captured of those that have not failed is applied; a task of its own keeps the run from being a success then
+    assert (apply.trigger_rule, captured.trigger_rule) == ("none_skipped", "all_success")
+    assert sorted(outlet.name for outlet in apply.outlets) == ["cdc://billing", "cdc://shop"]
+    DagSerialization.to_dict(dag)
+
+
+def test_a_group_without_a_location_captures_only() -> None:
+    given = [CaptureOf(definition=SHOP, conn_id="shop")]
+    assert sorted(cdc_group_dag(given).task_ids) == ["capture", "wait"]
+    assert cdc_group_dag(given, wait=False, schedule="@daily").task_ids == ["capture"]
+    with pytest.raises(ConfigError, match="without location"):
+        cdc_group_dag(given, apply={"threads": 3})
+    with pytest.raises(ConfigError, match=r"does not capture: billing[\s\S]*captured are shop"):
+        cdc_group_dag(given, tables_of=[TablesOf(definition=BILLING, location="/b")])

@@ -135,6 +135,12 @@ def test_one_applies_for_all_what_the_others_capture() -> None:
     assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (2, False, "1:00:00")
 
 
+def test_the_group_has_one_task_that_captures_all_of_its_connectors() -> None:
+    parsed = parse(FOLDER / "inventory_group.py")
+    assert parsed["tasks"] == {"wait": ["capture"], "capture": ["apply", "captured"], "apply": [], "captured": []}
+    assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (1, False, "@continuous")
+
+
 def test_the_one_that_maintains_tables_runs_daily_and_by_itself() -> None:
     parsed = parse(FOLDER / "inventory_maintain_tables.py")
     assert parsed["tasks"] == {"maintain": []}

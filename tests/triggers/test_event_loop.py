@@ -16,6 +16,7 @@ from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
@@ -95,6 +96,7 @@ def far(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> ConnectorAccess:
 
 TRIGGERS = {
     "changes available": lambda access: ChangesAvailableTrigger(access.document(), 0.2),
+    "changes of any": lambda access: AnyChangesTrigger.of([access], 0.2),
     "changes": lambda _: CdcChangeTrigger("shop", poll_interval=0.2),
     "applied": lambda _: AppliedTrigger("shop", batch=99, poll_interval=0.2),
     "initial snapshot": lambda _: InitialSnapshotTrigger("nobody", poll_interval=0.2),

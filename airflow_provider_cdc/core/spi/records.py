@@ -71,6 +71,13 @@ class ConnectorRecord:
     last_signal: int = 0
 
     @property
+    def failed_at(self) -> datetime | None:
+        """When the last run has failed; ``None`` if it has not."""
+        if self.last_error_at is None or (self.run_ended_at is not None and self.last_error_at < self.run_ended_at):
+            return None
+        return self.last_error_at
+
+    @property
     def ended_well(self) -> bool:
         """Whether the last run, with the definition as it is recorded now, has ended without an error; not while one is alive."""
         if (
@@ -80,8 +87,7 @@ class ConnectorRecord:
             or self.dead_owner is not None
         ):
             return False
-        failed = self.last_error_at is not None and self.last_error_at >= self.run_ended_at
-        return not failed and self.registered_at < self.run_ended_at
+        return self.failed_at is None and self.registered_at < self.run_ended_at
 
     @property
     def source(self) -> str | None:

@@ -1,0 +1,209 @@
+"""The task that captures several small connectors, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, LeaseHeld, SourceUnavailable, TerminalError
+from airflow_provider_cdc.hooks.group import CaptureOf, GroupFields, Looked, look_at
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.hooks.task_base import failure, owner_of
+from airflow_provider_cdc.operators.capture import report
+from airflow_provider_cdc.operators.lineage import captured
+from airflow_provider_cdc.operators.links import ConnectorsLink
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.core.capture.capture import Capture, CapturedTable
+    from airflow_provider_cdc.hooks.connector import ConnectorAccess
+
+_SHOWN = 10
+
+
+class CaptureGroupOperator(GroupFields, BaseOperator):
+    """Captures several connectors by one process, one after the other, each up to the end of its source's log: for many small ones, of which each would need
+    less than the start of a process.
+
+    Each has its own lease, offset and change log, as with a :class:`~airflow_provider_cdc.operators.capture.CaptureOperator` of its own, and the
+    state, the page and the commands know no difference. One that fails keeps none of the others from being captured; the task fails at its end, and
+    names it. It is tried again unless a person must act for each that has failed. Those that are paused or stopped are left out.
+
+    A connector with much to do, such as a first snapshot of large tables, holds up those behind it: give it a task of its own.
+
+        >>> CaptureGroupOperator(task_id="capture", connectors=[CaptureOf(definition=shop, conn_id="shop_mariadb"), …])
+
+    Returns ``{"connectors", "quiet", "unreachable"}``: by name what ``CaptureOperator`` returns, with 10 topics instead of 50; how many had nothing to
+    capture; and the names of those that were left out by ``skip_unreachable``.
+
+    :param connectors: properties, paths and ids of connections are templated
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    :param look_first: look at all of them first, as the sensor does, and begin a capture only where there is something to do. Each source is asked
+        once, however many connectors it has; connectors whose sources answer late are captured last
+    :param skip_unreachable: leave out a connector whose source cannot be reached when it is looked at, with a warning, instead of failing at the end: for a task
+        behind a sensor, which goes on asking it. If nothing else is captured, it is a failure all the same, as one during its capture is
+    :param lease_ttl: seconds after which the lease of a run that died is free
+    :param lease_wait: seconds to wait for the lease of another run, for each connector
+    :raises ConfigError: there are no connectors, or one is there twice
+    """
+
+    template_fields: Sequence[str] = GroupFields.GROUP_FIELDS
+    template_fields_renderers = {"connectors": "json"}
+    operator_extra_links = (ConnectorsLink(),)
+    ui_color = "#e3f2e1"
+
+    def __init__(
+        self,
+        *,
+        connectors: Sequence[CaptureOf],
+        state_conn_id: str = DEFAULT_CONN_ID,
+        look_first: bool = True,
+        skip_unreachable: bool = False,
+        lease_ttl: float = 30.0,
+        lease_wait: float = 10.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._set_group(connectors, state_conn_id)
+        self.look_first, self.skip_unreachable = look_first, skip_unreachable
+        self.lease_ttl, self.lease_wait = lease_ttl, lease_wait
+        self._capture: Capture | None = None
+        self._captured: list[tuple[ConnectorAccess, dict[str, CapturedTable]]] = []
+        self._ended = False
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow.sdk.exceptions import AirflowException
+
+        try:
+            looked = self._looked()
+        except CdcError as e:
+            raise failure(e) from e
+        found = _Found()
+        for one in looked:
+            if self._ended:
+                break
+            self._attempt(one, context, found)
+        if self._ended:
+            told = f" Before that, {_texts(found.failed)}" if found.failed else ""
+            raise AirflowException(
+                f"The task was ended before its time: what it had read is committed, and the next try goes on.{told}"
+            )
+        if not found.done:  # what the sensor has seen is out of reach here: its next run would see it again, at once
+            found.failed |= found.unreachable
+        if found.failed:
+            self._record(found.failed)
+            raise _failure(found.failed, len(self.connectors))
+        quiet = len(self.connectors) - len(found.done) - len(found.unreachable)
+        self.log.info("Captured %d connectors; %d had nothing to capture.", len(found.done), quiet)
+        return {"connectors": found.done, "quiet": quiet, "unreachable": list(found.unreachable)}
+
+    def _looked(self) -> Iterable[Looked]:
+        accesses = self.accesses
+        return look_at(accesses) if self.look_first else [Looked(one, "a run was asked for") for one in accesses]
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """What the run has captured, for Airflow's OpenLineage provider."""
+        from airflow.providers.openlineage.extractors import OperatorLineage
+
+        told = [captured(tables, one.definition.changelog, one.definition.name) for one, tables in self._captured]
+        return OperatorLineage(
+            inputs=[data for one in told for data in one.inputs], outputs=[data for one in told for data in one.outputs]
+        )
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """What was captured of those connectors that have not failed: the next try does not capture it again."""
+        return self.get_openlineage_facets_on_complete(task_instance)
+
+    def on_kill(self) -> None:
+        self._ended = True
+        if (capture := self._capture) is not None:
+            self.log.warning("Ending at the next transaction boundary.")
+            capture.stop()
+
+    def _attempt(self, one: Looked, context: Context, found: _Found) -> None:
+        """Capture a connector if there is anything to do, and note what came of it."""
+        name = one.access.definition.name
+        try:
+            if one.error is not None:
+                if self.skip_unreachable and isinstance(one.error, SourceUnavailable):
+                    found.unreachable[name] = one.error
+                    self.log.warning("Left out, as its source cannot be asked: connector %s. %s", name, one.error)
+                    return
+                raise one.error
+            if one.reason is not None:
+                found.done[name] = self._one(one.access, one.reason, context)
+        except ConnectorHalted as e:
+            self.log.warning("Left out: %s", e)
+        except CdcError as e:
+            found.failed[name] = e
+            self.log.error("Connector %s has failed; the others go on. %s", name, e)
+        except Exception as e:
+            # whatever it is, it must not keep the others from being captured; the task fails with it
+            found.failed[name] = e
+            self.log.exception("Connector %s has failed; the others go on.", name)
+
+    def _record(self, failed: dict[str, Exception]) -> None:
+        """For the page, the commands, and the sensor of the next run, also of those that have failed before a capture could begin."""
+        try:
+            with CdcStateHook(self.state_conn_id).opened() as store:
+                for name, error in failed.items():
+                    if not isinstance(error, LeaseHeld):  # another run is alive, which ends by itself
+                        store.ended(name, str(error) or repr(error))
+        except Exception as e:  # the task fails anyway, with errors that matter more
+            self.log.warning("How the captures have ended could not be recorded: %s", e)
+
+    def _one(self, access: ConnectorAccess, reason: str, context: Context) -> dict[str, Any]:
+        definition = access.definition
+        self.log.info(
+            "Capturing connector %s (%s) into %s: %s.", definition.name, definition.source, definition.changelog, reason
+        )
+        try:
+            with access.capture(
+                owner=owner_of(context),
+                lease_ttl_s=self.lease_ttl,
+                lease_wait_s=self.lease_wait,
+                dag=context["ti"].dag_id,
+            ) as self._capture:
+                if self._ended:
+                    self._capture.stop()
+                result = self._capture.run()
+        finally:
+            self._capture = None
+        self._captured.append((access, result.tables))
+        return report(result, definition, _SHOWN, self.log)
+
+
+@dataclass
+class _Found:
+    """What has come of a run, by connector.
+
+    :ivar done: what was captured
+    :ivar unreachable: those left out, as their source cannot be asked
+    """
+
+    done: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed: dict[str, Exception] = field(default_factory=dict)
+    unreachable: dict[str, Exception] = field(default_factory=dict)
+
+
+def _failure(failed: dict[str, Exception], of: int) -> Exception:
+    """The task is tried again, unless a person must act for each connector."""
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+    terminal = all(isinstance(e, TerminalError) for e in failed.values())
+    others = "; the others were not held up" if len(failed) < of else ""
+    return (AirflowFailException if terminal else AirflowException)(
+        f"{len(failed)} of {of} connectors have failed{others}.\n\n{_texts(failed)}"
+    )
+
+
+def _texts(failed: dict[str, Exception]) -> str:
+    texts = [
+        f"{name}: {e}" if isinstance(e, CdcError) else f"{name}: {type(e).__name__}: {e}" for name, e in failed.items()
+    ]
+    return "\n\n".join(texts)

@@ -1,0 +1,88 @@
+"""Waits until there is something to capture of any of several connectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+
+from airflow_provider_cdc.core.errors import CdcError, TransientError
+from airflow_provider_cdc.hooks.group import CaptureOf, GroupFields, look_at
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.task_base import failure
+from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class AnyChangesSensor(GroupFields, BaseSensorOperator):
+    """Succeeds when a capture of any of several connectors would find something, as
+    :class:`~airflow_provider_cdc.sensors.changes_available.ChangesAvailableSensor` does for one. Meanwhile it occupies no worker. A connector that cannot be
+    asked does not hold up the others. If a person must act for it, the sensor succeeds, in the triggerer after five minutes in which no other has changes, and what
+    captures the connector fails and says why. In the triggerer, one of which the last run has failed counts only five minutes after that. So one that stays
+    broken does not make one failed run after the other.
+
+        >>> AnyChangesSensor(task_id="wait", connectors=[CaptureOf(definition=shop, conn_id="shop_mariadb"), …])
+
+    :param connectors: those to wait for; properties, paths and ids of connections are templated
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    :param poll_interval: seconds between two polls
+    :param deferrable: wait in the triggerer; otherwise in a worker, in the ``mode`` that sensors have
+    """
+
+    template_fields: Sequence[str] = GroupFields.GROUP_FIELDS
+    template_fields_renderers = {"connectors": "json"}
+    ui_color = "#e6f1f2"
+
+    def __init__(
+        self,
+        *,
+        connectors: Sequence[CaptureOf],
+        state_conn_id: str = DEFAULT_CONN_ID,
+        poll_interval: float = 10.0,
+        deferrable: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**{"poke_interval": poll_interval, **kwargs})
+        self._set_group(connectors, state_conn_id)
+        self.poll_interval, self.deferrable = poll_interval, deferrable
+
+    def poke(self, context: Context) -> bool:
+        try:
+            looked = list(look_at(self.accesses))
+        except CdcError as e:
+            raise failure(e) from e
+        for one in looked:
+            if one.reason is not None:
+                self._found(one.access.definition.name, one.reason)
+            if one.error is not None:
+                self.log.warning("Connector %s cannot be asked: %s", one.access.definition.name, one.error)
+        return any(one.reason is not None or _not_by_itself(one.error) for one in looked)
+
+    def execute(self, context: Context) -> Any:
+        if not self.deferrable:
+            return super().execute(context)
+        try:
+            accesses = self.accesses
+        except CdcError as e:
+            raise failure(e) from e
+        self.defer(
+            trigger=AnyChangesTrigger.of(accesses, self.poll_interval),
+            method_name="execute_complete",
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
+        """Take the event of the trigger."""
+        self._found(event["connector"], event["reason"])
+
+    def _found(self, connector: str, reason: str) -> None:
+        self.log.info("There is something to capture from %s: %s.", connector, reason)
+
+
+def _not_by_itself(error: Exception | None) -> bool:
+    """Whether an error does not pass by itself."""
+    return error is not None and not isinstance(error, TransientError)

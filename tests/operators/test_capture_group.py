@@ -1,0 +1,524 @@
+"""One task that captures several connectors: each with its own lease, result and error, on a real state database, change logs and memory sources."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from cryptography.fernet import Fernet
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.hooks.group import CaptureOf, look_at
+from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
+from airflow_provider_cdc.operators.links import ConnectorsLink
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.sources.memory.source import MemorySource
+from airflow_provider_cdc.state.models import OffsetRow
+from airflow_provider_cdc.state.store import StateStore
+from airflow_provider_cdc.triggers import any_changes
+from tests.support.counted import Counted
+from tests.support.face import SHOP, connect, context
+from tests.support.patience import LONGEST_S, until
+from tests.support.waiting import first, revived
+
+NAMES = [f"c{n}" for n in range(6)]
+
+
+@dataclass
+class Group:
+    """Six connectors on six memory databases."""
+
+    databases: dict[str, MemoryDatabase]
+    store: StateStore
+    folder: Path
+
+    def of(self, *names: str, **properties: Any) -> list[CaptureOf]:
+        return [
+            CaptureOf(
+                definition=ConnectorDefinition(
+                    name, "memory", f"{self.folder}/changelog", {"poll.interval.ms": 10, **properties}
+                ),
+                conn_id=name,
+            )
+            for name in names or NAMES
+        ]
+
+    def change(self, *names: str, key: int = 1) -> None:
+        for name in names:
+            with self.databases[name].transaction() as t:
+                t.insert("inventory.orders", {"id": key, "note": ""})
+
+    def events(self) -> dict[str, int]:
+        """By connector, what its change log holds."""
+        log = ChangeLog(f"{self.folder}/changelog")
+        return {name: sum(m.events for m in log.manifests(name)) for name in NAMES}
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Group]:
+    url = f"sqlite:///{tmp_path}/state.db"
+    store = StateStore(url, lease_ttl_s=5, patience_s=1)
+    store.create_tables()
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=url)
+    made = Group({}, store, tmp_path)
+    for name in NAMES:
+        made.databases[name] = database = MemoryDatabase(f"group-{name}")
+        database.create_table("inventory.orders", SHOP, key=("id",))
+        connect(monkeypatch, name, conn_type="cdc_memory", host=database.name)
+    made.change(*NAMES)
+    yield made
+    store.close()
+
+
+def capture(connectors: list[CaptureOf], **more: Any) -> CaptureGroupOperator:
+    return CaptureGroupOperator(task_id="capture", connectors=connectors, **more)
+
+
+def run(connectors: list[CaptureOf], **more: Any) -> Any:
+    return capture(connectors, **more).execute(context())
+
+
+# -- all goes well -----------------------------------------------------------------------------------------------------
+
+
+def test_each_connector_has_its_own_result_state_and_change_log(group: Group) -> None:
+    found = run(group.of())
+    assert found["quiet"] == 0
+    assert {name: one["events"] for name, one in found["connectors"].items()} == dict.fromkeys(NAMES, 1)
+    assert found["connectors"]["c3"]["topics"] == {"c3.inventory.orders": 1}
+    assert found["connectors"]["c3"]["topic_prefix"] == "c3"
+    assert group.events() == dict.fromkeys(NAMES, 1)
+    for name in NAMES:
+        row = group.store.connector(name)
+        assert row is not None
+        assert (row.batch, row.owner, row.last_error) == (1, None, None)
+        assert row.registration is not None
+        assert row.registration.connections == {"source": name, "state": "cdc_state_default", "dag": "d"}
+
+
+@pytest.mark.parametrize("look_first", [True, False])
+def test_those_that_have_nothing_to_capture_are_counted_and_stay_as_they_are(group: Group, *, look_first: bool) -> None:
+    run(group.of())
+    group.change("c1", "c4", key=2)
+    found = run(group.of(), look_first=look_first)
+    assert {name for name, one in found["connectors"].items() if one["events"]} == {"c1", "c4"}
+    assert set(found["connectors"]) == ({"c1", "c4"} if look_first else set(NAMES))
+    assert group.events() == {name: 2 if name in ("c1", "c4") else 1 for name in NAMES}
+
+
+def test_a_look_asks_each_source_once_however_many_connectors_it_has(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = [
+        CaptureOf(
+            definition=ConnectorDefinition(
+                name, "memory", f"{group.folder}/changelog", {"table.include.list": rf"inventory\.(orders|{name})"}
+            ),
+            conn_id="c0",
+        )
+        for name in NAMES
+    ]
+    run(one)
+    asked: list[int] = []
+    ask = MemorySource.current_position
+
+    def counted(self: MemorySource) -> Any:
+        asked.append(1)
+        return ask(self)
+
+    monkeypatch.setattr(MemorySource, "current_position", counted)
+    assert [looked.reason for looked in look_at(capture(one).accesses)] == [None] * 6
+    assert asked == [1]
+    group.change("c0", key=2)
+    assert {looked.reason for looked in look_at(capture(one).accesses)} == {"the log has gone on to entry 3"}
+
+
+def test_paused_ones_are_left_out_and_are_no_failure(group: Group) -> None:
+    group.store.set_control("c2", DesiredState.PAUSED, "ann", "upgrade")
+    for look_first in (True, False):
+        assert set(run(group.of(), look_first=look_first)["connectors"]) == set(NAMES) - {"c2"}
+    assert group.events()["c2"] == 0
+
+
+# -- what fails --------------------------------------------------------------------------------------------------------
+
+
+def broken_purged(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[CaptureOf]:
+    """A person must act: the log does not go back to the offset any more."""
+    group.databases["c2"].purge()
+    return group.of()
+
+
+def broken_property(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[CaptureOf]:
+    """A person must act."""
+    return [*group.of("c0", "c1"), *group.of("c2", **{"table.include.lsit": "x"}), *group.of("c3", "c4", "c5")]
+
+
+def broken_connection(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[CaptureOf]:
+    """A person must act: there is no such connection."""
+    monkeypatch.delenv("AIRFLOW_CONN_C2")
+    return group.of()
+
+
+def broken_code(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[CaptureOf]:
+    """A mistake in a source."""
+    ask = MemorySource.discover
+
+    def discover(self: MemorySource) -> Any:
+        if self._db.name == "group-c2":
+            raise ZeroDivisionError("a mistake")
+        return ask(self)
+
+    monkeypatch.setattr(MemorySource, "discover", discover)
+    return group.of()
+
+
+@pytest.mark.parametrize(
+    ("broken", "terminal", "told"),
+    [
+        (broken_purged, True, r"snapshot\.mode=when_needed"),
+        (broken_property, True, r"table\.include\.lsit: unknown property"),
+        (broken_connection, True, "no connection c2"),
+        (broken_code, False, "ZeroDivisionError: a mistake"),
+    ],
+)
+@pytest.mark.parametrize("look_first", [True, False])
+def test_one_that_fails_keeps_no_other_from_being_captured_and_the_task_names_it(
+    group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any, *, terminal: bool, told: str, look_first: bool
+) -> None:
+    run(group.of())
+    group.change(*NAMES, key=2)
+    connectors = broken(group, monkeypatch)
+    with pytest.raises(AirflowException, match=f"1 of 6 connectors have failed(.|\n)*c2: (.|\n)*{told}") as e:
+        run(connectors, look_first=look_first)
+    assert isinstance(e.value, AirflowFailException) == terminal
+    assert group.events() == {name: 1 if name == "c2" else 2 for name in NAMES}
+    if broken is broken_purged:
+        row = group.store.connector("c2")
+        assert row is not None
+        assert "when_needed" in str(row.last_error)
+
+
+def test_if_one_of_them_may_succeed_later_the_task_is_tried_again(group: Group) -> None:
+    run(group.of())
+    group.change(*NAMES, key=2)
+    group.databases["c2"].purge()
+    with group.store.lease("c4", "somebody else", wait_s=0), pytest.raises(AirflowException) as e:
+        run(group.of(), lease_wait=0.0)
+    assert not isinstance(e.value, AirflowFailException)
+    assert "2 of 6" in str(e.value)
+    assert "somebody else" in str(e.value)
+    assert group.events() == {name: 1 if name in ("c2", "c4") else 2 for name in NAMES}
+
+
+def test_state_tables_that_cannot_be_asked_fail_the_task(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="")
+    with pytest.raises(AirflowFailException, match="airflow cdc setup"):
+        run(group.of())
+
+
+def test_a_task_that_is_ended_commits_what_it_has_begins_no_further_one_and_is_tried_again(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, go_on = threading.Event(), threading.Event()
+    ask = MemorySource.discover
+
+    def discover(self: MemorySource) -> Any:
+        if self._db.name == "group-c2":
+            reading.set()
+            assert go_on.wait(300)
+        return ask(self)
+
+    monkeypatch.setattr(MemorySource, "discover", discover)
+    operator, ended = capture(group.of()), list[Exception]()
+
+    def execute() -> None:
+        try:
+            operator.execute(context())
+        except AirflowException as e:
+            ended.append(e)
+
+    running = threading.Thread(target=execute)
+    running.start()
+    until(reading.is_set, "the third one is being captured")
+    operator.on_kill()
+    go_on.set()
+    running.join(300)
+    assert "the next try goes on" in str(ended[0])
+    assert not isinstance(ended[0], AirflowFailException)
+    assert [name for name, events in group.events().items() if events] in (["c0", "c1"], ["c0", "c1", "c2"])
+    found = run(group.of())
+    assert {"c3", "c4", "c5"} <= set(found["connectors"])
+    assert group.events() == dict.fromkeys(NAMES, 1)
+
+
+# -- what is known when the DAG is parsed ---------------------------------------------------------------------------------
+
+
+def test_a_group_needs_connectors_each_once_and_without_secrets(group: Group) -> None:
+    for wrong in ([], group.of("c0", "c0")):
+        with pytest.raises(ConfigError, match="each of them once"):
+            capture(wrong)
+    secret = CaptureOf(
+        definition=ConnectorDefinition("s", "mariadb", "/lake", {"database.password": "sesame"}), conn_id="s"
+    )
+    for made in (CaptureGroupOperator, AnyChangesSensor):
+        with pytest.raises(ConfigError, match=r"database\.password") as e:
+            made(task_id="t", connectors=[*group.of(), secret])
+        assert "sesame" not in str(e.value)
+
+
+def test_paths_properties_and_connections_are_templates(group: Group) -> None:
+    definition = ConnectorDefinition("a", "memory", "/lake/{{ ds }}", {"topic.prefix": "p{{ ds }}"}, {"x": "{{ ds }}"})
+    operator = capture([CaptureOf(definition=definition, conn_id="{{ ds }}", storage_conn_id="s{{ ds }}")])
+    operator.render_template_fields({"ds": "7"})  # type: ignore[typeddict-item]
+    (access,) = operator.accesses
+    assert access.definition == ConnectorDefinition("a", "memory", "/lake/7", {"topic.prefix": "p7"}, {"x": "7"})
+    assert (access.conn_id, access.storage_conn_id, access.state_conn_id) == ("7", "s7", "cdc_state_default")
+    assert ConnectorsLink().get_link(operator, ti_key=None) == "/cdc/"  # type: ignore[arg-type]
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+def sensor(group: Group, **more: Any) -> AnyChangesSensor:
+    return AnyChangesSensor(**{"task_id": "wait", "connectors": group.of(), "poll_interval": 0.1, **more})
+
+
+def deferred(group: Group) -> Any:
+    with pytest.raises(TaskDeferred) as e:
+        sensor(group).execute(context())
+    return revived(e.value.trigger)
+
+
+def test_the_sensor_waits_in_the_triggerer_until_any_of_them_has_changes(group: Group) -> None:
+    run(group.of())
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first(deferred(group), within=LONGEST_S))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        group.change("c3", key=2)
+        event = await waiting
+        assert event == {"connector": "c3", "reason": "the log has gone on to entry 3"}
+        sensor(group).execute_complete(context(), event)
+
+    asyncio.run(story())
+
+
+def test_one_that_is_down_does_not_end_the_waiting_for_the_others(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(group.of())
+    with pytest.raises(TaskDeferred) as e:
+        sensor(group, connectors=[*group.of(), far(group, monkeypatch)]).execute(context())
+    trigger = revived(e.value.trigger)
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first(trigger, within=LONGEST_S))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        group.change("c0", key=2)
+        assert (await waiting)["connector"] == "c0"
+
+    asyncio.run(story())
+
+
+def unexpected(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake in a source."""
+    ask = MemorySource.current_position
+
+    def current_position(self: MemorySource) -> Any:
+        if self._db.name == "group-c2":
+            raise ZeroDivisionError("a mistake")
+        return ask(self)
+
+    monkeypatch.setattr(MemorySource, "current_position", current_position)
+
+
+def no_connection(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW_CONN_C2")
+
+
+def unreadable(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a later release may have written it."""
+    with group.store.database.engine.begin() as c:
+        c.execute(sa.update(OffsetRow).where(OffsetRow.connector == "c2").values(offset={"seq": "a later release"}))
+
+
+BROKEN = [
+    (unexpected, "a mistake"),
+    (no_connection, "no connection c2"),
+    (unreadable, "a later release"),
+]
+
+
+@pytest.mark.parametrize(("broken", "told"), BROKEN)
+def test_one_that_is_broken_does_not_end_the_waiting_for_the_others_and_is_told_after_a_pause(
+    group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any, told: str
+) -> None:
+    run(group.of())
+    broken(group, monkeypatch)
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first(deferred(group), within=LONGEST_S))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        group.change("c1", key=2)
+        assert (await waiting)["connector"] == "c1"
+        monkeypatch.setattr(any_changes, "PAUSE_S", 0.1)
+        await asyncio.to_thread(run, group.of("c1"))
+        event = await first(deferred(group), within=LONGEST_S)
+        assert event["connector"] == "c2"
+        assert told in event["reason"]
+
+    asyncio.run(story())
+    with pytest.raises(AirflowException, match=rf"1 of 6 connectors have failed[\s\S]*c2: [\s\S]*{told}"):
+        run(group.of())
+
+
+@pytest.mark.parametrize("broken", [unexpected, no_connection])
+def test_a_look_in_a_worker_tells_one_that_is_broken_apart(
+    group: Group, monkeypatch: pytest.MonkeyPatch, broken: Any
+) -> None:
+    run(group.of())
+    broken(group, monkeypatch)
+    group.change("c4", key=2)
+    polled = Counted(monkeypatch, StateStore, "records")
+    looked = {one.access.definition.name: one for one in look_at(capture(group.of()).accesses)}
+    assert polled.calls == 1
+    assert looked.pop("c2").error is not None
+    assert {name for name, one in looked.items() if one.reason} == {"c4"}
+
+
+def test_one_that_was_mended_in_the_pause_is_waited_for_again(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(group.of())
+    monkeypatch.setattr(any_changes, "PAUSE_S", 0.5)
+    monkeypatch.delenv("AIRFLOW_CONN_C2")
+    looked = Counted(monkeypatch, ConnectorAccess, "properties")
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first(deferred(group), within=LONGEST_S))
+        await asyncio.to_thread(until, lambda: looked.calls >= len(NAMES), "all were looked up")
+        connect(monkeypatch, "c2", conn_type="cdc_memory", host="group-c2")
+        group.change("c2", key=2)
+        assert await waiting == {"connector": "c2", "reason": "the log has gone on to entry 3"}
+
+    asyncio.run(story())
+
+
+def test_one_that_has_failed_begins_no_further_run_until_the_pause_is_over(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A schedule without a pause would make one failed run after the other."""
+    run(group.of())
+    group.change("c2", key=2)
+    group.databases["c2"].purge()
+    with pytest.raises(AirflowFailException):
+        run(group.of())
+
+    async def story() -> None:
+        waiting = asyncio.create_task(first(deferred(group), within=LONGEST_S))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        group.change("c1", key=2)
+        assert (await waiting)["connector"] == "c1"
+        await asyncio.to_thread(run, group.of("c1"))
+        monkeypatch.setattr(any_changes, "PAUSE_S", 0.1)
+        assert (await first(deferred(group), within=LONGEST_S))["connector"] == "c2"
+
+    asyncio.run(story())
+
+
+def test_one_that_fails_before_its_capture_can_begin_has_failed_for_the_sensor_too(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(group.of())
+    group.change("c2", key=2)
+
+    def closed(*_: Any) -> Any:
+        raise ConfigError("no such folder")
+
+    with monkeypatch.context() as only_now:
+        only_now.setattr("airflow_provider_cdc.channels.open_notifications", closed)
+        with pytest.raises(AirflowFailException, match="no such folder"):
+            run(group.of())
+    row = group.store.connector("c2")
+    assert row is not None
+    assert row.failed_at is not None
+    assert "no such folder" in str(row.last_error)
+    run(group.of())
+    row = group.store.connector("c2")
+    assert row is not None
+    assert row.failed_at is None
+
+
+def far(group: Group, monkeypatch: pytest.MonkeyPatch) -> CaptureOf:
+    """A connector to a source where nobody listens."""
+    connect(monkeypatch, "far", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password="p")
+    definition = ConnectorDefinition("far", "mariadb", f"{group.folder}/changelog", {"database.server.id": 7})
+    with group.store.lease("far", "a test", wait_s=0) as lease:
+        group.store.advance(lease, group.store.load("far"), Offset(position={"file": "binlog.000001", "pos": 4}))
+    return CaptureOf(definition=definition, conn_id="far")
+
+
+def test_behind_a_sensor_a_source_that_is_down_is_left_out_and_without_one_it_is_a_failure(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connectors = [far(group, monkeypatch), *group.of()]
+    found = run(connectors, skip_unreachable=True)
+    assert (found["unreachable"], found["quiet"], sorted(found["connectors"])) == (["far"], 0, NAMES)
+    # nothing else is captured: a sensor that reaches what this worker does not would begin one run after the other
+    for skip in (False, True):
+        with pytest.raises(AirflowException, match=r"1 of 7 connectors have failed[\s\S]*far: ") as e:
+            run(connectors, skip_unreachable=skip)
+        assert not isinstance(e.value, AirflowFailException)
+
+
+def test_a_trigger_for_100_connectors_fits_into_a_column_of_mysql() -> None:
+    """Airflow keeps its arguments encrypted as text, of which MySQL takes 64 KB."""
+    words = [
+        a + b for a in ("order", "invoice", "parcel", "stock", "audit") for b in ("", "s_log", "_line", "_tax", "_eu")
+    ]
+    accesses = []
+    for number in range(100):
+        lists = "|".join(rf"erp_{number}\.{words[(number * 7 + n * 11) % 25]}_{(number * n) % 97}" for n in range(25))
+        properties = {
+            "database.server.id": 5000 + number,
+            "table.include.list": lists,
+            "decimal.handling.mode": "string",
+        }
+        definition = ConnectorDefinition(f"erp_{number}", "mariadb", "s3://lake/changelog", properties, {"anon": False})
+        accesses.append(ConnectorAccess(definition, f"erp_{number}_mariadb", "cdc_state_default", "lake"))
+    trigger = revived(any_changes.AnyChangesTrigger.of(accesses))
+    path, arguments = trigger.serialize()
+    assert path == "airflow_provider_cdc.triggers.any_changes.AnyChangesTrigger"
+    encrypted = Fernet(Fernet.generate_key()).encrypt(json.dumps(arguments).encode())
+    plain = json.dumps([access.document() for access in accesses])
+    assert len(encrypted) < 65_535 < len(plain), (len(encrypted), len(plain))
+
+
+def test_in_a_worker_it_looks_at_all_of_them(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(group.of())
+    poke = sensor(group, deferrable=False).poke
+    assert not poke(context())
+    group.change("c1", key=2)
+    assert poke(context())
+    run(group.of())
+    assert not poke(context())
+    monkeypatch.delenv("AIRFLOW_CONN_C2")
+    assert poke(context())
