@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING, Self
 
 from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 
 if TYPE_CHECKING:
     from types import TracebackType
+
+    from airflow_provider_cdc.core.model.events import RowBlock
 
 
 class StructureChanged(Exception):

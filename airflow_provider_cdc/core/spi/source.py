@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
-from airflow_provider_cdc.core.model.events import LogItem, RowBlock
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
@@ -28,6 +27,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     import pyarrow as pa
+
+    # a run that finds nothing does without rows, and so without NumPy
+    from airflow_provider_cdc.core.model.events import LogItem, RowBlock
 
 
 VARIED: Final = {b"cdc": b"varied"}

@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, CommitConflict, ConfigError
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.events import LeftOut
 from airflow_provider_cdc.core.model.manifest import FORMAT, LeftOutRecord, Manifest, SchemaChangeRecord, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification, NotificationChannel
 from airflow_provider_cdc.core.model.offset import Offset
@@ -25,6 +24,9 @@ from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
 from airflow_provider_cdc.core.writing.totals import BatchTotals
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.model.events import LeftOut
 
 log = logging.getLogger(__name__)
 

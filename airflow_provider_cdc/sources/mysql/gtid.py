@@ -12,10 +12,11 @@ from __future__ import annotations
 import struct
 import uuid
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 _TAGGED: Final = 1
 """Format of a binary GTID set with tags: in the highest and in the lowest byte of its first number; the bytes between count the sources."""
@@ -85,6 +86,8 @@ class MySqlGtids:
 
     def add_all(self, source: str, numbers: npt.NDArray[np.int64]) -> None:
         """Add many numbers of one source, in any order."""
+        import numpy as np  # a run that finds nothing does without
+
         ordered = np.unique(numbers)
         breaks = np.flatnonzero(np.diff(ordered) != 1)
         lows, highs = ordered[np.concatenate([[0], breaks + 1])], ordered[np.concatenate([breaks, [-1]])]

@@ -14,7 +14,6 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
-from airflow_provider_cdc.core.model.events import LogItem
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
@@ -26,7 +25,6 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, server_of, translated
 from airflow_provider_cdc.sources.mysql.dump_errors import position_lost
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids
-from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_mariadb_gtid
 from airflow_provider_cdc.sources.mysql.log.failover import verify_beginnings, verify_gtids
@@ -39,6 +37,9 @@ from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import overrid
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from airflow_provider_cdc.core.model.events import LogItem
+    from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 
 # what decodes is imported when it is needed, as a run that finds nothing needs none of it
 
@@ -108,6 +109,12 @@ class MySqlSource(Source):
         # the rest only the server can check: request its log at the position
         self._probe(position)
 
+    def _log_from(self, position: MySqlPosition) -> BinlogConnection:
+        """The raw log from a position on, beside a stream."""
+        from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
+
+        return BinlogConnection(self._config, self.server, position, unregistered=True)
+
     def _verify_gtids(self, position: MySqlPosition) -> None:
         sources, connection = GtidSources.of(self._config), self._connected()
         with translated(self._config, str(position)):
@@ -145,13 +152,13 @@ class MySqlSource(Source):
 
     def _probe(self, position: MySqlPosition) -> None:
         """Request the log at a position; the server's first packet is an error if it does not have it."""
-        with BinlogConnection(self._config, self.server, position, unregistered=True) as connection:
+        with self._log_from(position) as connection:
             next(connection.event_headers(), None)
 
     def _first_of(self, domain: int, others: str) -> MariaDbGtids:
         """The first transaction of a replication domain in MariaDB's log."""
         start = MySqlPosition("", 4, others, server=self.server.identity)
-        with BinlogConnection(self._config, self.server, start, unregistered=True) as connection:
+        with self._log_from(start) as connection:
             for event in connection.raw_events():
                 if event[4] != ev.MARIADB_GTID:
                     continue
@@ -287,7 +294,7 @@ class MySqlSource(Source):
     def _file_created(self, file: str) -> int:
         """When a log file was created, seconds since the epoch, from its FORMAT_DESCRIPTION event; 0 = not known."""
         position = MySqlPosition(file, 4, server=self.server.identity)
-        with BinlogConnection(self._config, self.server, position, unregistered=True) as connection:
+        with self._log_from(position) as connection:
             return next((at for kind, at in connection.event_headers() if kind == ev.FORMAT_DESCRIPTION), 0)
 
 
