@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables``."""
+"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years``."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from dev.benchmarks import (
     oracle,
     tables,
     visible,
+    years,
 )
 from dev.benchmarks.figures import Bar
 from dev.benchmarks.ours import Ours
@@ -59,6 +60,7 @@ def main() -> int:
                     "freshness": freshness.run,
                     "incremental": incremental.run,
                     "tables": tables.run,
+                    "years": years.run,
                 }
                 bench = benches[options.what]
                 document, bars = bench(options, server, folder)
@@ -160,7 +162,19 @@ def _scratch() -> Path:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="dev/bench", description=__doc__)
     parser.add_argument(
-        "what", choices=["capture", "snapshot", "incremental", "apply", "freshness", "oracle", "db2", "fixed", "tables"]
+        "what",
+        choices=[
+            "capture",
+            "snapshot",
+            "incremental",
+            "apply",
+            "freshness",
+            "oracle",
+            "db2",
+            "fixed",
+            "tables",
+            "years",
+        ],
     )
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)
     parser.add_argument("--server", choices=["mariadb", "mysql"], default="mariadb")
@@ -185,9 +199,9 @@ def _arguments() -> argparse.Namespace:
         default=list(apply.SIZES),
         help="of case b, in multiples of --rows (apply; 1 5 20)",
     )
-    parser.add_argument("--tables", type=int, help="small tables (apply: 200; tables: 1,000)")
+    parser.add_argument("--tables", type=int, help="small tables (apply: 200; tables, years: 1,000)")
     parser.add_argument("--transaction-rows", type=int, default=1000, help="changes of a transaction (db2; 1,000)")
-    parser.add_argument("--batches", type=int, default=500, help="batches in a row (apply; 500)")
+    parser.add_argument("--batches", type=int, help="batches in a row (apply: 500), of the history (years: 200,000)")
     parser.add_argument("--sources", nargs="+", choices=fixed.SOURCES, help="kinds of sources (fixed; all of them)")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is not met")
     options = parser.parse_args()

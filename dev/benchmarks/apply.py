@@ -24,7 +24,7 @@ FORMS = [(target, profile) for target in ("delta", "iceberg") for profile in ("c
 CASES = "abcde"
 SIZES = (1, 5, 20)
 """Of case (b), in millions of rows."""
-SMALL_TABLES = 200
+SMALL_TABLES, BATCHES = 200, 500
 BARS = [
     Bar("delta-fast.a.ratio", 2),
     Bar("delta-fast.b5.ratio", 4),
@@ -66,7 +66,7 @@ def _measured(
     given = {
         "target": target, "profile": profile, "folder": str(scratch), "jars": [str(jar) for jar in jars_], "memory": "6g",
         "million": options.rows, "repeat": options.repeat, "cases": options.cases, "sizes": options.sizes, "tables": options.tables or SMALL_TABLES,
-        "batches": options.batches,
+        "batches": options.batches or BATCHES,
     }  # fmt: skip
     file.write_text(json.dumps(given))
     log, line = folder / "apply.log", ""

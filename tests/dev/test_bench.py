@@ -226,6 +226,20 @@ def test_the_apply_is_measured_beside_a_plain_merge(tmp_path: Path, target: str)
 
 @pytest.mark.long
 @pytest.mark.mysql  # starts a MariaDB of its own
+def test_years_are_measured_beside_ten_batches_and_what_is_left_of_them(tmp_path: Path) -> None:
+    document = _bench(tmp_path, "years", "--tables", "3", "--batches", "40")
+    assert (document["topics"], document["batches"], document["schema_changes"]) == (3, 40, 10)
+    assert set(document["ratio"]) == {
+        "empty run", "small run", "small apply", "new table, run", "new table, apply", "status", "page",
+    }  # fmt: skip
+    assert all(seconds > 0 for form in ("few", "years") for seconds in document[form].values())
+    before, after = document["retention"]["rows of cdc_batch"]
+    assert before > 40
+    assert after < before
+
+
+@pytest.mark.long
+@pytest.mark.mysql  # starts a MariaDB of its own
 def test_many_tables_are_captured_and_applied_with_few_open_files(tmp_path: Path) -> None:
     document = _bench(tmp_path, "tables", "--tables", "3")
     assert (document["rows"], document["changes"]) == (3000, 300)
