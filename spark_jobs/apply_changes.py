@@ -278,8 +278,7 @@ class ApplyChanges:
 
     def view(self) -> View:
         """The state of the change log and of the last report. Before anything is read, the target is known: nothing is removed that it needs."""
-        self._reports.register(self._kind, self._location, self._rules.digest())
-        report = self._reports.read(self._kind, self._location) or {}
+        report = self._reports.register(self._kind, self._location, self._rules.digest())
         view = view_of(self._changelog, self._connector, report, self._rules.digest())
         if view.before is not None:
             view = settled(view, report, self._rules)

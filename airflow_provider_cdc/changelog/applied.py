@@ -61,18 +61,22 @@ class AppliedReports(TargetReports):
         # earlier versions had one report for all locations of a kind
         self._storage.delete(self._storage.path(self._connector, self.FOLDER, f"{report['target']}.json"))
 
-    def register(self, target: str, location: str, rules: str = "") -> None:
+    def register(self, target: str, location: str, rules: str = "") -> dict[str, Any]:
         """Have a target known before its first apply has done anything, so that nothing is removed that it is about to read. One that is known stays as it is.
 
         :param rules: as in its report
+        :return: its report
         """
-        if self.read(target, location) is None:
+        report = self.read(target, location)
+        if report is None:
             self.write(
                 {
                     "connector": self._connector, "target": target, "location": location, "last_batch": 0, "tables": [], "failed": {},
                     "lagging": {}, "stands": {}, "seconds": 0.0, "rules": rules,
                 }
             )  # fmt: skip
+            report = self.read(target, location)
+        return report or {}
 
     def forget(self, target: str, location: str) -> bool:
         """Delete the report of a target, which has no claim on the change log any more.
