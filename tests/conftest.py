@@ -24,6 +24,7 @@ from dev.servers import S3, Database, Db2, Kafka, MariaDb, MySql, Postgres, Serv
 from tests.support import costs  # noqa: E402
 from tests.support.costs import Measured  # noqa: E402
 from tests.support.fork import Forks  # noqa: E402
+from tests.support.groups import group_of  # noqa: E402
 from tests.support.sampled import Sampled  # noqa: E402
 
 # the shared suite is no test module itself: its assertions are to be explained like those of one, whoever imports it first
@@ -74,10 +75,6 @@ MYSQL_FIXTURES = {"mysql97", "mysql80", "mysql_factory"}
 SLOWNESS = ("server", "mysql", "crash", "slow", "airflow", "spark")
 COLLECTED = pytest.StashKey[set[str]]()
 """Names of all tests that were collected, the long ones too, without the parts in brackets."""
-SHARED = ("tests/spark/", "tests/system/")
-"""Folders whose tests share a Spark session, or an Airflow with all of its services: one for each file would cost more than it saves."""
-HALVED = "tests/spark/"
-"""The one that takes as long as all the rest: its files up to ``test_l…`` are one group, the others another one."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -156,25 +153,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With ``--dist loadfile``: what shares something expensive shares a worker, too, and the slowest begin."""
     if config.getoption("dist") != "loadfile":
         return None
-    from xdist.scheduler import LoadFileScheduling
-
-    class Grouped(LoadFileScheduling):  # type: ignore[misc]
-        """Hands out groups in the order that the workers have put them in."""
-
-        def _split_scope(self, nodeid: str) -> str:
-            return group_of(nodeid)
+    from tests.support.groups import Grouped
 
     config.option.loadscopereorder = False
     return Grouped(config, log)
-
-
-def group_of(nodeid: str) -> str:
-    """What runs in one worker: a file, a folder of :data:`SHARED`, or half of one."""
-    file = nodeid.partition("::")[0]
-    folder = next((folder for folder in SHARED if file.startswith(folder)), file)
-    if folder != HALVED:
-        return folder
-    return f"{folder}, {'first' if file < f'{HALVED}test_m' else 'second'} half"
 
 
 def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
