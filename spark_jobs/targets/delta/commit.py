@@ -145,11 +145,9 @@ class Commit:
 
         :raises NotOnArrays: they are too many for the driver
         """
-        known = self._transaction.snapshot().numOfFilesIfKnown()
-        number = int(known.get()) if known.isDefined() else key_lookup.MOST_FILES + 1
+        number = files(self._transaction.snapshot())
         if number > key_lookup.MOST_FILES:
-            many = f"the table has {number} files" if known.isDefined() else "nobody knows how many files the table has"
-            raise NotOnArrays(many)
+            raise NotOnArrays(f"the table has {number} files")
         return self._delta.files(self._transaction)
 
     def _vectors_of(self) -> vectors.Vectors:
@@ -179,16 +177,23 @@ class Commit:
 
 def markers(spark: SparkSession, snapshot: Any) -> dict[str, int]:
     """Application → its last batch, at some version of a table."""
-    # the version's checksum has them, as long as they are few: otherwise a Spark job reads the log
-    known = snapshot.setTransactionsIfKnown()
+    # the version's checksum has them, as long as they are few; whatever else is asked, a Spark job reads the log first
+    checksum = snapshot.checksumOpt()
+    known = checksum.get().setTransactions() if checksum.isDefined() else checksum
     found = known.get() if known.isDefined() else snapshot.setTransactions()
     return {one.appId(): int(one.version()) for one in Delta(spark).plain(found)}
 
 
 def size(snapshot: Any) -> int:
     """Bytes of all files, at some version of a table."""
-    known = snapshot.sizeInBytesIfKnown()  # as markers
-    return int(known.get() if known.isDefined() else snapshot.sizeInBytes())
+    checksum = snapshot.checksumOpt()  # as markers
+    return int(checksum.get().tableSizeBytes() if checksum.isDefined() else snapshot.sizeInBytes())
+
+
+def files(snapshot: Any) -> int:
+    """How many there are, at some version of a table."""
+    checksum = snapshot.checksumOpt()  # as markers
+    return int(checksum.get().numFiles() if checksum.isDefined() else snapshot.numOfFiles())
 
 
 def too_large(layout: Layout, snapshot: Any) -> str:
