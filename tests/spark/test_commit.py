@@ -141,6 +141,19 @@ def _change(lake: Lake, *ids: int) -> None:
     lake.connector.capture()
 
 
+def test_a_small_batch_has_nobody_read_the_log_of_its_table(table: Lake) -> None:
+    """A Spark job that makes the state of a table of its log takes longer than all the rest, and its plans stay in memory. The time zone is not UTC here."""
+    table.apply()
+    _change(table, 3, 20)
+    session = table.spark._jvm
+    session.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]  # as a run has it that begins
+    scheduler = table.spark.sparkContext._jsc.sc().dagScheduler()
+    before = scheduler.numTotalJobs()
+    table.apply()
+    assert scheduler.numTotalJobs() == before
+    table.check()
+
+
 def test_files_with_rows_that_change_are_written_anew_in_a_small_table(
     table: Lake, caplog: pytest.LogCaptureFixture
 ) -> None:
