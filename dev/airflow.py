@@ -182,6 +182,11 @@ class Services:
         """Process groups of what is running."""
         return {process.pid for process in self._running.values()}
 
+    @property
+    def pids(self) -> dict[str, int]:
+        """Name of a service → its process."""
+        return {name: process.pid for name, process in self._running.items()}
+
     def request(
         self, method: str, path: str, body: Any = None, *, login: bool = True, accept: str = "application/json"
     ) -> tuple[int, str]:

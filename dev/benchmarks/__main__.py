@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years``."""
+"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years | fleet``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from dev.benchmarks import (
     debezium,
     figures,
     fixed,
+    fleet,
     freshness,
     incremental,
     machine,
@@ -42,7 +43,7 @@ CAPTURE_BARS = [
     Bar("ours.peak_rss_mb", 500, at_most=True),
 ]
 SNAPSHOT_BARS = [Bar("ratio.rows_per_s", 5), Bar("ours.peak_rss_mb", 500, at_most=True)]
-_WITHOUT_SERVER = {"oracle": oracle.run, "db2": db2.run, "apply": apply.run, "fixed": fixed.run}
+_WITHOUT_SERVER = {"oracle": oracle.run, "db2": db2.run, "apply": apply.run, "fixed": fixed.run, "fleet": fleet.run}
 _BIG = {"innodb_buffer_pool_size": "512M", "max_binlog_size": "1G"}
 
 
@@ -174,6 +175,7 @@ def _arguments() -> argparse.Namespace:
             "fixed",
             "tables",
             "years",
+            "fleet",
         ],
     )
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)
@@ -186,7 +188,9 @@ def _arguments() -> argparse.Namespace:
         help="besides ours, measure this form of it only; may be repeated (incremental; all of them)",
     )  # fmt: skip
     parser.add_argument("--load", action="store_true", help="keep one core busy meanwhile (incremental)")
-    parser.add_argument("--seconds", type=int, default=600, help="how long the warm form is measured (freshness; 600)")
+    parser.add_argument(
+        "--seconds", type=int, default=600, help="how long it is measured (freshness: the warm form; fleet; 600)"
+    )
     parser.add_argument(
         "--target", choices=sorted(visible.KINDS), help="kind of tables (freshness, tables: delta; apply: all)"
     )
@@ -200,6 +204,8 @@ def _arguments() -> argparse.Namespace:
         help="of case b, in multiples of --rows (apply; 1 5 20)",
     )
     parser.add_argument("--tables", type=int, help="small tables (apply: 200; tables, years: 1,000)")
+    parser.add_argument("--connectors", type=int, help="how many (fleet; 200)")
+    parser.add_argument("--group", type=int, help="how many of them are captured by one task (fleet; 25)")
     parser.add_argument("--transaction-rows", type=int, default=1000, help="changes of a transaction (db2; 1,000)")
     parser.add_argument("--batches", type=int, help="batches in a row (apply: 500), of the history (years: 200,000)")
     parser.add_argument("--sources", nargs="+", choices=fixed.SOURCES, help="kinds of sources (fixed; all of them)")

@@ -48,6 +48,18 @@ def cpu_s(pid: int, *, children: bool) -> float:
     return sum(map(int, fields[11 : 15 if children else 13])) / os.sysconf("SC_CLK_TCK")
 
 
+def tree_cpu_s(pid: int) -> float:
+    """CPU seconds of a process and all that come from it, up to now: of those that have ended, too, if somebody has waited for them."""
+    total, known = 0.0, [pid]
+    while known:
+        one = known.pop()
+        with contextlib.suppress(OSError):  # it has just ended
+            total += cpu_s(one, children=True)
+            for children in Path(f"/proc/{one}/task").glob("*/children"):
+                known += map(int, children.read_text().split())
+    return total
+
+
 def rss_mb(pid: int, *, peak: bool = False) -> float:
     """The memory that a process has now, or the most that it has had."""
     status, name = Path(f"/proc/{pid}/status").read_text(), "VmHWM:" if peak else "VmRSS:"
