@@ -168,7 +168,7 @@ def _oracle(folder: Path) -> Iterator[Ours]:
 def _db2(folder: Path) -> Iterator[Ours]:
     with Db2() as server:
         properties = {"database.dbname": server.database, "database.authentication": "server"}
-        server.serve_changes(1, "QUIET", schema="BENCH")  # makes the table
+        server.serve_changes(1000, "QUIET", schema="BENCH")  # makes the table
         names = ("BENCH.QUIET", "ASNCDC.CDC_BENCH_QUIET")
         server.sql(*(f"GRANT SELECT ON TABLE {name} TO USER {server.user}" for name in names))
         server.prune()
