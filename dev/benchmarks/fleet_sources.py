@@ -95,9 +95,7 @@ class Connectors:
         folder = airflow.dags / "fleet"
         folder.mkdir()
         (airflow.dags / "fleet.py").write_text(_EACH)
-        defaults = {
-            "is_paused_upon_creation": False, "group": {"poll_interval": 5},
-        }  # fmt: skip
+        defaults = {"is_paused_upon_creation": False, "group": {"poll_interval": 5}}
         (folder / "_defaults.yaml").write_text(json.dumps(defaults))
         for one in found:
             (folder / f"{one['name']}.yaml").write_text(json.dumps(one))
