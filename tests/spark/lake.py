@@ -55,8 +55,6 @@ def start_spark() -> SparkSession:
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.databricks.delta.snapshotPartitions": "1",
-            # Delta's check of its own arithmetic, which lists all files after each commit where the time zone is not UTC
-            "spark.databricks.delta.allFilesInCrc.verificationMode.forceOnNonUTC.enabled": "false",
             **catalogs(_folder_of_this_process()),
         },
     )
