@@ -12,6 +12,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -118,7 +119,9 @@ def remote(
         monkeypatch.setenv(name, value)
     if BUCKET not in {bucket["Name"] for bucket in s3.connect().list_buckets()["Buckets"]}:
         s3.bucket(BUCKET)
-    return Remote(cluster, s3, kind, tmp_path, f"{kind}-{zlib.crc32(request.node.name.encode())}")
+    remote = Remote(cluster, s3, kind, tmp_path, f"{kind}-{zlib.crc32(request.node.name.encode())}")
+    remote.log.touch()
+    return remote
 
 
 @pytest.mark.parametrize("scheme", ["s3", "s3a"])
@@ -150,16 +153,19 @@ def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothin
         connector = remote.connector(mariadb, "log", database_include_list=database)
         connector.capture()
         ended = threading.Event()
-        killer = threading.Thread(target=_kill, args=(remote, connector, chance, ended), daemon=True)
-        killer.start()
-        until = time.monotonic() + 3 * LONGEST_S
-        while len(connector.changelog.batches(connector.name)) < 100 or _least(remote) < 4:
-            assert time.monotonic() < until, remote.said()
-            writer.write(10)
-            connector.capture()
-            time.sleep(0.5)
-        ended.set()
-        killer.join()
+        with ThreadPoolExecutor(1) as threads:
+            killer = threads.submit(_kill, remote, connector, chance, ended)
+            try:
+                until = time.monotonic() + 3 * LONGEST_S
+                while len(connector.changelog.batches(connector.name)) < 100 or _least(remote) < 4:
+                    assert time.monotonic() < until, remote.said()
+                    assert not killer.done(), remote.said()
+                    writer.write(10)
+                    connector.capture()
+                    time.sleep(0.5)
+            finally:
+                ended.set()
+            killer.result()
     remote.apply(connector)
     verified = remote.verify(mariadb, connector, database_include_list=database)
     assert verified["equal"], verified
