@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -151,7 +151,9 @@ class ApplyChanges:
             [t for t in {*view.lagging, *failed} if t not in tables and (t in failed or t not in topics)], tables
         )
         wanted = {name: table for name, table in wanted.items() if name not in held}
-        self._catch_up.progress = Progress(len(wanted), view.last)
+        self._catch_up.progress = progress = Progress.of(
+            "Apply", len(wanted), self._changelog, self._connector, self._kind, self._location, view.last
+        )
         applied, untold_ = list[Applied](), list[Applied]()
         stands = {
             name: {**view.stands[name], **view.source(name)}
@@ -160,22 +162,24 @@ class ApplyChanges:
         }
         # the next run looks for its tables again
         stands |= {topic: {**view.known(topic), "stamp": "", "routed": True, **view.source(topic)} for topic in failed}
-        futures = {
-            self._pool.submit(self._table, wanted[name], view, applied, untold_, settle): name
-            for name in sorted(wanted)
-        }
-        try:
-            for future in self._catch_up.progress.watch(futures):
-                name = futures[future]
-                try:
-                    if stood := future.result():
-                        stands[name] = stood
-                except Exception as e:  # the other tables go on; the run fails at its end
-                    log.exception("Table of topic %s could not be brought up to date.", name)
-                    failed[name] = str(e)
-                    stands[name] = _failing(view, wanted[name], [*untold_, *applied])
-        finally:
-            wait(futures)  # nobody goes on behind the back of whoever gets an error
+        with progress:
+            futures = {
+                self._pool.submit(self._table, wanted[name], view, applied, untold_, settle): name
+                for name in sorted(wanted)
+            }
+            try:
+                for future in as_completed(futures):
+                    name = futures[future]
+                    progress.done()
+                    try:
+                        if stood := future.result():
+                            stands[name] = stood
+                    except Exception as e:  # the other tables go on; the run fails at its end
+                        log.exception("Table of topic %s could not be brought up to date.", name)
+                        failed[name] = str(e)
+                        stands[name] = _failing(view, wanted[name], [*untold_, *applied])
+            finally:
+                wait(futures)  # nobody goes on behind the back of whoever gets an error
         self._origins.write()
         done = {*topics, *wanted} - held
         # one that is not there needs all that it began with

@@ -26,6 +26,7 @@ from airflow_provider_cdc.changelog.maintained import MaintenanceReports
 from airflow_provider_cdc.changelog.origins import TableOrigins
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs.locations import one_name
+from spark_jobs.progress import Progress
 from spark_jobs.session import open_changelog, own_session, session, suit
 from spark_jobs.targets import load_format
 from spark_jobs.targets.base import SHARED, Conflict, Owner, Upkept
@@ -98,7 +99,7 @@ class MaintainTables:
         self._spark, self._changelog, self._connector = spark, changelog, connector
         self._location, self._kind, self._format = location, target, load_format(target)
         self._keep, self._threads, self._run_id = keep, threads, run_id
-        self._places = set[str]()
+        self._places, self._progress = set[str](), Progress()
 
     def run(self) -> Maintained:
         """:raises ConfigError: nothing was applied to this location"""
@@ -110,7 +111,10 @@ class MaintainTables:
                 names.setdefault(stand["location"], []).append(name)
                 topics.setdefault(stand["location"], []).append(stand.get("topic", name))
         self._places = self._known_places()
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-maintain") as pool:
+        self._progress = Progress.of(
+            "Maintain", len(topics), self._changelog, self._connector, self._kind, self._location
+        )
+        with self._progress, ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-maintain") as pool:
             tables = list(pool.map(self._table, topics, names.values(), topics.values()))
         if tables and all(GONE in table.steps for table in tables):  # nor is that a success
             for table in tables:
@@ -139,11 +143,14 @@ class MaintainTables:
 
     def _table(self, location: str, names: list[str], topics: list[str]) -> MaintainedTable:
         began, done = time.monotonic(), MaintainedTable(", ".join(names), location)
+        self._progress.begins(done.topic)
         try:
             self._upkeep(done, topics)
         except Exception as e:  # the other tables go on; the run fails at its end
             log.exception("The table at %s could not be maintained.", location)
             done.problem = str(e)
+        self._progress.ends(done.topic)
+        self._progress.done()
         done.seconds = round(time.monotonic() - began, 3)
         log.info("%s", done.text())
         return done

@@ -1,22 +1,18 @@
-"""Says how far an apply is, while it works: tables, and of each table that is at work, which of its batches."""
+"""Says how far a job is, while it works: tables, and of each table that is at work, which of its batches."""
 
 from __future__ import annotations
 
 import logging
-import queue
-import time
-from collections.abc import Collection, Iterator
-from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Self
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.spi.progress import Board, Ticker, WorkProgress
 
 log = logging.getLogger("spark_jobs.progress")
 
-EVERY_S = 5.0
-"""Between two lines; work that takes less says nothing."""
 SHOWN = 8
 """Tables at work that a line names."""
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,72 +20,84 @@ class AtWork:
     """A table that is worked on.
 
     :param after: its last batch when the work began
-    :param first: the batches that are applied now
+    :param first: the batches that are applied now; 0 where the work has no batches
     """
 
-    after: int
-    first: int
-    last: int
+    after: int = 0
+    first: int = 0
+    last: int = 0
 
 
 class Progress:
-    """How far one round is. Tables report from their threads; who waits for them has the lines written.
+    """How far the tables of a job are, or of one round of it. Tables report from their threads; another one tells, in a ``with`` block.
+
+        >>> with Progress(200, 523, what="Apply", board=changelog.board("shop"), where="delta at /lake") as progress:
+        ...     progress.begins("shop.orders", 0)
+        ...     progress.applies("shop.orders", 1, 20)
+        ...     progress.ends("shop.orders")
 
     :param tables: that are worked on
     :param last: the batch that all of them will have
     """
 
-    def __init__(self, tables: int = 0, last: int = 0) -> None:
-        self._tables, self._last, self._done = tables, last, 0
+    def __init__(
+        self, tables: int = 0, last: int = 0, *, what: str = "Apply", board: Board | None = None, where: str = ""
+    ) -> None:
+        self.tables = tables
+        self._last, self._done = last, 0
         self._at_work: dict[str, AtWork] = {}
-        self._due = time.monotonic() + EVERY_S
+        self._ticker = Ticker(WorkProgress(what, "tables", where=where, board=board, logger=log), self.told)
 
-    def begins(self, topic: str, after: int) -> None:
+    @classmethod
+    def of(
+        cls, what: str, tables: int, changelog: ChangeLog, connector: str, target: str, location: str, last: int = 0
+    ) -> Progress:
+        """Of a job about the tables of a connector at a location."""
+        board = changelog.board(connector)
+        return cls(tables, last, what=what, board=board, where=f"{target} at {location}")
+
+    def __enter__(self) -> Self:
+        self._ticker.__enter__()
+        return self
+
+    def __exit__(self, *e: object) -> None:
+        self._ticker.__exit__(*e)
+
+    def begins(self, table: str, after: int | None = None) -> None:
         """A table is worked on from now on.
 
-        :param after: its last batch
+        :param after: its last batch, where its batches are what is worked on
         """
-        self._at_work[topic] = AtWork(after, after + 1, after + 1)
+        self._at_work[table] = AtWork() if after is None else AtWork(after, after + 1, after + 1)
 
-    def applies(self, topic: str, first: int, last: int) -> None:
+    def applies(self, table: str, first: int, last: int) -> None:
         """A table is brought from one batch to another, in one commit."""
-        known = self._at_work.get(topic)
-        self._at_work[topic] = AtWork(first - 1 if known is None else known.after, first, last)
+        known = self._at_work.get(table)
+        self._at_work[table] = AtWork(first - 1 if known is None else known.after, first, last)
 
-    def ends(self, topic: str) -> None:
-        self._at_work.pop(topic, None)
+    def ends(self, table: str) -> None:
+        """Nobody works on a table any more, for now."""
+        self._at_work.pop(table, None)
 
-    def watch(self, futures: Collection[Future[T]]) -> Iterator[Future[T]]:
-        """Futures as they end, each of which is a table."""
-        ended: queue.SimpleQueue[Future[T]] = queue.SimpleQueue()
-        for future in futures:
-            future.add_done_callback(ended.put)
-        while self._done < len(futures):
-            try:
-                future = ended.get(timeout=max(self._due - time.monotonic(), 0.0))
-            except queue.Empty:
-                self._say()
-                continue
-            self._done += 1
-            yield future
+    def done(self) -> None:
+        """Nothing is left to do for one of the tables."""
+        self._done += 1
 
-    def _say(self) -> None:
-        self._due = time.monotonic() + EVERY_S
-        log.info("%s", self.text())
+    def told(self) -> dict[str, Any]:
+        """How far it is, as :meth:`WorkProgress.tell` has it."""
+        at_work = sorted(self._at_work.copy().items())
+        shown = [f"{table}{self._batches(at)}" for table, at in at_work[:SHOWN]]
+        more = f" and {len(at_work) - SHOWN} more" if len(at_work) > SHOWN else ""
+        begun = sum((at.first - 1 - at.after) / self._total(at) for _, at in at_work if at.first)
+        way = min(self._done + begun, float(self.tables))
+        now = f"at work: {', '.join(shown)}{more}" if shown else ""
+        return {"done": self._done, "total": self.tables, "of": (way, self.tables), "now": now}
 
-    def text(self) -> str:
-        """The line.
-
-        >>> progress.text()
-        '3 of 200 tables are done; at work: shop.orders (batches 1 to 20 of 523), shop.lines (batch 7 of 9)'
-        """
-        tables = sorted(self._at_work.copy().items())
-        shown = [f"{topic} ({self._batches(at)})" for topic, at in tables[:SHOWN]]
-        more = f" and {len(tables) - SHOWN} more" if len(tables) > SHOWN else ""
-        done = f"{self._done} of {self._tables} tables are done"
-        return f"{done}; at work: {', '.join(shown)}{more}" if shown else done
+    def _total(self, at: AtWork) -> int:
+        return max(self._last - at.after, at.last - at.after, 1)
 
     def _batches(self, at: AtWork) -> str:
-        total = max(self._last - at.after, at.last - at.after)
-        first, last = at.first - at.after, at.last - at.after
-        return f"batch {first} of {total}" if first == last else f"batches {first} to {last} of {total}"
+        first, last, total = at.first - at.after, at.last - at.after, self._total(at)
+        if not at.first:
+            return ""
+        return f" (batch {first} of {total})" if first == last else f" (batches {first} to {last} of {total})"

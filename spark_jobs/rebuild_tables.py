@@ -31,6 +31,7 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.rebuilt import RebuildReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from spark_jobs.progress import Progress
 from spark_jobs.rebuild_places import RebuildPlaces
 from spark_jobs.rebuild_ways import Beside, InPlace
 from spark_jobs.session import open_changelog, own_session, session
@@ -104,6 +105,7 @@ class RebuildTables:
         self.done: list[Rebuilt] = []
         self._changelog, self._connector = changelog, connector
         self._to, self._batch, self._time = to, batch, time
+        self._where = target, location
         self._format = load_format(target)
         self._spark = own_session(spark, self._format)
         self._places = RebuildPlaces(changelog, connector, target, location, rules)
@@ -124,12 +126,16 @@ class RebuildTables:
         way = self._way(whole)
         for table in tables:
             way.check(table)
-        for table in tables:
-            began = time.monotonic()
-            batch = way.build(table)
-            log.info("The table of %s at %s is built as of batch %d.", table.topic, table.location, batch)
-            name = "" if table.place is None else f"{table.topic} → {table.location}"
-            self.done.append(Rebuilt(table.topic, table.location, batch, round(time.monotonic() - began, 3), name))
+        with Progress.of("Rebuild", len(tables), self._changelog, self._connector, *self._where) as progress:
+            for table in tables:
+                began = time.monotonic()
+                progress.begins(table.topic)
+                batch = way.build(table)
+                log.info("The table of %s at %s is built as of batch %d.", table.topic, table.location, batch)
+                name = "" if table.place is None else f"{table.topic} → {table.location}"
+                self.done.append(Rebuilt(table.topic, table.location, batch, round(time.monotonic() - began, 3), name))
+                progress.ends(table.topic)
+                progress.done()
         return self.done
 
     def _way(self, whole: WholeLog) -> InPlace | Beside:

@@ -44,6 +44,7 @@ from spark_jobs.comparison import Comparison
 from spark_jobs.datatypes import common
 from spark_jobs.expected import NeverComparable, NotComparable
 from spark_jobs.placed import Placed
+from spark_jobs.progress import Progress
 from spark_jobs.references import at_rest, following
 from spark_jobs.session import open_changelog, own_session, session, suit
 from spark_jobs.shaped import NOBODY_SAYS, Shaped, matched, shaped
@@ -114,6 +115,7 @@ class VerifyTables:
         self._keys, self._plan = keys.rstrip("/"), plan
         self._source, self._rules = source or changelog, rules
         self._standing = Standing(plan, self._source, self._tables_of, target, location)
+        self._progress = Progress()
 
     def run(self) -> Verified:
         """:raises ConfigError: the reference is empty, or the folder of keys is not
@@ -146,16 +148,21 @@ class VerifyTables:
     def _all(self, topics: Mapping[str, Wanted]) -> list[Compared]:
         results, tables = list[Compared](), list[Future[Compared]]()
         pool = ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-verify")
-        try:
-            for look in as_completed([pool.submit(self._tables, topics[name]) for name in sorted(topics)]):
-                found = look.result()
-                if isinstance(found, Compared):
-                    results.append(found)
-                else:
-                    tables += [pool.submit(self._table, one) for one in found]
-            return results + [one.result() for one in tables]
-        finally:
-            pool.shutdown(cancel_futures=True)
+        where = self._kind, self._location
+        self._progress = Progress.of("Verify", len(topics), self._source, self._tables_of, *where)
+        with self._progress:
+            try:
+                for look in as_completed([pool.submit(self._tables, topics[name]) for name in sorted(topics)]):
+                    found = look.result()
+                    if isinstance(found, Compared):
+                        results.append(found)
+                        self._progress.done()
+                    else:
+                        self._progress.tables += len(found) - 1
+                        tables += [pool.submit(self._table, one) for one in found]
+                return results + [one.result() for one in tables]
+            finally:
+                pool.shutdown(cancel_futures=True)
 
     def _left_out(self, tables: Collection[str]) -> list[Compared]:
         """Tables of the plan whose rows nobody has read, as they could not be compared."""
@@ -227,6 +234,7 @@ class VerifyTables:
 
     def _table(self, table: _Table) -> Compared:
         began, placed, wanted = time.monotonic(), table.placed, table.wanted
+        self._progress.begins(placed.name)
         result = Compared(placed.topic, placed.location, wanted.position, source=wanted.reference.events)
         if placed.place is not None:
             result.name, result.source = placed.name, 0
@@ -241,6 +249,8 @@ class VerifyTables:
             if result.rows_differ:  # that is known
                 raise
             _not_compared(result, e)
+        self._progress.ends(placed.name)
+        self._progress.done()
         result.seconds = round(time.monotonic() - began, 3)
         log.info("%s: %s.", placed.name, "equal" if result.equal else "NOT equal")
         return result

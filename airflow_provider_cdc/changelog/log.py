@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from airflow_provider_cdc.changelog.board import WorkBoard
 from airflow_provider_cdc.changelog.carried import CarriedFiles
 from airflow_provider_cdc.changelog.exclusive import verify_exclusive
 from airflow_provider_cdc.changelog.kept import Kept, Mark
@@ -86,6 +87,9 @@ class ChangeLog:
 
     def carried(self, connector: str) -> CarriedFiles:
         return CarriedFiles(self.storage, connector)
+
+    def board(self, connector: str) -> WorkBoard:
+        return WorkBoard(self.storage, connector)
 
     def delete(self, connector: str) -> None:
         """Delete everything of a connector; manifests first, as nothing reads files that no manifest names. Before them the marks of what is kept, which

@@ -30,11 +30,13 @@ def status(args: argparse.Namespace) -> None:
         row = find_connector(store, args.connector)
         tables = known_tables(store, row)
         found = Lifecycle(args.connector, store).status()
-    targets, trouble = status_texts.targets(row)
+    targets, works, trouble = status_texts.beside_changelog(row)
     if args.output == "json":
-        print_json(found.document() | {"tables": tables, "targets": targets})
+        print_json(found.document() | {"tables": tables, "targets": targets, "work": [one.document() for one in works]})
     else:
         for line in status_texts.status_lines(found):
+            print(line)
+        for line in status_texts.work_lines(works):
             print(line)
         print(f"  Tables:     {len(tables)}: {listed(tables)}" if tables else "  Tables:     none is known yet")
         for line in status_texts.metrics_lines(found.metrics):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
-from airflow_provider_cdc.core.spi.records import ConnectorRecord, Progress
+from airflow_provider_cdc.core.spi.records import ConnectorRecord, Progress, part_of
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.log_gap import Gap
@@ -72,28 +72,8 @@ def progress_text(progress: Progress) -> str:
 
 
 def fraction(state: SignalState, progress: Progress) -> float | None:
-    """How much of a signal's snapshot is done, between 0 and 1; ``None`` if that is not known.
-
-    A table counts by its rows, or by how far its key has come where keys are numbers; tables count alike.
-    """
-    if state is SignalState.DONE:
-        return 1.0
-    left = progress.get("left")
-    if left is None:
-        return None
-    tables = float(max(progress.get("tables") or left, left, 1))
-    done: float = (tables - left + (_of_table(progress) if left else 0.0)) / tables
-    return min(max(done, 0.0), 1.0)
-
-
-def _of_table(progress: Progress) -> float:
-    """How much of the table that is being read is done."""
-    if total := progress.get("of_about"):
-        return min(float(progress.get("rows", 0)) / float(total), 1.0)
-    after, upto = progress.get("after") or [None], progress.get("upto") or [None]
-    if isinstance(after[0], int) and isinstance(upto[0], int) and 0 <= after[0] <= upto[0] and upto[0]:
-        return float(after[0] / upto[0])
-    return 0.0
+    """How much of a signal's snapshot is done, see :func:`~airflow_provider_cdc.core.spi.records.part_of`."""
+    return 1.0 if state is SignalState.DONE else part_of(progress)
 
 
 def failure_text(connector: str, event: Mapping[str, Any]) -> str | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.log import ChangeLog
     from airflow_provider_cdc.core.lifecycle.status import Status
     from airflow_provider_cdc.core.model.measured import KeptSeries
+    from airflow_provider_cdc.core.model.work import Work
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
 
 
@@ -158,15 +159,33 @@ def applied(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:
     ]
 
 
-def targets(connector: ConnectorRecord) -> tuple[list[dict[str, Any]], str | None]:
-    """What was applied to the targets of a connector, see :func:`applied`; if the change log cannot be read from here, a text that says so."""
+def beside_changelog(connector: ConnectorRecord) -> tuple[list[dict[str, Any]], list[Work], str | None]:
+    """What was applied to the targets of a connector, see :func:`applied`, and what is at work now; if the change log cannot be read from
+    here, a text that says so."""
     from airflow_provider_cdc.hooks.connector import access_of
 
     try:
         access = access_of(connector)
-        return ([] if access is None else applied(access.changelog(), connector.connector)), None
+        if access is None:
+            return [], [], None
+        changelog = access.changelog()
+        return applied(changelog, connector.connector), changelog.board(connector.connector).all(), None
     except (CdcError, OSError) as e:
-        return [], str(e)
+        return [], [], str(e)
+
+
+def work_lines(works: Iterable[Work]) -> Iterator[str]:
+    """What is at work as lines of text."""
+    yield from (f"  At work:    {work_text(work)}" for work in works)
+
+
+def work_text(work: Work) -> str:
+    """How far a work is, and which one.
+
+    >>> work_text(work)
+    'Apply: 12 of 200 tables (6 %), about 4 min left; at work: shop.orders (batch 7 of 523) [delta at /lake]'
+    """
+    return work.text + (f" [{work.where}]" if work.where else "")
 
 
 def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most: int = 10) -> Iterator[str]:

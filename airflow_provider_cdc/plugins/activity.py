@@ -8,6 +8,7 @@ from html import escape
 
 from airflow_provider_cdc.core.lifecycle.status import RunState, state_of, status_of
 from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.core.model.work import Work
 from airflow_provider_cdc.core.spi.records import ConnectorRecord, NotificationRecord, SignalRecord
 from airflow_provider_cdc.hooks.signal_texts import fraction, halted, progress_text
 from airflow_provider_cdc.plugins.html import Raw, ago, link, table
@@ -57,6 +58,20 @@ def holder(row: ConnectorRecord) -> str:
 def moving(rows: Sequence[SignalRecord]) -> bool:
     """Whether the state of some signal is not final."""
     return any(not row.state.final for row in rows)
+
+
+def works(rows: Sequence[Work]) -> list[str]:
+    """What is at work now, and how far it is."""
+    if not rows:
+        return []
+    lines = []
+    for work in rows:
+        bar = "" if work.part is None else f"<progress max=1 value={work.part:.3f}></progress> "
+        since = datetime.fromtimestamp(work.began_at, UTC)
+        lines.append(
+            (Raw(f"{bar}{escape(work.text)}"), work.where, ago(since), ago(datetime.fromtimestamp(work.at, UTC)))
+        )
+    return [Raw("<h2>At work</h2>"), table(("", "where", "began", "as of"), lines)]
 
 
 def signals(rows: Sequence[SignalRecord]) -> list[str]:

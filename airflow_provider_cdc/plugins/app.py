@@ -67,8 +67,10 @@ def connector(request: Request, user: GetUserDep, connector: str, limit: int = 5
         row = _found(store, connector, user)
         batches = store.batches(connector, limit=max(1, min(limit, 1000)))
         signals, notifications = store.signals_of(connector, _NEWEST), store.notifications(connector, limit=_NEWEST)
-    reports, trouble = status_texts.targets(row)
-    return pages.connector(_base(request), row, batches, reports, trouble, signals=signals, notifications=notifications)
+    reports, works, trouble = status_texts.beside_changelog(row)
+    return pages.connector(
+        _base(request), row, batches, reports, trouble, signals=signals, notifications=notifications, works=works
+    )
 
 
 @app.get("/connectors/{connector}/batches/{batch}", response_class=HTMLResponse)

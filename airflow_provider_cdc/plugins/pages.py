@@ -12,6 +12,7 @@ from airflow_provider_cdc.plugins.html import Raw, ago, facts, link, page, table
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.manifest import Manifest
+    from airflow_provider_cdc.core.model.work import Work
     from airflow_provider_cdc.core.spi.records import BatchRecord, ConnectorRecord, NotificationRecord, SignalRecord
 
 
@@ -50,11 +51,13 @@ def connector(
     *,
     signals: Sequence[SignalRecord] = (),
     notifications: Sequence[NotificationRecord] = (),
+    works: Sequence[Work] = (),
 ) -> str:
     """One connector.
 
     :param signals: the newest ones
     :param notifications: the newest ones, oldest first
+    :param works: what is at work now
     """
     s = status_texts.summary(row)
     name = s["connector"]
@@ -70,6 +73,7 @@ def connector(
     if s["pending_tables"]:
         known.append(("still to be read", ", ".join(s["pending_tables"])))
     parts: list[str] = [facts(known)]
+    parts += activity.works(works)
     parts += activity.signals(signals)
     parts += [Raw("<h2>Targets</h2>"), _targets(s["batch"], reports, trouble)]
     parts += activity.notifications(base, name, notifications)
@@ -90,7 +94,7 @@ def connector(
             Raw("<h2>Properties of the last run</h2>"),
             facts((k, _listed(v)) for k, v in row.registration.properties.items()),
         ]
-    return page(base, f"Connector {name}", parts, refresh_s=5 if activity.moving(signals) else None)
+    return page(base, f"Connector {name}", parts, refresh_s=5 if works or activity.moving(signals) else None)
 
 
 def batch(

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.board import WorkBoard
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.spi.progress import WorkProgress
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop
 
@@ -99,6 +101,24 @@ def test_status_shows_how_far_targets_are_and_what_the_last_apply_did_to_their_t
     run("status", "shop", "-o", "json")
     (target,) = json.loads(capsys.readouterr().out)["targets"]
     assert (target["last_batch"], target["tables"]["shop.inventory.orders"]["bytes_written"]) == (2, 975)
+
+
+def test_status_shows_what_is_at_work(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+    board = WorkBoard(Storage(captured.definition.changelog), "shop")
+    with WorkProgress("Apply", "tables", where="delta at /lake", board=board) as work:
+        work.tell(12, 200, now="at work: shop.inventory.orders (batch 7 of 523)")
+        run("status", "shop")
+        told = capsys.readouterr().out
+        assert re.search(
+            r"^  At work:    Apply: 12 of 200 tables \(6 %\).*; at work: shop.inventory.orders \(batch 7 of 523\) \[delta at /lake\]$",
+            told,
+            re.MULTILINE,
+        )
+        run("status", "shop", "-o", "json")
+        (found,) = json.loads(capsys.readouterr().out)["work"]
+        assert (found["what"], found["part"]) == ("Apply", 0.06)
+    run("status", "shop")
+    assert "At work" not in capsys.readouterr().out
 
 
 def test_status_says_so_if_the_change_log_cannot_be_read(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:

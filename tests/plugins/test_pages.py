@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import html.parser
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
+from airflow_provider_cdc.core.model.work import Work
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks.connector import access_of, find_connector
@@ -110,6 +112,26 @@ def test_a_connector_shows_its_batches_and_how_far_targets_are(shop: Shop) -> No
     assert "Tables of the last apply to /lake (delta)" in seen.text
     assert "shop.<b> 1,234 1,200 5,678 2 0.2 s 2 commit, 1 merge 3.2 s 1" in seen.text
     assert {"/cdc/connectors/shop/batches/1", "/cdc/connectors/shop/batches/2"} <= set(seen.links)
+
+
+def test_a_connector_shows_what_is_at_work_and_follows_it(shop: Shop) -> None:
+    capture(shop)
+    began = time.time()
+    works = [
+        Work(
+            "Apply", "delta at <lake>", "tables", 12, 200, 0.5, 0.06, 240.0, "at work: shop.<b>", began - 30, began - 1
+        )
+    ]
+    html = pages.connector("/cdc", row(shop), [], [], None, works=works)
+    seen = Text(html)
+    assert "At work" in seen.text
+    assert (
+        "Apply: 12 of 200 tables (6 %), 0.5 tables/s, about 4 min left; at work: shop.<b> delta at <lake> 30 s ago"
+        in seen.text
+    )
+    assert "<progress max=1 value=0.060></progress>" in html
+    assert 'http-equiv="refresh"' in html
+    assert "At work" not in page(shop)
 
 
 def page(shop: Shop) -> str:

@@ -1,99 +1,148 @@
-"""How far an apply is, while it works."""
+"""How far a job is, while it works."""
 
 from __future__ import annotations
 
 import logging
-import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spark_jobs import progress as module
+from airflow_provider_cdc.core.model.work import Work
+from airflow_provider_cdc.core.spi import progress as module
+from spark_jobs.maintain_tables import MaintainTables
 from spark_jobs.progress import Progress
+from spark_jobs.rebuild_tables import RebuildTables
+from spark_jobs.verify_tables import VerifyTables
 from tests.spark.lake import Lake
+from tests.support.connectors import memory_connector
+
+
+def _line(progress: Progress) -> str:
+    told = progress.told()
+    return f"{told['done']} of {told['total']} tables; {told['now']}"
 
 
 def test_a_line_names_the_tables_at_work_and_which_of_their_batches() -> None:
     progress = Progress(200, 540)
-    assert progress.text() == "0 of 200 tables are done"
+    assert _line(progress) == "0 of 200 tables; "
     progress.begins("shop.b", 17)
     progress.begins("shop.a", 0)
     progress.applies("shop.b", 20, 20)
     progress.applies("shop.a", 1, 500)
-    assert progress.text() == (
-        "0 of 200 tables are done; at work: shop.a (batches 1 to 500 of 540), shop.b (batch 3 of 523)"
-    )
+    assert _line(progress) == ("0 of 200 tables; at work: shop.a (batches 1 to 500 of 540), shop.b (batch 3 of 523)")
     progress.ends("shop.a")
-    assert "shop.a" not in progress.text()
+    assert "shop.a" not in _line(progress)
 
 
 def test_a_line_names_a_few_tables_only() -> None:
     progress = Progress(50, 1)
     for number in range(20):
         progress.begins(f"t{number:02}", 0)
-    assert progress.text().endswith("t07 (batch 1 of 1) and 12 more")
+    assert _line(progress).endswith("t07 (batch 1 of 1) and 12 more")
 
 
-def test_lines_come_now_and_then_also_while_nothing_ends(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "EVERY_S", 0.1)
-    caplog.set_level(logging.INFO)
-    futures: list[Future[Any]] = [Future() for _ in range(3)]
-    progress = Progress(3, 9)
-    progress.begins("shop.slow", 4)
-    for future in futures[1:]:
-        future.set_result(None)
-    timer = threading.Timer(0.55, futures[0].set_result, [None])
-    timer.start()
-    assert list(progress.watch(futures)) == [futures[1], futures[2], futures[0]]
-    lines = [r.getMessage() for r in caplog.records if r.name == "spark_jobs.progress"]
-    assert 2 <= len(lines) <= 6
-    assert set(lines) == {"2 of 3 tables are done; at work: shop.slow (batch 1 of 5)"}
+def test_batches_of_tables_at_work_count_as_a_part_of_the_way() -> None:
+    progress = Progress(2, 100)
+    progress.begins("a", 0)
+    assert progress.told()["of"] == (0, 2)
+    progress.applies("a", 51, 75)
+    assert progress.told()["of"] == (0.5, 2)
+    progress.ends("a")
+    progress.done()
+    assert progress.told()["of"] == (1, 2)
+    progress.begins("b")
+    assert progress.told()["now"] == "at work: b"
+    assert progress.told()["of"] == (1, 2)
 
 
 def test_quick_work_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    with ThreadPoolExecutor(4) as pool:
-        futures = [pool.submit(int) for _ in range(200)]
-        assert set(Progress(200, 1).watch(futures)) == set(futures)
+    with Progress(200, 1) as progress:
+        progress.begins("a", 0)
+        progress.done()
     assert caplog.records == []
+
+
+@pytest.fixture
+def slow(lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> list[Work]:
+    """What is on the board, over and over, while something is at work."""
+    monkeypatch.setattr(module, "EVERY_S", 0.02)
+    caplog.set_level(logging.INFO)
+    found = list[Work]()
+    board = lake.connector.changelog.board(lake.connector.name)
+    caplog.handler.addFilter(lambda record: bool(found.extend(board.all())) or True)
+    for name in ("slow", "quick"):
+        lake.connector.database.create_table(f"s.{name}", {"id": "int64!"}, key=("id",))
+    _insert(lake, 0)
+    return found
+
+
+def _insert(lake: Lake, first: int) -> None:
+    for n in range(first, first + 3):
+        with lake.connector.database.transaction() as t:
+            t.insert("s.slow", {"id": n})
+            t.insert("s.quick", {"id": n})
+        lake.connector.capture()
 
 
 @pytest.mark.spark
 def test_an_apply_that_takes_long_says_where_it_is(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    lake: Lake, slow: list[Work], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "EVERY_S", 0.2)
-    database = lake.connector.database
-    for name in ("slow", "quick"):
-        database.create_table(f"s.{name}", {"id": "int64!"}, key=("id",))
-    for n in range(3):
-        with database.transaction() as t:
-            t.insert("s.slow", {"id": n})
-            t.insert("s.quick", {"id": n})
-        lake.connector.capture()
-    told = threading.Event()
+    board = lake.connector.changelog.board(lake.connector.name)
+    seen = list[str]()
 
     def hook(location: str, name: str, write: Callable[[], Any]) -> Any:
         if location.endswith("slow"):
-            told.wait(10)
+            until = time.monotonic() + 20
+            while not (now := [work.text for work in board.all() if work.done == 1]) and time.monotonic() < until:
+                time.sleep(0.01)
+            seen.extend(now)
         return write()
 
-    class Heard(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            if "1 of 2 tables are done; at work: p.s.slow (batches 1 to 3 of 3)" in record.getMessage():
-                told.set()
-
-    heard = Heard()
-    caplog.set_level(logging.INFO)
-    logging.getLogger("spark_jobs.progress").addHandler(heard)
     lake.hook = hook
-    try:
-        lake.apply()
-    finally:
-        logging.getLogger("spark_jobs.progress").removeHandler(heard)
-    assert told.is_set()
+    lake.apply()
+    assert seen
+    assert all(text.startswith("Apply: 1 of 2 tables (50 %)") for text in seen)
+    assert all(text.endswith("at work: p.s.slow (batches 1 to 3 of 3)") for text in seen)
+    assert seen[0] in caplog.messages
+    assert board.all() == []
     lake.check()
+
+
+@pytest.mark.spark
+def test_other_jobs_say_where_they_are(
+    lake: Lake, slow: list[Work], caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    lake.apply()
+    _insert(lake, 3)
+    lake.apply()
+    reference = memory_connector(
+        lake.connector.database, tmp_path / "now", snapshot_mode="initial_only", topic_prefix="p"
+    )
+    reference.capture()
+    jobs: dict[str, Callable[[], Any]] = {
+        "Maintain": lambda: MaintainTables(
+            lake.spark, lake.connector.changelog, lake.connector.name, location=lake.location, target=lake.kind,
+            keep=timedelta(hours=1),
+        ).run(),
+        "Rebuild": lambda: RebuildTables(
+            lake.spark, lake.connector.changelog, lake.connector.name, location=lake.location, target=lake.kind
+        ).run(["p.s.slow", "p.s.quick"]),
+        "Verify": lambda: VerifyTables(
+            lake.spark, reference.changelog, reference.name, location=lake.location, target=lake.kind,
+            tables_of=lake.connector.name,
+        ).run(),
+    }  # fmt: skip
+    for what, job in jobs.items():
+        caplog.clear()
+        job()
+        lines = [line for line in caplog.messages if line.startswith(f"{what}: ")]
+        assert any(" of 2 tables" in line and "at work: p.s." in line for line in lines), what
+    assert {"Apply", "Maintain", "Rebuild"} <= {work.what for work in slow}
+    assert all(work.where == f"{lake.kind} at {lake.location}" for work in slow if work.what in jobs)
+    assert lake.connector.changelog.board(lake.connector.name).all() == []

@@ -115,7 +115,7 @@ class Run:
         self._output = output = Output(state, self.batcher, self._writer, committer)
         self._watch = watch = ControlWatch(name, store, self._stop, config.signal_poll_interval_ms / 1000)
         self._heartbeats = heartbeats = Heartbeats(config, inputs.source, committer.advance)
-        self._progress = progress = RequestProgress(name, store, state)
+        self._progress = progress = RequestProgress(name, store, state, inputs.changelog.board(name))
         rereads = Rereads(state, history, incremental)
         snapshots = SnapshotActions(inputs, output, history, tables, incremental, rereads, chunks)
         actions = SignalActions(inputs, output, history, tables, incremental, snapshots)
@@ -126,7 +126,17 @@ class Run:
         items = LogItemWriter(output, changes, signal_table, incremental)
         chunk_writer = IncrementalWriter(output, history, incremental, progress, chunks)
         self._streaming = Streaming(
-            inputs, output, tables, items, chunk_writer, heartbeats, signals, watch, self._report_if_due, self._carrier
+            inputs,
+            output,
+            tables,
+            items,
+            chunk_writer,
+            heartbeats,
+            signals,
+            watch,
+            self._report_if_due,
+            self.metrics.streaming,
+            self._carrier,
         )
 
     @property
@@ -168,6 +178,7 @@ class Run:
                 log.warning("Files of the unfinished batch are left behind; the next commit deletes them. %s", e)
             raise
         finally:
+            self._progress.close()
             self._incremental.close()
 
     @property

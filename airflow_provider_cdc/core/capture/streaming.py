@@ -6,7 +6,6 @@ The log is read in phases. A table that was read at a later position than the ot
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -15,8 +14,10 @@ from airflow_provider_cdc.core.capture.control_watch import ControlWatch
 from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
 from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
 from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
+from airflow_provider_cdc.core.capture.stream_progress import StreamProgress
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.events import LogItem
+from airflow_provider_cdc.core.model.metrics import EventMetrics
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.snapshot.snapshotter import Stopped
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
@@ -25,8 +26,6 @@ from airflow_provider_cdc.core.writing.output import Output
 
 log = logging.getLogger(__name__)
 
-_SHOW_S: Final = 5.0
-"""Seconds between two lines in the run's log about the progress of streaming."""
 _SHORT_WAIT_S: Final = 0.005
 """Seconds to wait on a quiet log while a chunk waits for the stream's position."""
 
@@ -36,6 +35,7 @@ class Streaming:
 
     :param tables: what the log reader may decode
     :param report: is called between two transactions
+    :param metrics: of the stream
     :param carrier: keeps what the source carries over from one stream to the next; ``None``: it carries nothing
     """
 
@@ -50,20 +50,30 @@ class Streaming:
         signals: SignalProcessor,
         watch: ControlWatch,
         report: Callable[[], None],
+        metrics: EventMetrics,
         carrier: Carrier | None = None,
     ) -> None:
         self._source, self._tables, self._items, self._incremental = inputs.source, tables, items, incremental
-        self._state, self._batcher = output.state, output.batcher
+        self._state = output.state
         self._writer, self._committer = output.writer, output.committer
         self._heartbeats, self._signals, self._watch = heartbeats, signals, watch
         self._report, self._carrier = report, carrier
         self._patience_s = inputs.config.poll_interval_ms / 1000
+        board, batcher, state = inputs.changelog.board(inputs.name), output.batcher, output.state
+        self._progress = StreamProgress(board, lambda: batcher.events, metrics, lambda: state.where, log)
 
     def stream(self, *, bounded: bool) -> None:
         """Stream until tables are to be read whole, or the run is to end.
 
         :param bounded: end at the present end of the log, and when incremental snapshots are complete
         """
+        self._progress.begin(bounded=bounded)
+        try:
+            self._stream(bounded=bounded)
+        finally:
+            self._progress.end()
+
+    def _stream(self, *, bounded: bool) -> None:
         state = self._state
         end = self._end() if bounded else None
         while True:
@@ -87,13 +97,17 @@ class Streaming:
 
         :raises Stopped: the run was asked to end; what was streamed is committed
         """
-        while True:
-            start = self._state.position
-            ahead = self._hold_back()
-            self._catch_up(start, ahead[0][1] if ahead else end)
-            if not ahead:
-                break
-        self._end_of_log()
+        self._progress.begin(bounded=True)
+        try:
+            while True:
+                start = self._state.position
+                ahead = self._hold_back()
+                self._catch_up(start, ahead[0][1] if ahead else end)
+                if not ahead:
+                    break
+            self._end_of_log()
+        finally:
+            self._progress.end()
 
     def _end(self) -> Position:
         return self._state.farthest(self._source.current_position())
@@ -115,7 +129,7 @@ class Streaming:
 
         :param until_read: end when the incremental snapshots are complete
         """
-        state, shown = self._state, time.monotonic()
+        state = self._state
         self._incremental.begin(start)
         for item in self._read(start, end):
             self._items.write(item)
@@ -131,12 +145,9 @@ class Streaming:
                     return
                 if until_read and not state.incremental.active:
                     return
-            if time.monotonic() - shown > _SHOW_S:
-                shown = time.monotonic()
-                log.info("Streaming: %s events in this run, now at %s.", f"{self._batcher.events:,}", state.where)
+            self._progress.tell_if_due()
 
     def _catch_up(self, start: Position, end: Position) -> None:
-        shown = time.monotonic()
         for item in self._read(start, end):
             self._items.write(item)
             if self._writer.open:
@@ -146,10 +157,7 @@ class Streaming:
             if self._watch.halted():
                 self._committer.commit()
                 raise Stopped
-            if time.monotonic() - shown > _SHOW_S:
-                shown = time.monotonic()
-                names = ", ".join(sorted(self._state.snapshot.streamed))
-                log.info("Before %s are read again: now at %s, going to %s.", names, self._state.where, end)
+            self._progress.tell_if_due(f"going to {end}, where tables are read")
 
     def _read(self, start: Position, end: Position | None) -> Iterator[LogItem]:
         if self._carrier is not None:

@@ -72,6 +72,7 @@ class IncrementalWriter:
                 bad = found.ended.status not in (ScanStatus.SUCCEEDED, ScanStatus.EMPTY)
                 self._ended(found.scan, f"{found.scan.table}: {found.ended.text}" if bad else "")
                 ended = True
+            self._progress.chunks(self._incremental.chunk_rows)
             if self._committer.full:
                 self._committer.commit()
         if ended:

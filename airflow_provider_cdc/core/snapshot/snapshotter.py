@@ -23,6 +23,7 @@ from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.snapshot.parallel_read import Ahead, Group, Item, in_parallel
 from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy, snapshot_query
 from airflow_provider_cdc.core.snapshot.row_marks import MarkedRows, Marks
+from airflow_provider_cdc.core.spi.progress import WorkProgress
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
 from airflow_provider_cdc.core.writing.output import Output
@@ -63,7 +64,7 @@ class Snapshotter:
         self._policy, self._hidden, self._stopped, self._progress = policy, hidden, stopped, progress
         self._readers, self._group_rows = config.snapshot_max_threads, config.batch_max_rows
         self._order, self._query = config.snapshot_tables_order_by_row_count, snapshot_query(config)
-        self._metrics = SnapshotMetrics()
+        self._board, self._metrics = inputs.changelog.board(inputs.name), SnapshotMetrics()
         self._notifications = SnapshotNotifications(self._batcher, [], {})
 
     def run(
@@ -164,7 +165,7 @@ class Snapshotter:
         self._gone([name for name in names if name not in there], session, position)
         wanted &= session.schemas.keys()
         marks, items = Marks(), Ahead(self._items(session, tables, wanted))
-        with contextlib.closing(items):
+        with contextlib.closing(items), WorkProgress("Snapshot", "rows", board=self._board, logger=log) as work:
             while (group := items.group()) is not None:
                 for table in group:
                     held = self._held(table)
@@ -172,7 +173,7 @@ class Snapshotter:
                     self._metrics.rows.setdefault(str(table), 0)
                     if table in wanted and held:
                         self._truncate(session, table)
-                self._read(session, group, items, marks)
+                self._read(session, group, items, marks, work, len(names))
                 state.snapshot = state.snapshot.read(map(str, group), position)
                 self._notifications.read(
                     {str(t): self._metrics.rows[str(t)] for t in group if t in wanted}, state.offset
@@ -258,13 +259,18 @@ class Snapshotter:
         assert schema is not None
         self._writer.truncate(schema, session.ts_us, dict(session.source))
 
-    def _read(self, session: SnapshotSession, group: Group, items: Ahead, marks: Marks) -> None:
-        """Write the rows of a group of tables in the order in which their blocks come."""
+    def _read(
+        self, session: SnapshotSession, group: Group, items: Ahead, marks: Marks, work: WorkProgress, tables: int
+    ) -> None:
+        """Write the rows of a group of tables in the order in which their blocks come.
+
+        :param tables: that the snapshot has in all
+        """
         left = total = 0
         for chunks in group.values():
             left, total = left + len(chunks), total + sum(c.rows for c in chunks)
         marks.expect({table: len(chunks) for table, chunks in group.items() if chunks})
-        done, shown = 0, time.monotonic()
+        done, shown, earlier = 0, time.monotonic(), sum(self._metrics.rows.values())
         while left:
             item = next(items)
             if self._stopped():
@@ -278,10 +284,26 @@ class Snapshotter:
             if time.monotonic() - shown > 2 and isinstance(item, RowBlock):
                 shown = time.monotonic()
                 self._progress(str(item.table.id), done, total, self._metrics.remaining)
-                about = f" of about {total:,}" if total > done else ""  # without statistics nobody knows
-                log.info("Snapshot: %s%s rows read, now %s.", f"{done:,}", about, item.table.id)
+            if work.due and isinstance(item, RowBlock):
+                self._tell(work, item.table.id, earlier + done, done, total, len(group), tables)
         if marks.open:
             self._write(session, marks.close(rows_follow=items.rows_follow()))
+
+    def _tell(
+        self, work: WorkProgress, table: TableId, rows: int, done: int, total: int, group: int, tables: int
+    ) -> None:
+        """
+        :param rows: that were read in all
+        :param done: of them those of the group of tables that is read
+        :param total: rows of the group, as the database estimates them
+        :param group: its tables
+        """
+        left = self._metrics.remaining
+        about = f" of about {total:,}" if total > done else ""  # without statistics nobody knows
+        at = f"now {table}" if tables == 1 else f"now {table} ({done:,}{about} rows), {left} of {tables} tables left"
+        way = tables - left + group * (min(done / total, 1.0) if total else 0.0)
+        known = total > done or tables > group
+        work.tell(rows, of=(way, tables) if known else None, now=at)
 
     def _write(self, session: SnapshotSession, blocks: Iterable[MarkedRows]) -> None:
         for block in blocks:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from airflow_provider_cdc.core.model.event_batch import EventBatch
+    from airflow_provider_cdc.core.spi.progress import Board
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
 
 
@@ -195,3 +196,6 @@ class ChangeLog(Protocol):
 
     def carried(self, connector: str) -> CarriedFiles:
         """The files in which a source carries something over. Costs nothing by itself."""
+
+    def board(self, connector: str) -> Board:
+        """Where others see what is at work. Costs nothing by itself."""

@@ -183,6 +183,29 @@ class Progress(TypedDict, total=False):
     deleted: int
 
 
+def part_of(progress: Progress) -> float | None:
+    """How much of a signal's snapshot is done, between 0 and 1; ``None`` if that is not known.
+
+    A table counts by its rows, or by how far its key has come where keys are numbers; tables count alike.
+    """
+    left = progress.get("left")
+    if left is None:
+        return None
+    tables = float(max(progress.get("tables") or left, left, 1))
+    done: float = (tables - left + (_of_table(progress) if left else 0.0)) / tables
+    return min(max(done, 0.0), 1.0)
+
+
+def _of_table(progress: Progress) -> float:
+    """How much of the table that is being read is done."""
+    if total := progress.get("of_about"):
+        return min(float(progress.get("rows", 0)) / float(total), 1.0)
+    after, upto = progress.get("after") or [None], progress.get("upto") or [None]
+    if isinstance(after[0], int) and isinstance(upto[0], int) and 0 <= after[0] <= upto[0] and upto[0]:
+        return float(after[0] / upto[0])
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class SignalRecord:
     """One signal and its state.
@@ -246,4 +269,5 @@ __all__ = [
     "Progress",
     "Registration",
     "SignalRecord",
+    "part_of",
 ]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any, Final
 
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import StateStore
+from airflow_provider_cdc.core.spi.progress import Board, WorkProgress
+from airflow_provider_cdc.core.spi.records import Progress, part_of
 from airflow_provider_cdc.core.writing.state import CaptureState
+
+log = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 1.0
 """How often progress is written to the state tables."""
@@ -17,8 +22,10 @@ _INTERVAL_S: Final = 1.0
 class RequestProgress:
     """Writes the progress of snapshots to the states of the signals that asked for them."""
 
-    def __init__(self, connector: str, store: StateStore, state: CaptureState) -> None:
-        self._connector, self._store, self._state = connector, store, state
+    def __init__(self, connector: str, store: StateStore, state: CaptureState, board: Board) -> None:
+        self._connector, self._store, self._state, self._board = connector, store, state, board
+        self._work: WorkProgress | None = None
+        self._read = 0
         self._shown_at = 0.0
         self._rows_then: tuple[float, int] = (time.monotonic(), 0)
 
@@ -38,7 +45,11 @@ class RequestProgress:
         :param chunk_rows: rows of a chunk, if the signal does not set them
         """
         scans = self._state.incremental.scans
-        if not scans or time.monotonic() - self._shown_at < _INTERVAL_S:
+        if not scans:
+            self.close()
+            return
+        self._work = self._work or WorkProgress("Incremental snapshot", "rows", board=self._board, logger=log)
+        if time.monotonic() - self._shown_at < _INTERVAL_S:
             return
         scan = scans[0]
         self._shown_at = now = time.monotonic()
@@ -48,17 +59,35 @@ class RequestProgress:
         keys = (
             {} if scan.key else {"after": scan.after, "upto": scan.upto}
         )  # within a range they say nothing about the table
-        self._show(scan, chunk_rows, rows_per_s=round(rate), **keys)
+        shown = self._show(scan, chunk_rows, rows_per_s=round(rate), **keys)
+        if self._work.due:
+            self._tell(self._work, scan, shown)
 
     def scan_ended(self, scan: Scan, chunk_rows: int) -> None:
         """A table is not read in chunks any more."""
-        self._rows_then = time.monotonic(), 0
+        self._rows_then, self._read = (time.monotonic(), 0), self._read + scan.rows
         self._show(scan, chunk_rows)
 
-    def _show(self, scan: Scan, chunk_rows: int, **more: Any) -> None:
+    def close(self) -> None:
+        """No table is read in chunks any more, or for now."""
+        work, self._work, self._read = self._work, None, 0
+        if work is not None:
+            work.close()
+
+    def _tell(self, work: WorkProgress, scan: Scan, shown: Progress) -> None:
+        scans = self._state.incremental.scans
+        left, tables = len(scans), max(scan.tables, len(scans))
+        part = part_of(shown)
+        of = None if part is None else (part, 1.0)
+        at = f"now {scan.table}" + (f", {left} of {tables} tables left" if tables > 1 else "")
+        work.tell(self._read + scan.rows, of=of, now=at)
+
+    def _show(self, scan: Scan, chunk_rows: int, **more: Any) -> Progress:
         left = sum(other.request == scan.request for other in self._state.incremental.scans)
         chunk_rows = scan.chunk_rows or chunk_rows
         shown = {"table": scan.table, "tables": scan.tables, "left": left, "rows": scan.rows, "chunk_rows": chunk_rows}
         if scan.key:
             shown |= {"ranges": len(scan.ranges), "deleted": scan.deleted}
-        self._store.set_signal_state(self._connector, scan.request, SignalState.RUNNING, progress=shown | more)
+        found: Progress = shown | more  # type: ignore[assignment]
+        self._store.set_signal_state(self._connector, scan.request, SignalState.RUNNING, progress=dict(found))
+        return found

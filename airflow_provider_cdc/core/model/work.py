@@ -1,0 +1,81 @@
+"""How far something is that takes long: a snapshot, an apply, a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """How far it is at a moment. What is not known is ``None``.
+
+    :param what: it is, as people call it: ``Snapshot``, ``Apply``
+    :param where: which one of several at the same time, such as the target of an apply; empty if there is but one
+    :param unit: of ``done`` and ``total``, plural: ``rows``
+    :param per_s: of late, not since the beginning
+    :param part: how much of all is done, 0 to 1
+    :param left_s: seconds until the end, if it goes on as of late
+    :param now: what is at work
+    :param began_at: seconds since 1970
+    :param at: as ``began_at``; the moment that this is about
+    """
+
+    what: str
+    where: str
+    unit: str
+    done: float
+    total: float | None
+    per_s: float | None
+    part: float | None
+    left_s: float | None
+    now: str
+    began_at: float
+    at: float
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Work:
+        """:raises KeyError: it is not such a document"""
+        return cls(**{field.name: document[field.name] for field in fields(cls)})
+
+    @property
+    def text(self) -> str:
+        """For people.
+
+        >>> work.text
+        'Snapshot: 3,200,000 rows (24 %), 81,000 rows/s, about 2 min left; now shop.orders'
+        """
+        of = "" if self.total is None else f" of {self.total:,.0f}"
+        percent = "" if self.part is None else f" ({int(self.part * 100)} %)"
+        parts = [f"{self.what}: {self.done:,.0f}{of} {self.unit}{percent}"]
+        if self.per_s:
+            parts.append(f"{self.per_s:,.{0 if self.per_s >= 10 else 1}f} {self.unit}/s")
+        if self.left_s is not None:
+            parts.append(f"about {duration(self.left_s)} left")
+        return ", ".join(parts) + (f"; {self.now}" if self.now else "")
+
+
+def duration(seconds: float) -> str:
+    """How long something takes, in two units at most.
+
+    >>> duration(8), duration(250), duration(11_400)
+    ('8 s', '4 min', '3 h 10 min')
+    """
+    whole = max(0, round(seconds))
+    if whole < 120:
+        return f"{whole} s"
+    minutes = round(whole / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f"{hours // 24} d {hours % 24} h"
+    return f"{hours} h {minutes} min"
+
+
+__all__ = ["Work", "duration"]

@@ -1,0 +1,163 @@
+"""How far captures are: what they tell of snapshots, chunks and the stream."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_cdc.changelog.board import WorkBoard
+from airflow_provider_cdc.core.capture.stream_progress import BEHIND_S, StreamProgress
+from airflow_provider_cdc.core.model.metrics import EventMetrics
+from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.model.work import Work
+from airflow_provider_cdc.core.spi import progress as module
+from airflow_provider_cdc.core.writing import request_progress
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.connectors import Connector, memory_connector
+
+
+class Told(logging.Handler):
+    """At each line about progress, what is on the board. The line comes before the board: it shows the one before."""
+
+    def __init__(self, connector: Connector) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+        self._board = connector.changelog.board(connector.name)
+        self.shown: list[Work] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage().startswith(("Snapshot: ", "Streaming: ", "Incremental snapshot: ")):
+            self.lines.append(record.getMessage())
+            self.shown += self._board.all()
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> MemoryDatabase:
+    """Two tables of 20 rows."""
+    database = MemoryDatabase(request.node.nodeid)
+    for table in ("s.a", "s.b"):
+        database.create_table(table, {"id": "int64!"}, key=("id",))
+        with database.transaction() as t:
+            for i in range(20):
+                t.insert(table, {"id": i})
+    return database
+
+
+@pytest.fixture
+def connector(database: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Connector:
+    """One that reads rows one by one, each of which is a reason to tell."""
+    monkeypatch.setattr(module, "EVERY_S", 0.0)
+    monkeypatch.setattr(request_progress, "_INTERVAL_S", 0.0)
+    return memory_connector(database, tmp_path, memory_block_rows=1, batch_max_rows=20)
+
+
+@pytest.fixture
+def told(connector: Connector, caplog: pytest.LogCaptureFixture) -> Told:
+    caplog.set_level(logging.INFO)
+    told = Told(connector)
+    caplog.handler.addFilter(lambda record: told.emit(record) or True)  # type: ignore[func-returns-value]
+    return told
+
+
+def test_a_snapshot_tells_rows_tables_and_time_left(connector: Connector, told: Told) -> None:
+    connector.capture()
+    ends = [line for line in told.lines if line.startswith("Snapshot: 30 rows (75 %), ")]
+    assert len(ends) == 1
+    assert ends[0].endswith("; now s.b (10 of about 20 rows), 1 of 2 tables left")
+    assert " rows/s, about 0 s left" in ends[0]
+    parts = [work.part for work in told.shown if work.what == "Snapshot"]
+    assert len(parts) > 30
+    assert parts == sorted(parts, key=float)  # type: ignore[arg-type]
+    assert connector.changelog.board(connector.name).all() == []
+
+
+def test_a_snapshot_that_fails_is_not_at_work_any_more(
+    connector: Connector, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = WorkBoard.show
+
+    def full(self: WorkBoard, work: Work) -> None:
+        real(self, work)
+        if work.done == 5:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(WorkBoard, "show", full)
+    with pytest.raises(KeyboardInterrupt):
+        connector.capture()
+    assert told.shown
+    assert connector.changelog.board(connector.name).all() == []
+
+
+def test_a_stream_tells_its_events_and_its_position(connector: Connector, database: MemoryDatabase, told: Told) -> None:
+    connector.capture()
+    told.lines.clear()
+    for i in range(20, 25):
+        with database.transaction() as t:
+            t.insert("s.a", {"id": i})
+    connector.capture()
+    assert any(line.startswith("Streaming: 3 events, ") and "; now at entry " in line for line in told.lines)
+
+
+def test_an_incremental_snapshot_tells_rows_and_how_much_is_left(connector: Connector, told: Told) -> None:
+    connector.capture()
+    told.lines.clear()
+    data = '{"data-collections": ["s.a", "s.b"], "type": "incremental"}'
+    connector.store.send(connector.name, SentSignal("x", "execute-snapshot", data))
+    connector.capture({"incremental.snapshot.chunk.size": "4"})
+    lines = [line for line in told.lines if line.startswith("Incremental snapshot: ")]
+    assert any("; now s.b, 1 of 2 tables left" in line for line in lines)
+    assert any(line.startswith("Incremental snapshot: 28 rows (68 %), ") for line in lines)
+    assert any(work.what == "Incremental snapshot" for work in told.shown)
+    assert connector.changelog.board(connector.name).all() == []
+
+
+class Board:
+    """What is shown now."""
+
+    def __init__(self) -> None:
+        self.work: Work | None = None
+
+    def show(self, work: Work) -> None:
+        self.work = work
+
+    def clear(self, work: Work) -> None:
+        self.work = None
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_a_stream_is_at_work_as_long_as_it_is_behind_the_source(monkeypatch: pytest.MonkeyPatch, bounded: bool) -> None:
+    """The clock is moved by hand: an hour of the log in each second."""
+    wall, clock = 1_000_000.0, 500.0
+    monkeypatch.setattr(time, "time", lambda: wall)
+    monkeypatch.setattr(time, "monotonic", lambda: clock)
+    board, metrics = Board(), EventMetrics()
+    stream = StreamProgress(board, lambda: 7, metrics, lambda: "entry 9", logging.getLogger())
+    stream.begin(bounded=bounded)
+    began = wall
+    for second in range(1, 12):
+        wall, clock = wall + 1, clock + 1
+        reached = min(began - 36_000 + second * 3600, wall)
+        metrics.at, metrics.behind_ms = clock, int((wall - reached) * 1000)
+        stream.tell_if_due()
+        if second == 5:
+            assert board.work is not None
+            assert board.work.now == "now at entry 9, 5 h 0 min behind the source"
+            assert board.work.part == pytest.approx(4 / 9, abs=0.01)
+            assert board.work.left_s == pytest.approx(6, abs=1.1)
+    assert metrics.behind_ms < BEHIND_S * 1000
+    assert board.work is None
+
+
+def test_a_stream_without_new_events_is_not_behind() -> None:
+    board, metrics = Board(), EventMetrics()
+    metrics.at, metrics.behind_ms = time.monotonic() - 1, 10**9
+    stream = StreamProgress(board, lambda: 7, metrics, lambda: "entry 9", logging.getLogger())
+    stream.begin(bounded=False)
+    assert stream._work is not None
+    stream._work._due = 0
+    stream.tell_if_due()
+    assert board.work is None
+    stream.end()
