@@ -426,7 +426,8 @@ def test_after_kill_9_the_next_run_goes_on_with_all_and_sigterm_ends_it_cleanly(
     said = process.said()
     for lake in lakes:
         lake.check()
-        assert f"[{lake.connector.name}] Round 2: 1 tables" in said
+        # the first round, if the killed one had time to apply all that it was given
+        assert re.search(rf"\[{re.escape(lake.connector.name)}\] Round [12]: 1 tables", said)
         assert turns(lake).find("next")["ended"]  # type: ignore[index]
         assert "no sign of life" in turns(lake).find("killed")["error"]  # type: ignore[index]
     assert "Got warm" in said

@@ -38,6 +38,7 @@ HOSTILE = {
     "spark.sql.parquet.binaryAsString": "true",
     "spark.sql.parquet.writeLegacyFormat": "true",
     "spark.sql.sources.partitionOverwriteMode": "DYNAMIC",
+    "spark.databricks.delta.allFilesInCrc.verificationMode.forceOnNonUTC.enabled": "true",
     "spark.databricks.delta.schema.autoMerge.enabled": "true",
     "spark.databricks.delta.merge.materializeSource": "all",
     f"{_DEFAULTS}.appendOnly": "true",
