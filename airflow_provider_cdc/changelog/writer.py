@@ -22,7 +22,7 @@ FILE_BYTES = 512 << 20
 """Size of the events in memory at which a file is closed and the next one begun."""
 QUEUE_BYTES = 16 << 20
 """Bytes of events that may wait for the writing thread."""
-WAITING_BYTES = 128 << 20
+WAITING_BYTES = 64 << 20
 """Bytes of events that may wait for row groups, all files together: beyond it the largest row group is written, however small."""
 OPEN_FILES = 32
 """How many files are open at once: beyond it, the one that was least recently written is finished, and its topic gets another file."""
