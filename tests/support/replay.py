@@ -56,7 +56,7 @@ class Table:
         if not self.schema.key:
             rows = [dict(zip(self.schema.names, values, strict=True)) for values in self.bag.elements()]
         else:
-            rows = list(self.rows.values())
+            rows = [dict(row) for row in self.rows.values()]  # later schema changes change them in place
         return sorted(rows, key=repr)
 
 
