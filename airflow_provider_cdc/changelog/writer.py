@@ -5,13 +5,13 @@ from __future__ import annotations
 import queue
 import re
 import threading
-from dataclasses import dataclass, field
 from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.storage import DurableFile, Storage
+from airflow_provider_cdc.changelog.part import ARRAY_BYTES, Part, Waiting, arrays_of
+from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.spi.source import VARIED
@@ -23,33 +23,13 @@ FILE_BYTES = 512 << 20
 QUEUE_BYTES = 16 << 20
 """Bytes of events that may wait for the writing thread."""
 WAITING_BYTES = 64 << 20
-"""Bytes of events that may wait for row groups, all files together: beyond it the largest row group is written, however small."""
+"""Bytes of events that may wait for row groups, all files together: beyond it the largest ones are written, however small."""
+PACKED_BYTES = 1 << 20
+"""Events of a file that take no more are packed instead, and written if that is not enough: a file for each few rows costs more."""
 OPEN_FILES = 32
 """How many files are open at once: beyond it, the one that was least recently written is finished, and its topic gets another file."""
 COMMITTED = "source.ts_ms"
 """When an event was committed at the source. Its highest value is among a file's statistics: readers see how fresh a file is without its rows."""
-
-
-@dataclass(slots=True)
-class _Part:
-    """One file that is being written. Events wait until there are enough for a row group; the file is opened for the first one."""
-
-    topic: str
-    version: int
-    name: str
-    schema: pa.Schema
-    file: DurableFile | None = None
-    parquet: pq.ParquetWriter | None = None
-    waiting: list[pa.RecordBatch] = field(default_factory=list)
-    waiting_bytes: int = 0
-    waiting_rows: int = 0
-    bytes: int = 0
-    rows: int = 0
-    first_seq: int = 0
-    last_seq: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
-    unavailable: set[str] = field(default_factory=set)
-    unavailable_after: set[str] = field(default_factory=set)
 
 
 class ParquetBatchWriter:
@@ -61,29 +41,35 @@ class ParquetBatchWriter:
 
     def __init__(self, storage: Storage, folder: tuple[str, ...], writer: str) -> None:
         self._storage, self._folder, self._writer = storage, folder, writer
-        self._parts: dict[tuple[str, int], _Part] = {}
-        self._open: dict[tuple[str, int], _Part] = {}  # those with a file, the least recently written first
+        self._parts: dict[tuple[str, int], Part] = {}
+        self._open: dict[tuple[str, int], Part] = {}  # those with a file, the least recently written first
+        self._touched: list[Part] = []  # since the mark
         self._waiting_bytes = 0
-        self._closed: list[_Part] = []
-        self._marked = 0
+        self._closed: list[Part] = []
+        self._marked = True  # at the beginning
         self._marked_bytes = 0
+        self._arrays: dict[tuple[str, int], int] = {}
         self._numbers = 0
         self.buffered_bytes = 0
         self._error: BaseException | None = None
-        self._queue: queue.Queue[EventBatch | Literal["mark", "rollback", "finish"]] = queue.Queue()
+        self._queue: queue.Queue[tuple[EventBatch, int] | Literal["mark", "rollback", "settle", "finish"]] = (
+            queue.Queue()
+        )
         self._room = threading.Condition()
         self._queued = 0
         self._thread = threading.Thread(target=self._work, name="cdc-parquet", daemon=True)
         self._thread.start()
 
     def write(self, batch: EventBatch) -> None:
-        size = batch.events.nbytes
+        arrays = self._arrays.get((batch.topic, batch.schema.version)) or self._count_arrays(batch)
+        bytes_ = batch.events.nbytes
+        size = bytes_ + arrays * ARRAY_BYTES
         with self._room:
             self._room.wait_for(lambda: self._queued < QUEUE_BYTES or self._error is not None)
             self._queued += size
         self._raise()
-        self.buffered_bytes += size
-        self._queue.put(batch)
+        self.buffered_bytes += bytes_
+        self._queue.put((batch, size))
 
     def mark(self) -> None:
         self._marked_bytes = self.buffered_bytes
@@ -93,6 +79,10 @@ class ParquetBatchWriter:
         self.buffered_bytes = self._marked_bytes
         self._queue.put("rollback")
 
+    def settle(self) -> None:
+        self._marked_bytes = self.buffered_bytes
+        self._queue.put("settle")
+
     def finish(self) -> list[DataFile]:
         self._join()
         self._raise()
@@ -101,7 +91,11 @@ class ParquetBatchWriter:
     def abandon(self) -> None:
         self._join()
         for part in (*self._closed, *self._parts.values()):
-            _discard(part)
+            part.discard()
+
+    def _count_arrays(self, batch: EventBatch) -> int:
+        found = self._arrays[batch.topic, batch.schema.version] = arrays_of(batch.events.schema)
+        return found
 
     # -- the thread ---------------------------------------------------------------------------------------------------
 
@@ -124,56 +118,76 @@ class ParquetBatchWriter:
                 self._error = e
             finally:
                 with self._room:
-                    if isinstance(item, EventBatch):
-                        self._queued -= item.events.nbytes
+                    if isinstance(item, tuple):
+                        self._queued -= item[1]
                     self._room.notify_all()
             if item == "finish":
                 return
 
-    def _handle(self, item: EventBatch | str) -> None:
-        if isinstance(item, EventBatch):
-            self._add(item)
+    def _handle(self, item: tuple[EventBatch, int] | str) -> None:
+        if isinstance(item, tuple):
+            self._add(*item)
             return
-        while self._parts:  # to close one that has no file yet closes another one, if too many are open
-            self._close(next(iter(self._parts.values())))
-        if item == "mark":
-            self._marked = len(self._closed)
-        elif item == "rollback":
-            for part in self._closed[self._marked :]:
-                _discard(part)
-            del self._closed[self._marked :]
+        if item == "rollback":
+            self._take_back()
+            return
+        for part in self._touched:
+            part.settle()
+        self._touched, self._marked = [], item == "mark"
+        if item == "finish":
+            while self._parts:  # to close one that has no file yet closes another one, if too many are open
+                self._close(next(iter(self._parts.values())))
 
-    def _add(self, batch: EventBatch) -> None:
-        part = self._parts.get((batch.topic, batch.schema.version)) or self._begin(batch)
-        part.waiting.append(batch.events)
-        part.waiting_rows += batch.events.num_rows
-        part.waiting_bytes += batch.events.nbytes
-        self._waiting_bytes += batch.events.nbytes
-        part.first_seq = part.first_seq or batch.first_seq
-        part.last_seq = batch.last_seq
-        for letter, n in batch.counts.items():
-            part.counts[letter] = part.counts.get(letter, 0) + n
-        part.unavailable |= batch.unavailable
-        part.unavailable_after |= batch.unavailable_after
-        if part.waiting_rows >= ROW_GROUP_ROWS or part.waiting_bytes >= ROW_GROUP_BYTES:
-            self._flush(part)
+    def _take_back(self) -> None:
+        """Forget everything since the mark; what comes next may be taken back too."""
+        for part in self._touched:
+            if part.new:
+                self._waiting_bytes -= part.waiting_bytes
+                self._leave(part)
+                part.discard()
+            else:
+                self._waiting_bytes -= part.take_back()
+        self._closed = [part for part in self._closed if not part.new]
+        self._touched = []
+
+    def _add(self, batch: EventBatch, size: int) -> None:
+        part = self._parts.get((batch.topic, batch.schema.version))
+        if part is None:
+            part = self._begin(batch.topic, batch.schema.version, batch.events.schema)
+        elif self._marked and part.since is None and not part.new:
+            self._touched.append(part)
+        part.add(batch, size, marked=self._marked)
+        self._waiting_bytes += size
+        if part.waiting.rows + part.open.rows >= ROW_GROUP_ROWS or part.waiting_bytes >= ROW_GROUP_BYTES:
+            part = self._flush(part)
             if part.bytes >= FILE_BYTES:
                 self._close(part)
         while self._waiting_bytes > WAITING_BYTES:
-            self._flush(max(self._parts.values(), key=lambda part: part.waiting_bytes))
+            self._make_room()
 
-    def _begin(self, batch: EventBatch) -> _Part:
+    def _make_room(self) -> None:
+        """Have the events that take the most memory take less, or none."""
+        for part in sorted(self._parts.values(), key=lambda part: part.waiting_bytes, reverse=True):
+            if 0 < part.loose_bytes <= PACKED_BYTES:
+                self._waiting_bytes -= part.pack()
+            else:
+                self._flush(part)
+            if self._waiting_bytes <= WAITING_BYTES * 7 // 8:
+                break
+
+    def _begin(self, topic: str, version: int, schema: pa.Schema) -> Part:
         self._numbers += 1
-        safe = re.sub(r"[^A-Za-z0-9.-]", "_", batch.topic)[:120]
-        name = f"{self._numbers:05d}-{safe}-v{batch.schema.version}-{self._writer}.parquet"
-        part = _Part(batch.topic, batch.schema.version, name, batch.events.schema)
-        self._parts[batch.topic, batch.schema.version] = part
+        safe = re.sub(r"[^A-Za-z0-9.-]", "_", topic)[:120]
+        name = f"{self._numbers:05d}-{safe}-v{version}-{self._writer}.parquet"
+        part = Part(topic, version, name, schema, new=self._marked)
+        self._parts[part.key] = part
+        if part.new:
+            self._touched.append(part)
         return part
 
-    def _parquet(self, part: _Part) -> pq.ParquetWriter:
+    def _parquet(self, part: Part) -> pq.ParquetWriter:
         """The part's file, opened if it is not yet."""
-        key = part.topic, part.version
-        self._open.pop(key, None)
+        self._open.pop(part.key, None)
         if part.parquet is None:
             while len(self._open) >= OPEN_FILES:
                 self._close(next(iter(self._open.values())))
@@ -189,32 +203,54 @@ class ParquetBatchWriter:
                 store_decimal_as_integer=True,
                 version="2.6",
             )
-        self._open[key] = part
+        self._open[part.key] = part
         return part.parquet
 
-    def _flush(self, part: _Part) -> None:
-        if not part.waiting:
-            return
-        # dictionaries differ from block to block (GTIDs): one row group, one set of columns
-        table = pa.Table.from_batches(part.waiting)
-        self._parquet(part).write_table(table, row_group_size=max(1, part.waiting_rows))
-        self._waiting_bytes -= part.waiting_bytes
-        part.bytes += part.waiting_bytes
-        part.rows += part.waiting_rows
-        part.waiting, part.waiting_rows, part.waiting_bytes = [], 0, 0
+    def _flush(self, part: Part) -> Part:
+        """Write what waits. What may be taken back goes on waiting, as nothing is removed from files; if it is too much, it comes into a file of its own.
 
-    def _close(self, part: _Part) -> None:
+        :return: the part that what came last is in
+        """
+        if part.since is not None and (not part.waiting.items or part.open.full(ROW_GROUP_ROWS, ROW_GROUP_BYTES)):
+            part = self._split(part)
+        if not part.waiting.items:
+            return part
+        self._parquet(part).write_table(part.waiting.table(), row_group_size=max(1, part.waiting.rows))
+        self._waiting_bytes -= part.waiting.bytes
+        part.bytes += part.waiting.bytes
+        part.rows += part.waiting.rows
+        part.waiting = Waiting()
+        return part
+
+    def _split(self, part: Part) -> Part:
+        """Close a part with what it had at the mark; what came since then goes on as another one, which is returned."""
+        new = self._begin(part.topic, part.version, part.schema)
+        part.give(new)
+        self._close(part)
+        return new
+
+    def _close(self, part: Part) -> None:
+        if part.since is not None:
+            self._split(part)
+            return
         self._flush(part)
         assert part.parquet is not None
         assert part.file is not None
         part.parquet.close()
         part.file.close()
         part.parquet = None
-        del self._parts[part.topic, part.version], self._open[part.topic, part.version]
+        self._leave(part)
         self._closed.append(part)
 
-    def _describe(self, part: _Part) -> DataFile:
+    def _leave(self, part: Part) -> None:
+        """A part is not written any more."""
+        for parts in (self._parts, self._open):
+            if parts.get(part.key) is part:
+                del parts[part.key]
+
+    def _describe(self, part: Part) -> DataFile:
         assert part.file is not None
+        about = part.about
         return DataFile(
             topic=part.topic,
             schema_version=part.version,
@@ -222,17 +258,12 @@ class ParquetBatchWriter:
             rows=part.rows,
             bytes=part.file.size,
             crc32=part.file.crc32,
-            first_seq=part.first_seq,
-            last_seq=part.last_seq,
-            counts=part.counts,
-            unavailable=sorted(part.unavailable),
-            unavailable_after=None if part.unavailable_after == part.unavailable else sorted(part.unavailable_after),
+            first_seq=about.first_seq,
+            last_seq=about.last_seq,
+            counts=about.counts,
+            unavailable=sorted(about.unavailable),
+            unavailable_after=None if about.unavailable_after == about.unavailable else sorted(about.unavailable_after),
         )
-
-
-def _discard(part: _Part) -> None:
-    if part.file is not None:
-        part.file.discard()
 
 
 def _leaves(schema: pa.Schema, *prefixes: str, varied: bool = True) -> list[str]:

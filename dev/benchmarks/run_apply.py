@@ -244,7 +244,7 @@ def main() -> int:
         return table.change(million, inserts=0.3, deletes=0.3, again=0.015)
 
     def least(table: SourceTable) -> Events:
-        return table.change(100, inserts=0.1, deletes=0.1)
+        return table.change(min(100, million // 200), inserts=0.1, deletes=0.1)
 
     if "b" in given["cases"]:
         for times in given["sizes"]:

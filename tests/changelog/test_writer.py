@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.changelog import writer as module
+from airflow_provider_cdc.changelog.part import Packed
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage
 from airflow_provider_cdc.changelog.writer import COMMITTED, ParquetBatchWriter
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
@@ -80,41 +81,57 @@ def _read(storage: Storage, file: DataFile) -> list[dict[str, Any]]:
 
 
 _write = st.tuples(st.just("write"), st.sampled_from(sorted(SCHEMAS)), st.integers(1, 5))
-_steps = st.lists(st.one_of(_write, _write, st.just(("mark",)), st.just(("rollback",))), max_size=14)
+_others = st.sampled_from([("mark",), ("rollback",), ("settle",)])
+_steps = st.lists(st.one_of(_write, _write, _others), max_size=30)
 
 
 @settings(deadline=None)
-@given(_steps, st.sampled_from(["finish", "abandon"]), st.sampled_from([2, 131_072]), st.sampled_from([1, 512 << 20]))
+@given(
+    _steps,
+    st.sampled_from(["finish", "abandon"]),
+    st.sampled_from([2, 7, 131_072]),
+    st.sampled_from([1, 512 << 20]),
+    st.sampled_from([1, 100_000, 64 << 20]),
+    st.sampled_from([1, 2, 32]),
+)
 def test_files_hold_what_was_written_and_not_taken_back(
-    steps: list[Any], end: str, group_rows: int, file_bytes: int
+    steps: list[Any], end: str, group_rows: int, file_bytes: int, waiting_bytes: int, open_files: int
 ) -> None:
-    """Small row groups and files show the seams between them."""
+    """Small row groups and files, and little room, show the seams between them."""
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "ROW_GROUP_ROWS", group_rows)
         patch.setattr(module, "FILE_BYTES", file_bytes)
+        patch.setattr(module, "WAITING_BYTES", waiting_bytes)
+        patch.setattr(module, "OPEN_FILES", open_files)
         storage = Storage(folder)
         writer = ParquetBatchWriter(storage, FOLDER, "w1")
         written: list[tuple[tuple[str, int], dict[str, Any]]] = []
-        marked, seq = 0, 0
+        marked: int | None = 0
+        seq = bytes_ = kept = 0
         for step in steps:
-            if step[0] == "mark":
-                writer.mark()
-                marked = len(written)
+            if step[0] in ("mark", "settle"):
+                getattr(writer, step[0])()
+                marked, kept = len(written) if step[0] == "mark" else None, bytes_
             elif step[0] == "rollback":
+                if marked is None:
+                    continue  # nobody takes back what is settled
                 writer.rollback()
                 del written[marked:]
-                seq = written[-1][1]["seq"] if written else 0
+                seq, bytes_ = written[-1][1]["seq"] if written else 0, kept
             else:
                 batch = _events(step[1], seq, step[2])
+                size = batch.events.nbytes
                 writer.write(batch)
                 written += [(step[1], r) for r in _rows(batch)]
-                seq = batch.last_seq
+                seq, bytes_ = batch.last_seq, bytes_ + size
+            assert writer.buffered_bytes == bytes_
         there = Path(folder, *FOLDER)
         if end == "abandon":
             writer.abandon()
             assert not there.exists() or list(there.iterdir()) == []
             return
         files = writer.finish()
+        assert writer._waiting_bytes == 0
         found = [((f.topic.removeprefix("p.shop."), f.schema_version), r) for f in files for r in _read(storage, f)]
         assert sorted(found, key=lambda x: x[1]["seq"]) == written
         assert (
@@ -123,6 +140,65 @@ def test_files_hold_what_was_written_and_not_taken_back(
             else True
         )
         assert len({f.path for f in files}) == len(files)
+
+
+def test_marks_and_settled_transactions_make_no_more_files(storage: Storage) -> None:
+    """As blocks of several tables come: all but the last one of a stretch are within a transaction."""
+    writer = ParquetBatchWriter(storage, FOLDER, "w1")
+    seq = 0
+    for _ in range(20):
+        writer.mark()
+        for which in SCHEMAS:
+            writer.write(_events(which, seq, 3))
+            seq += 3
+        writer.settle()
+    files = writer.finish()
+    assert len(files) == len(SCHEMAS)
+    assert {f.rows for f in files} == {60}
+
+
+def test_what_is_taken_back_is_in_no_file_however_large_it_is(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ROW_GROUP_ROWS", 10)
+    writer = ParquetBatchWriter(storage, FOLDER, "w1")
+    writer.write(_events(("a", 1), 0, 3))
+    writer.settle()
+    writer.mark()
+    for n in range(10):
+        writer.write(_events(("a", 1), 3 + 5 * n, 5))
+    writer.rollback()
+    writer.settle()
+    writer.write(_events(("a", 1), 3, 2))
+    files = writer.finish()
+    assert [r["seq"] for f in files for r in _read(storage, f)] == [1, 2, 3, 4, 5]
+    assert len(storage.list(storage.path(*FOLDER))) == len(files)
+
+
+def test_a_few_rows_of_many_tables_are_packed_and_not_written_in_pieces(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A block of a few rows takes twenty times the memory of its values."""
+    monkeypatch.setattr(module, "WAITING_BYTES", 1 << 20)
+    writer = ParquetBatchWriter(storage, FOLDER, "w1")
+    loose, seq, made = 0, 0, writer._make_room
+
+    def look() -> None:
+        nonlocal loose
+        made()
+        items = [one for part in writer._parts.values() for one in part.waiting.items]
+        loose = max(loose, sum(not isinstance(one, Packed) for one in items))
+
+    monkeypatch.setattr(writer, "_make_room", look)
+    for _ in range(50):
+        for which in SCHEMAS:
+            writer.write(_events(which, seq, 2))
+            seq += 2
+    files = writer.finish()
+    assert len(files) == len(SCHEMAS)
+    for file in files:
+        assert pq.ParquetFile(storage.path("c", file.path)).metadata.num_row_groups == 1
+    assert 0 < loose < 30
 
 
 @pytest.fixture
@@ -239,6 +315,7 @@ def test_nobody_waits_for_room_that_a_failed_thread_will_not_make(
 
 
 def test_a_rollback_after_an_error_does_not_hide_it(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ROW_GROUP_ROWS", 1)
     _fail_after(monkeypatch, 0)
     writer = ParquetBatchWriter(storage, FOLDER, "w1")
     writer.mark()

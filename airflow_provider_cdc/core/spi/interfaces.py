@@ -150,7 +150,10 @@ class BatchWriter(Protocol):
         """Everything written so far stays even if what comes next is taken back."""
 
     def rollback(self) -> None:
-        """Take back everything written since :meth:`mark`."""
+        """Take back everything written since :meth:`mark`, or since the beginning; again and again, until :meth:`settle`."""
+
+    def settle(self) -> None:
+        """Nothing of what was written so far is taken back any more, nor of what comes next, until :meth:`mark`."""
 
     def finish(self) -> list[DataFile]:
         """Make all files durable."""

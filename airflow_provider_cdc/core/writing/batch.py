@@ -156,6 +156,11 @@ class Batcher:
             self._writer.mark()
         self._marked = self._state()
 
+    def settle(self) -> None:
+        """What was added so far stays, and nothing is taken back until :meth:`mark`."""
+        if self._writer is not None:
+            self._writer.settle()
+
     def _state(self) -> tuple[int, int, Counter[str], dict[tuple[str, str], LeftOutRecord]]:
         return self._seq, self.rows, self.counts.copy(), dict(self._left_out)
 
@@ -163,6 +168,7 @@ class Batcher:
         """Take back the events added since :meth:`mark`."""
         if self._writer is not None:
             self._writer.rollback()
+            self._writer.settle()
         self._seq, self.rows = self._marked[:2]
         self.counts, self._left_out = self._marked[2].copy(), dict(self._marked[3])
 

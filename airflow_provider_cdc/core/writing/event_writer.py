@@ -44,7 +44,8 @@ class EventWriter:
         self._add(batches, self._metrics.streaming)
         for left in block.left_out:
             self._batcher.leave_out(left, since, block.position)
-        if not block.open:
+        if self.open and not block.open:
+            self._batcher.settle()
             self.open = False
 
     def read(
@@ -110,7 +111,8 @@ class EventWriter:
 
     def rollback(self) -> None:
         """Take back the open transaction."""
-        self._batcher.rollback()
+        if self.open:
+            self._batcher.rollback()
         self.envelope.rollback()
         self.open = False
 
