@@ -53,7 +53,7 @@ class Work:
         of = "" if self.total is None else f" of {self.total:,.0f}"
         percent = "" if self.part is None else f" ({int(self.part * 100)} %)"
         parts = [f"{self.what}: {self.done:,.0f}{of} {self.unit}{percent}"]
-        if self.per_s:
+        if self.per_s and self.per_s >= 0.05:
             parts.append(f"{self.per_s:,.{0 if self.per_s >= 10 else 1}f} {self.unit}/s")
         if self.left_s is not None:
             parts.append(f"about {duration(self.left_s)} left")
