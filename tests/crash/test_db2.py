@@ -186,7 +186,7 @@ def test_a_stream_killed_at_random_moments_is_what_the_server_held_at_any_lsn(
                 bench.switched(tables[1], stopped=True)
             elif turn == 8:
                 bench.altered_while_inactive(tables[2])
-        assert bench.died["while the writer wrote"] > 1
+        assert bench.died["while the writer wrote"] > 0
         assert bench.died.total() > 4
         bench.to_the_end()
         history = bench.equal()
