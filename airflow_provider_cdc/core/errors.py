@@ -6,6 +6,7 @@
     ├── TransientError              the same call may succeed later: retry, nothing needs mending
     │   ├── SourceUnavailable       the database cannot be reached, or closed the connection
     │   │   └── SourceBusy          the database answers, but another session blocks or has ended a statement
+    │   ├── TargetUnavailable       the target database cannot be reached, closed the connection, or chose another transaction
     │   ├── StorageUnavailable      the change log's storage refused or lost a request
     │   ├── StateUnavailable        the state database cannot be reached, or is locked
     │   ├── LeaseHeld               another run of this connector is alive
@@ -65,6 +66,7 @@ __all__ = [
     "StorageFull",
     "StorageUnavailable",
     "TargetError",
+    "TargetUnavailable",
     "TerminalError",
     "TransientError",
     "UnknownLogEvent",
@@ -110,6 +112,10 @@ class SourceUnavailable(TransientError):
 
 class SourceBusy(SourceUnavailable):
     """The database answers, but another session has blocked a statement with a lock, or has ended it."""
+
+
+class TargetUnavailable(TransientError):
+    """The target database cannot be reached, closed the connection, or has ended the transaction in favour of another one."""
 
 
 class StorageUnavailable(TransientError):

@@ -1,0 +1,4 @@
+"""Brings change batches into relational tables, exactly once: SQL, dialects and markers. It knows neither Airflow nor Spark.
+
+:mod:`.apply` does it, by :mod:`.config`. A batch's rows, the DDL that they need and the marker that names the batch are one transaction of the target database.
+"""

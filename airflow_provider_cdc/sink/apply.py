@@ -1,0 +1,388 @@
+"""Applies the batches of a connector to the tables of a database, in groups. Each group is one transaction, with the marker."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from airflow_provider_cdc.changelog.applied import AppliedReports, joined
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.pending import Batches, Pending
+from airflow_provider_cdc.core.errors import CdcError, TargetError
+from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
+from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
+from airflow_provider_cdc.sink.database import place_of, unavailable
+from airflow_provider_cdc.sink.dialects import dialect_of
+from airflow_provider_cdc.sink.dialects.base import Dialect, There
+from airflow_provider_cdc.sink.errors_table import ErrorsTable
+from airflow_provider_cdc.sink.events import Step, steps
+from airflow_provider_cdc.sink.evolution import bring_up
+from airflow_provider_cdc.sink.markers import Markers, MarkerTable, Overtaken
+from airflow_provider_cdc.sink.tables import SinkTable, table_of
+from airflow_provider_cdc.sink.topics import chosen
+
+log = logging.getLogger(__name__)
+
+TARGET = "database"
+"""Kind of target in reports."""
+GROUP_BYTES, GROUP_BATCHES = 256 << 20, 500
+"""A transaction has the batches of about so many bytes of change log, or so many of them."""
+_ENSURED = 5
+"""How often tables of our own are looked for, if other runs make them at the same time."""
+
+
+@dataclass(slots=True)
+class Done:
+    """What a run has done.
+
+    :param place: of the tables, see :func:`~airflow_provider_cdc.sink.database.place_of`
+    :param batch: that all tables have now, but those that are behind
+    :param tables: topic → what was done to its table, as reports have it
+    :param failed: topic → why its table stays behind
+    :param behind: topic → the last batch of its table
+    """
+
+    place: str
+    batch: int = 0
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    behind: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def events(self) -> int:
+        """Change events that were applied."""
+        return sum(sum(table["rows"].values()) for table in self.tables.values())
+
+    def count(self, pending: Pending, table: str, began: float) -> None:
+        """Add what was done to one table."""
+        known = self.tables.get(pending.topic)
+        one = {
+            "topic": pending.topic, "location": table, "first_batch": pending.first, "last_batch": pending.last, "rows": pending.counts(),
+            "position": pending.position, "seconds": round(time.monotonic() - began, 3),
+        }  # fmt: skip
+        self.tables[pending.topic] = one if known is None else joined(known, one)
+
+
+class Sink:
+    """Brings the tables of one database up to date with a change log.
+
+        >>> Sink(open_engine(config), config, ChangeLog("/data/changelog"), "shop").apply().batch
+        42
+
+    :param engine: of the target database
+    :raises TargetUnavailable: the database cannot be reached
+    """
+
+    def __init__(self, engine: sa.Engine, config: SinkConfig, changelog: ChangeLog, connector: str) -> None:
+        self._engine, self._config, self._changelog, self._connector = engine, config, changelog, connector
+        try:
+            with engine.connect():  # only then is it known what it is
+                self._dialect: Dialect = dialect_of(engine, config.zone)
+        except sa.exc.OperationalError as e:
+            raise unavailable(engine, e) from e
+        self._markers = MarkerTable(config.marker_table, connector, config.name)
+        self._errors = ErrorsTable(config.errors_table, self._markers.of)
+        self._reports = AppliedReports(changelog.storage, connector)
+        self._way, self._at_work = (0, 0), ""
+
+    def apply(self) -> Done:
+        """Apply everything that the change log has.
+
+        :raises TargetError: tables could not take a change; the others are up to date
+        :raises TargetUnavailable: the database cannot be reached
+        :raises BatchesRemoved: the change log has no longer what the tables lack
+        """
+        began, done = time.monotonic(), Done(place_of(self._engine, self._config))
+        report = self._reports.register(TARGET, done.place)
+        self._ensure_tables()
+        board = self._changelog.board(self._connector)
+        work = WorkProgress("Apply", "batches", where=f"{TARGET} at {done.place}", board=board, logger=log)
+        with Ticker(work, self._told):
+            self._all(done)
+        now: Markers = self._retried(self._markers.read)
+        done.batch, done.behind = now.batch, now.behind
+        done.seconds = round(time.monotonic() - began, 3)
+        self._report(report, done)
+        if done.failed:
+            raise self._failed(done)
+        return done
+
+    def _report(self, before: dict[str, Any], done: Done) -> None:
+        """Say what the tables have now: nothing is removed from the change log that they need."""
+        stands = dict(before.get("stands", {}))
+        for topic, table in done.tables.items():
+            stands[topic] = {"location": table["location"], "batch": table["last_batch"], "stamp": ""}
+        for topic, batch in done.behind.items():
+            stands[topic] = {"location": "", "stamp": "", **stands.get(topic, {}), "batch": batch}
+        self._reports.write(
+            {
+                "connector": self._connector, "target": TARGET, "location": done.place, "last_batch": done.batch, "tables": [*done.tables.values()],
+                "failed": done.failed, "lagging": done.behind, "stands": stands, "seconds": done.seconds, "rules": "",
+            }
+        )  # fmt: skip
+
+    def _all(self, done: Done) -> None:
+        first: int | None = None
+        while True:
+            markers = self._retried(self._markers.read)
+            first = markers.batch if first is None else first
+            try:
+                self._catch_up(markers, done)
+                for group in self._groups(markers.batch):
+                    self._way = (
+                        markers.batch - first,
+                        self._changelog.last(self._connector, after=markers.batch) - first,
+                    )
+                    markers = self._group(group, markers, done)
+                break
+            except Overtaken:
+                log.info("Another run applies the batches of %s, too: the markers are read again.", self._connector)
+
+    def _told(self) -> dict[str, Any]:
+        """How far it is, as :meth:`WorkProgress.tell` has it."""
+        done, total = self._way
+        return {"done": done, "total": total, "now": f"at work: {self._at_work}" if self._at_work else ""}
+
+    def _ensure_tables(self) -> None:
+        tables: list[MarkerTable | ErrorsTable] = [
+            self._markers,
+            *([self._errors] if self._config.errors_tolerance is OnError.ALL else []),
+        ]
+        for table in tables:
+            for attempt in range(_ENSURED):
+                try:
+                    self._retried(table.ensure)
+                    break
+                except (sa.exc.IntegrityError, sa.exc.ProgrammingError, sa.exc.OperationalError):
+                    if attempt + 1 == _ENSURED:
+                        raise
+                    # another run was faster: to make the table, or then the row in it
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def _groups(self, after: int, until: int | None = None) -> Iterator[Batches]:
+        manifests, size = list[Manifest](), 0
+        for manifest in self._changelog.manifests(self._connector, after=after, until=until):
+            manifests.append(manifest)
+            size += sum(file.bytes for file in manifest.files)
+            if size >= GROUP_BYTES or len(manifests) == GROUP_BATCHES:
+                yield Batches(self._changelog, manifests)
+                manifests, size = [], 0
+        if manifests:
+            yield Batches(self._changelog, manifests)
+
+    def _group(self, group: Batches, markers: Markers, done: Done) -> Markers:
+        """Apply some batches to all tables that are not behind, in one transaction.
+
+        :raises Overtaken: another run was faster
+        """
+
+        def once(connection: sa.Connection) -> dict[str, str]:
+            now = self._markers.hold(connection)
+            if now.batch != markers.batch:
+                raise Overtaken
+            failed = dict[str, str]()
+            for topic, pending in self._pending(group, now.behind):
+                if error := self._table(connection, topic, pending):
+                    failed[topic] = error
+                    self._markers.stop(connection, topic, markers.batch, error)
+            self._markers.write(connection, group.last)
+            return failed
+
+        began = time.monotonic()
+        if not self._dialect.DDL_IN_TRANSACTION:
+            self._prepare([pending for _, pending in self._pending(group, markers.behind)])
+        failed = self._retried(once)
+        done.failed |= failed
+        for _, pending in self._pending(group, {**markers.behind, **failed}):
+            done.count(pending, self._name(pending), began)
+        return Markers(group.last, {**markers.behind, **dict.fromkeys(failed, markers.batch)})
+
+    def _catch_up(self, markers: Markers, done: Done) -> None:
+        """Try the tables again that are behind the others."""
+        for topic, batch in sorted(markers.behind.items()):
+            for group in self._groups(batch, until=markers.batch):
+                if not self._again(topic, group, batch, done):
+                    break
+                batch = group.last
+            else:
+                self._retried(lambda connection, topic=topic: self._markers.go_on(connection, topic))
+
+    def _again(self, topic: str, group: Batches, behind: int, done: Done) -> bool:
+        """Apply some batches to one table; whether it took them.
+
+        :param behind: the batch at which it is
+        """
+        pending = group.of(topic)
+
+        def once(connection: sa.Connection) -> str:
+            now = self._markers.hold(connection)
+            if now.behind.get(topic) != behind:
+                raise Overtaken
+            error = self._table(connection, topic, pending) if pending is not None else ""
+            if not error:
+                self._markers.stop(connection, topic, group.last, "")
+            self._markers.write(connection, now.batch)
+            return error
+
+        began = time.monotonic()
+        if pending is not None and not self._dialect.DDL_IN_TRANSACTION:
+            self._prepare([pending])
+        error = self._retried(once)
+        if error:
+            done.failed[topic] = error
+        elif pending is not None:
+            done.count(pending, self._name(pending), began)
+        return not error
+
+    def _pending(self, group: Batches, behind: dict[str, int]) -> list[tuple[str, Pending]]:
+        found = [(topic, group.of(topic)) for topic in sorted(group.topics) if topic not in behind]
+        return [(t, p) for t, p in found if p is not None and chosen(t, self._config)]
+
+    # -- one table ----------------------------------------------------------------------------------------------------
+
+    def _prepare(self, tables: Sequence[Pending]) -> None:
+        """DDL of a database that ends transactions by it. What fails here fails again in the table's turn, and is told then."""
+        for pending in tables:
+            try:
+                table = self._wanted(pending)
+                with self._engine.begin() as connection:
+                    bring_up(self._dialect, connection, table, pending, self._config)
+            except (CdcError, sa.exc.DBAPIError) as e:
+                log.warning("The table of %s could not be brought up: %s", pending.topic, e)
+
+    def _name(self, pending: Pending) -> str:
+        return str(self._wanted(pending).name)
+
+    def _wanted(self, pending: Pending) -> SinkTable:
+        return table_of(pending.topic, pending.schema, self._config, self._dialect.fold)
+
+    def _table(self, connection: sa.Connection, topic: str, pending: Pending) -> str:
+        """Apply what is pending to one table; why it could not be done, or nothing.
+
+        What the database refuses in arrays is done again one event after the other: a value that is unique may go from one row to another.
+        """
+        if not (pending.files or pending.changes):
+            return ""
+        self._at_work = topic
+        try:
+            table = self._wanted(pending)
+            try:
+                self._saved(connection, table, pending, each=False)
+            except sa.exc.DBAPIError as e:
+                if self._dialect.transient(e):
+                    raise
+                log.info("%s refuses rows of %s, which are written one by one now: %s", table.name, topic, e.orig)
+                self._saved(connection, table, pending, each=True)
+        except sa.exc.DBAPIError as e:
+            if self._dialect.transient(e):
+                raise
+            return f"The table {topic} cannot take a change: {e.orig}"
+        except TargetError as e:
+            return str(e)
+        return ""
+
+    def _saved(self, connection: sa.Connection, table: SinkTable, pending: Pending, *, each: bool) -> None:
+        """Apply what is pending to one table; if that fails, what other tables have got in the transaction stays."""
+        savepoint = connection.begin_nested()
+        try:
+            there = bring_up(self._dialect, connection, table, pending, self._config)
+            self._apply(connection, table, pending, there, each=each)
+        except sa.exc.DBAPIError as e:
+            # after a deadlock there is nothing left to go back to: the database has undone the whole transaction
+            if not self._dialect.transient(e):
+                savepoint.rollback()
+            raise
+        except CdcError:
+            savepoint.rollback()
+            raise
+        savepoint.commit()
+
+    def _apply(
+        self, connection: sa.Connection, table: SinkTable, pending: Pending, there: There, *, each: bool
+    ) -> None:
+        for step in steps(self._changelog, self._connector, pending, table, self._config, each=each):
+            try:
+                if each and self._config.errors_tolerance is OnError.ALL:
+                    self._or_kept(connection, table, step, there)
+                else:
+                    self._step(connection, table, step, there)
+            except sa.exc.DBAPIError as e:
+                if not each or self._dialect.transient(e):
+                    raise
+                raise self._refused(table, step, e) from e
+
+    def _or_kept(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
+        """Make a step of one event, or keep its row with the errors."""
+        savepoint = connection.begin_nested()
+        try:
+            self._step(connection, table, step, there)
+        except sa.exc.DBAPIError as e:
+            if self._dialect.transient(e):
+                raise
+            savepoint.rollback()
+            log.warning("%s", self._refused(table, step, e))
+            self._errors.keep(connection, table, step, str(e.orig))
+        else:
+            savepoint.commit()
+
+    def _step(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
+        match step.what:
+            case "empty":
+                self._dialect.empty(connection, table)
+            case "delete":
+                self._dialect.delete(connection, table, step.rows)
+            case "write" if self._config.insert_mode is InsertMode.INSERT:
+                self._dialect.insert(connection, table, step.rows)
+            case "write" if self._config.insert_mode is InsertMode.UPDATE:
+                self._dialect.update(connection, table, step.rows)
+            case _:
+                self._dialect.upsert(connection, table, step.rows, unique=there.unique)
+
+    def _refused(self, table: SinkTable, step: Step, error: sa.exc.DBAPIError) -> TargetError:
+        row: dict[str, Any] = pa.Table.to_pylist(step.rows)[0] if step.rows.num_rows else {}
+        names = [one.name for one in table.key] or list(row)
+        shown = ", ".join(f"{name}={str(row.get(name))[:80]}" for name in names)
+        return TargetError(
+            f"{table.name} cannot take a row: {error.orig}",
+            where=f"topic {table.topic}, event {int(step.seq[0])}, row with {shown}",
+            safe="The table has everything up to the batch before; other tables go on.",
+            remedy="mend the row or the table, then run the apply again: it goes on with this batch",
+        )
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def _in_transaction(self, what: Any) -> Any:
+        with self._engine.begin() as connection:
+            self._dialect.defer(connection)
+            return what(connection)
+
+    def _retried(self, what: Any) -> Any:
+        """A transaction that is tried again after what passes: deadlocks, lost connections."""
+        for attempt in range(self._config.flush_max_retries + 1):
+            try:
+                return self._in_transaction(what)
+            except sa.exc.DBAPIError as e:
+                if not self._dialect.transient(e):
+                    raise
+                if attempt == self._config.flush_max_retries:
+                    raise unavailable(self._engine, e) from e
+                log.warning("The transaction is tried again (%d): %s", attempt + 1, e.orig)
+                time.sleep(self._config.flush_retry_delay_ms / 1000 * (attempt + 1))
+        raise AssertionError("unreachable")
+
+    def _failed(self, done: Done) -> TargetError:
+        lines = [f"{topic}: {why}" for topic, why in sorted(done.failed.items())]
+        return TargetError(
+            f"{len(lines)} of the tables of {self._connector} stay behind:\n" + "\n".join(lines),
+            safe=f"All others are at batch {done.batch}.",
+            remedy="mend what each one says, then run the apply again",
+        )

@@ -1,0 +1,210 @@
+"""The dialect interface: what the sink needs of a database, in arrays and SQL."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import sqlalchemy as sa
+
+from airflow_provider_cdc.sink.kinds import Kind, kind_of
+from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnThere:
+    """A column that a table has.
+
+    :param type: as the database calls it
+    """
+
+    name: str
+    type: str
+    nullable: bool
+    default: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class There:
+    """A table that is there.
+
+    :param columns: by their names
+    :param key: the columns of its primary key
+    :param unique: whether other columns than those of the key have to be unique, too
+    """
+
+    columns: dict[str, ColumnThere]
+    key: tuple[str, ...] = ()
+    unique: bool = False
+
+
+class Dialect(abc.ABC):
+    """SQL of one kind of database. It opens no connection.
+
+    :param zone: in which moments are told to a database that has no type for them
+
+    Names in SQL are always quoted: a name that is not to be quoted is folded first, as the database would fold it (:meth:`fold`), which means the same table and
+    cannot break on a reserved word.
+    """
+
+    name: ClassVar[str]
+    """As SQLAlchemy calls it."""
+    LONGEST: ClassVar[int]
+    """Characters of a name."""
+    DDL_IN_TRANSACTION: ClassVar[bool] = False
+    """Whether DDL is undone by a rollback; where it is not, it is done before the transaction, and may be done again."""
+    DEFER: ClassVar[tuple[str, ...]] = ()
+    """Statements for :meth:`defer`."""
+    TRANSIENT: ClassVar[frozenset[str]] = frozenset()
+    """Codes of errors after which the same transaction may succeed: deadlocks, locks that were waited for too long, servers that shut down."""
+
+    def __init__(self, zone: str = "UTC") -> None:
+        self.zone = zone
+
+    # -- names --------------------------------------------------------------------------------------------------------
+
+    def fold(self, name: str) -> str:
+        """What the database makes of a name without quotes."""
+        return name
+
+    def quote(self, name: str) -> str:
+        """A name in SQL."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def full(self, name: Name) -> str:
+        """A table in SQL."""
+        return ".".join(map(self.quote, filter(None, (name.schema, name.table))))
+
+    def listed(self, names: Iterable[str]) -> str:
+        """Columns in SQL."""
+        return ", ".join(map(self.quote, names))
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def type_of(self, kind: Kind, *, key: bool) -> str:
+        """The type of a column.
+
+        :param key: whether the column is part of a key: some databases want a longest length of those
+        """
+
+    def column(self, field: Field) -> str:
+        """A column in DDL."""
+        null = " NOT NULL" if field.required else ""
+        return (
+            f"{self.quote(field.name)} {self.type_of(kind_of(field.column), key=field.key)}{self._default(field)}{null}"
+        )
+
+    def create(self, table: SinkTable) -> str:
+        """The statement that makes a table."""
+        parts = [self.column(field) for field in table.fields]
+        if table.key:
+            parts.append(f"PRIMARY KEY ({self.listed(field.name for field in table.key)})")
+        return f"CREATE TABLE {self.full(table.name)} ({', '.join(parts)})"
+
+    def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
+        """The statements that add columns."""
+        return [f"ALTER TABLE {self.full(table.name)} ADD COLUMN {self.column(field)}" for field in fields]
+
+    def _default(self, field: Field) -> str:
+        """The default of a column, as the source has it; empty if it has none that is a plain value."""
+        declared = field.column.declared
+        if declared.default is None or declared.default_is_expression or field.key:
+            return ""
+        text = self.default(kind_of(field.column), declared.default)
+        return f" DEFAULT {text}" if text is not None else ""
+
+    def default(self, kind: Kind, text: str) -> str | None:
+        """A default in DDL; ``None`` if the database cannot have it.
+
+        :param text: as the source writes it
+        """
+        if kind.name in ("int8", "int16", "int32", "int64", "float", "double", "decimal", "number", "year"):
+            return text if text.strip("'").lstrip("+-").replace(".", "", 1).isdigit() else None
+        if kind.name == "bool":
+            return self.truth(text.strip("b'") not in ("0", "", "false"))
+        if kind.name in ("text", "enum", "set"):
+            return "'" + text.replace("'", "''") + "'"
+        return None
+
+    def cast(self, text: str, type_: str) -> str:
+        """A text in SQL as a value of a type."""
+        return f"CAST({text} AS {type_})"
+
+    def truth(self, value: bool) -> str:
+        """A truth value in SQL."""
+        return "TRUE" if value else "FALSE"
+
+    def there(self, connection: sa.Connection, name: Name) -> There | None:
+        """A table as it is; ``None`` if there is none."""
+        inspector = sa.inspect(connection)
+        at: dict[str, Any] = {"table_name": name.table, "schema": name.schema}
+        if not inspector.has_table(**at):
+            return None
+        columns = {
+            c["name"]: ColumnThere(c["name"], str(c["type"]), bool(c["nullable"]), c.get("default"))
+            for c in inspector.get_columns(**at)
+        }
+        key = tuple(map(str, inspector.get_pk_constraint(**at)["constrained_columns"]))
+        unique = {tuple(map(str, found["column_names"])) for found in inspector.get_unique_constraints(**at)}
+        unique |= {
+            tuple(map(str, found["column_names"])) for found in inspector.get_indexes(**at) if found.get("unique")
+        }
+        return There(columns, key, any(set(one) != set(key) for one in unique))
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    @abc.abstractmethod
+    def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
+        """Insert rows. Their columns are some of the table's, by its names; a key that is there already is an error."""
+
+    @abc.abstractmethod
+    def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
+        """Insert rows whose key is not there, and change those whose key is; each key once. A row that has another one's unique value is an error.
+
+        :param unique: as of :class:`There`
+        """
+
+    @abc.abstractmethod
+    def update(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
+        """Change rows whose key is there; each key once. Others are a no-op."""
+
+    @abc.abstractmethod
+    def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
+        """Delete the rows of some keys; one that is not there is a no-op."""
+
+    def empty(self, connection: sa.Connection, table: SinkTable) -> None:
+        """Delete all rows, in the transaction."""
+        run(connection, f"DELETE FROM {self.full(table.name)}")
+
+    def defer(self, connection: sa.Connection) -> None:
+        """Have foreign keys checked at the end of the transaction, or not at all, as far as the database can do that: tables are written one after the other."""
+        for statement in self.DEFER:
+            run(connection, statement)
+
+    # -- errors -------------------------------------------------------------------------------------------------------
+
+    def transient(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether the same transaction may succeed in a while."""
+        return bool(error.connection_invalidated) or self.code(error) in self.TRANSIENT
+
+    def code(self, error: sa.exc.DBAPIError) -> str:
+        """The database's own code of an error."""
+        arguments: Any = getattr(error.orig, "args", ())
+        return str(getattr(error.orig, "sqlstate", None) or (arguments[0] if arguments else ""))
+
+
+def run(connection: sa.Connection, statement: str) -> None:
+    """Run SQL as it is: colons and percent signs of names and defaults mean nothing."""
+    connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+
+
+def fields_of(table: SinkTable, rows: pa.Table) -> list[Field]:
+    """The columns that rows have, in their order."""
+    known: Mapping[str, Field] = {field.name: field for field in table.fields}
+    return [known[name] for name in rows.column_names]

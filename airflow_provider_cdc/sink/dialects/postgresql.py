@@ -1,0 +1,140 @@
+"""PostgreSQL: rows come by COPY, into the table itself or into one of the session's own, from which one statement takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.csv as pa_csv
+import sqlalchemy as sa
+
+from airflow_provider_cdc.sink import texts
+from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of, run
+from airflow_provider_cdc.sink.kinds import Kind, kind_of
+from airflow_provider_cdc.sink.tables import Field, SinkTable
+
+_TYPES = {
+    "bool": "boolean", "int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint", "float": "real",
+    "double": "double precision", "number": "numeric", "text": "text", "bytes": "bytea", "date": "date", "time_tz": "time with time zone",
+    "enum": "text", "set": "text", "json": "json", "xml": "xml", "uuid": "uuid", "ltree": "text", "year": "integer", "duration": "interval",
+    "interval": "interval", "vector": "real[]", "geometry": "bytea",
+}  # fmt: skip
+_CSV = pa_csv.WriteOptions(include_header=False, quoting_style="needed")
+_COPY_BYTES = 4 << 20
+_DIGITS = 6
+"""Of seconds."""
+_STAGE = "cdc_stage"
+
+
+class PostgreSql(Dialect):
+    """PostgreSQL through psycopg."""
+
+    name: ClassVar[str] = "postgresql"
+    DEFER: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL DEFERRED",)
+    LONGEST: ClassVar[int] = 63
+    DDL_IN_TRANSACTION: ClassVar[bool] = True
+    TRANSIENT: ClassVar[frozenset[str]] = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300"})
+
+    def fold(self, name: str) -> str:
+        return name.lower()
+
+    def type_of(self, kind: Kind, *, key: bool) -> str:
+        if kind.name == "decimal":
+            return f"numeric({kind.length}, {kind.scale})" if kind.length else "numeric"
+        if kind.name == "bits":
+            return f"bit({kind.length})"
+        if kind.name in ("time", "timestamp", "timestamp_tz"):
+            name = {"timestamp_tz": "timestamp({}) with time zone"}.get(kind.name, kind.name + "({})")
+            return name.format(min(_DIGITS if kind.scale is None else kind.scale, _DIGITS))
+        return _TYPES[kind.name]
+
+    def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
+        self._copy(connection, self.full(table.name), table, rows)
+
+    def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
+        names, key = rows.column_names, [field.name for field in table.key]
+        rest = [name for name in names if name not in key]
+        sets = ", ".join(f"{self.quote(name)} = EXCLUDED.{self.quote(name)}" for name in rest)
+        stage = self._staged(connection, table, rows)
+        run(
+            connection,
+            f"INSERT INTO {self.full(table.name)} ({self.listed(names)}) SELECT {self.listed(names)} FROM {stage} "
+            f"ON CONFLICT ({self.listed(key)}) DO {f'UPDATE SET {sets}' if rest else 'NOTHING'}",
+        )
+
+    def update(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
+        key = [field.name for field in table.key]
+        rest = [name for name in rows.column_names if name not in key]
+        if rest:
+            sets = ", ".join(f"{self.quote(name)} = s.{self.quote(name)}" for name in rest)
+            stage = self._staged(connection, table, rows)
+            run(connection, f"UPDATE {self.full(table.name)} t SET {sets} FROM {stage} s WHERE {self._same(key)}")
+
+    def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
+        stage = self._staged(connection, table, keys)
+        where = self._same(keys.column_names)
+        run(connection, f"DELETE FROM {self.full(table.name)} t USING {stage} s WHERE {where}")
+
+    def _same(self, key: Sequence[str]) -> str:
+        return " AND ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in key)
+
+    def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> str:
+        """A table of the session's own that has these rows, until the next one is made or the transaction ends."""
+        columns = ", ".join(self._typed(field) for field in fields_of(table, rows))
+        run(connection, f"DROP TABLE IF EXISTS pg_temp.{_STAGE}")
+        run(connection, f"CREATE TEMPORARY TABLE {_STAGE} ({columns}) ON COMMIT DROP")
+        self._copy(connection, f"pg_temp.{_STAGE}", table, rows)
+        run(connection, f"ANALYZE pg_temp.{_STAGE}")
+        return f"pg_temp.{_STAGE}"
+
+    def _typed(self, field: Field) -> str:
+        return f"{self.quote(field.name)} {self.type_of(kind_of(field.column), key=field.key)}"
+
+    def _copy(self, connection: sa.Connection, into: str, table: SinkTable, rows: pa.Table) -> None:
+        fields = fields_of(table, rows)
+        columns = [as_text(texts.whole(rows[field.name]), kind_of(field.column)) for field in fields]
+        made = pa.table(columns, names=[str(number) for number in range(len(fields))])
+        statement = f"COPY {into} ({self.listed(field.name for field in fields)}) FROM STDIN (FORMAT csv)"
+        driver: Any = connection.connection.driver_connection
+        try:
+            with driver.cursor() as cursor, cursor.copy(statement) as copy:
+                step = max(1, made.num_rows * _COPY_BYTES // max(made.nbytes, 1))
+                for at in range(0, made.num_rows, step):
+                    text = pa.BufferOutputStream()
+                    pa_csv.write_csv(made.slice(at, step), text, _CSV)
+                    copy.write(text.getvalue())
+        except connection.dialect.loaded_dbapi.Error as e:  # SQLAlchemy knows nothing of COPY
+            raise _wrapped(connection, statement, e) from e
+
+
+def _wrapped(connection: sa.Connection, statement: str, error: Any) -> Any:
+    """An error of the driver as SQLAlchemy raises it."""
+    base = connection.dialect.loaded_dbapi.Error
+    lost = connection.dialect.is_disconnect(error, connection.connection, None)
+    return sa.exc.DBAPIError.instance(
+        statement, None, error, base, connection_invalidated=lost, dialect=connection.dialect
+    )
+
+
+def as_text(values: pa.Array, kind: Kind) -> pa.Array:
+    """Values as COPY reads them. Texts are told from NULL by their quotes."""
+    match kind.name:
+        case "bytes":
+            return texts.around(texts.hexadecimal(values), "\\x")
+        case "geometry":
+            return texts.around(texts.hexadecimal(values.field("wkb")), "\\x")
+        case "bits":
+            return texts.bits(values, kind.length or 1)
+        case "time":
+            return texts.clock(values, min(kind.scale or 0, _DIGITS))
+        case "timestamp" if not pa.types.is_string(values.type):
+            return texts.moments(values, digits=_DIGITS)
+        case "timestamp_tz" if not pa.types.is_string(values.type):
+            return texts.around(texts.moments(values, digits=_DIGITS), "", "+00")
+        case "duration":
+            return texts.around(values.cast(pa.string()), "", " microseconds")
+        case "vector":
+            return texts.lists(values, "{", "}")
+        case _:
+            return texts.numbers(values)

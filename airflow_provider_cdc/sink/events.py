@@ -1,0 +1,259 @@
+"""Events of the change log as steps for a table: rows that are written, keys that go, and the moment at which all rows go.
+
+A row group at a time, so that memory stays small however long a transaction is. Within one, what comes later wins: of each key only the last event is a step, unless
+single events matter (``insert.mode=insert``) or leave values out, which the table keeps then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.pending import Pending, lineage
+from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
+from airflow_provider_cdc.core.model.manifest import DataFile
+from airflow_provider_cdc.core.model.schema import Column, arrow_type
+from airflow_provider_cdc.sink.config import InsertMode, SinkConfig
+from airflow_provider_cdc.sink.tables import COORDINATES, Field, SinkTable
+
+WHOLE_GROUP = 100_000
+"""Events that are looked at together, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What becomes of a table next.
+
+    :param what: ``write`` rows, ``delete`` the rows of keys, or ``empty`` the table
+    :param rows: by the columns of the target; of ``delete`` the key columns only
+    :param seq: numbers of the events in the change log
+    """
+
+    what: Literal["write", "delete", "empty"]
+    rows: pa.Table
+    seq: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Events:
+    """Some events, in their order.
+
+    :param rows: with the columns of the target; of a delete, the key
+    :param left_out: columns that an event does not have, of those that any of them lacks; one text for each event, empty if it has all
+    """
+
+    op: npt.NDArray[np.object_]
+    seq: npt.NDArray[np.int64]
+    rows: pa.Table
+    left_out: npt.NDArray[np.object_] | None
+
+    def take(self, chosen: npt.NDArray[Any]) -> _Events:
+        """Some of them.
+
+        :param chosen: which ones: truth values, or numbers in order
+        """
+        at = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        left_out = None if self.left_out is None else self.left_out[at]
+        return _Events(self.op[at], self.seq[at], self.rows.take(pa.array(at)), left_out)
+
+
+def steps(
+    changelog: ChangeLog, connector: str, pending: Pending, table: SinkTable, config: SinkConfig, *, each: bool = False
+) -> Iterator[Step]:
+    """The steps that pending batches mean for a table.
+
+    :param each: a step for each event, as the source has made them
+    :raises ChangeLogDamaged: a file is not what its manifest says
+    :raises TargetError: a change cannot be made in the table
+    """
+    for events in _events(changelog, connector, pending, table):
+        if each:
+            for at in range(len(events.op)):
+                yield from _steps(events.take(np.array([at])), table, config)
+        else:
+            yield from _steps(events, table, config)
+
+
+def _steps(events: _Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:
+    ends = np.flatnonzero(events.op == "t")
+    begin = 0
+    for end in (*ends, len(events.op)):
+        part = events.take(np.arange(begin, end))
+        yield from _between(part, table, config)
+        if end < len(events.op) and config.truncate_enabled:
+            yield Step("empty", events.rows.slice(0, 0), events.seq[end : end + 1])
+        begin = end + 1
+
+
+def _between(events: _Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:
+    """Steps of events without truncates."""
+    if not config.delete_enabled:
+        events = events.take(events.op != "d")
+    if not len(events.op):
+        return
+    key = [field.name for field in table.key]
+    if not key or (config.insert_mode is InsertMode.INSERT and not (events.op == "d").any()):
+        yield from _written(events, key)
+        return
+    if config.insert_mode is not InsertMode.INSERT and events.left_out is None:
+        yield from _one_each(events.take(_last(events.rows, key)), key)
+        return
+    rank = _rank(events.rows, key)
+    for number in range(int(rank.max()) + 1):
+        yield from _one_each(events.take(rank == number), key)
+
+
+def _one_each(events: _Events, key: list[str]) -> Iterator[Step]:
+    """Steps of events that have different keys: first what goes, so that what was unique to it may come again."""
+    gone = events.op == "d"
+    if gone.any():
+        deleted = events.take(gone)
+        yield Step("delete", deleted.rows.select(key), deleted.seq)
+    if not gone.all():
+        yield from _written(events.take(~gone), key)
+
+
+def _written(events: _Events, key: list[str]) -> Iterator[Step]:
+    """Rows, those together that leave the same columns out."""
+    if events.left_out is None:
+        yield Step("write", events.rows, events.seq)
+        return
+    for left_out in sorted(set(events.left_out)):
+        some = events.take(events.left_out == left_out)
+        lacking = set(left_out.split("\0")) if left_out else set()
+        kept = [name for name in some.rows.column_names if name in key or name not in lacking]
+        yield Step("write", some.rows.select(kept), some.seq)
+
+
+def _last(rows: pa.Table, key: list[str]) -> npt.NDArray[np.int64]:
+    """Where the last event of each key is, in order."""
+    found = _numbered(rows, key).group_by([f"k{i}" for i in range(len(key))]).aggregate([("at", "max")])
+    return np.sort(found["at_max"].to_numpy())
+
+
+def _rank(rows: pa.Table, key: list[str]) -> npt.NDArray[np.int64]:
+    """For each event, how many of its key come before it."""
+    plain = [f"k{i}" for i in range(len(key))]
+    numbered = _numbered(rows, key)
+    groups = numbered.group_by(plain).aggregate([("at", "min")])
+    # the first event of a key stands for it
+    first = numbered.join(groups, plain).sort_by("at")["at_min"].to_numpy() if rows.num_rows else np.zeros(0, np.int64)
+    order = np.argsort(first, kind="stable")
+    begins = np.concatenate([[True], np.diff(first[order]) != 0]) if len(order) else np.zeros(0, np.bool_)
+    starts = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order)) - starts
+    return rank
+
+
+def _numbered(rows: pa.Table, key: list[str]) -> pa.Table:
+    named = rows.select(key).rename_columns([f"k{i}" for i in range(len(key))])
+    return named.append_column("at", pa.array(np.arange(rows.num_rows)))
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _events(changelog: ChangeLog, connector: str, pending: Pending, table: SinkTable) -> Iterator[_Events]:
+    """All events, in their order."""
+    files = sorted((file for _, file in pending.files), key=lambda file: file.first_seq)
+    for one, other in itertools.pairwise(files):
+        if other.first_seq <= one.last_seq:
+            raise ChangeLogDamaged(
+                f"Two files of {pending.topic} have events of the same time: {one.path} and {other.path}.",
+                where=f"batches {pending.first} to {pending.last}",
+                safe="The table was not changed.",
+                remedy="read the table again with an ad hoc snapshot",
+            )
+    for file in files:
+        with changelog.open(connector, file) as opened:
+            source = pq.ParquetFile(opened)
+            there = set(source.schema_arrow.names)
+            wanted = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
+            for batch in source.iter_batches(WHOLE_GROUP, columns=wanted):
+                yield _made(pa.Table.from_batches([batch]), file, pending, table)
+
+
+def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) -> _Events:
+    key, after = _fields(events, "key"), _fields(events, "after")
+    origins = lineage(pending, file.schema_version)
+    columns = {}
+    for field in table.fields:
+        columns[field.name] = _value(field, origins, key, after, events, file)
+    op = events["op"].to_numpy(zero_copy_only=False)
+    left_out = None
+    if file.sparse:
+        final = {
+            origin.column: field.name
+            for field in table.fields
+            if (origin := origins.get(field.column.name)) is not None
+        }
+        left_out = _left_out(events, final)
+        _refuse_moves(events, left_out, file, pending)
+    return _Events(op, events["seq"].to_numpy(), pa.table(columns), left_out)
+
+
+def _value(
+    field: Field, origins: Any, key: dict[str, Any], after: dict[str, Any], events: pa.Table, file: DataFile
+) -> pa.ChunkedArray:
+    """A column of the target, for all events."""
+    column, rows = field.column, events.num_rows
+    if column in COORDINATES:
+        constant = {"__connect_topic": pa.scalar(file.topic), "__connect_partition": pa.scalar(0, pa.int32())}
+        return events["seq"] if column is COORDINATES[2] else pa.chunked_array([pa.repeat(constant[column.name], rows)])
+    origin = origins[column.name]
+    wanted = arrow_type(column.type)
+    if origin.column is None:
+        value = pa.scalar(origin.fill, pa.string()).cast(wanted) if origin.fill is not None else pa.scalar(None, wanted)
+        return pa.chunked_array([pa.repeat(value, rows)])
+    value = after.get(origin.column)
+    if origin.column in key:  # images may leave keys out, and deletes have no image
+        value = key[origin.column] if value is None else pc.coalesce(value, key[origin.column])
+    return _typed(value, column, rows)
+
+
+def _typed(value: pa.ChunkedArray | None, column: Column, rows: int) -> pa.ChunkedArray:
+    wanted = arrow_type(column.type)
+    if value is None:
+        return pa.chunked_array([pa.nulls(rows, wanted)])
+    return value if value.type == wanted else value.cast(wanted)
+
+
+def _left_out(events: pa.Table, final: dict[str | None, str]) -> npt.NDArray[np.object_]:
+    """For each event, the columns of the target that it has no value of."""
+    if "unavailable" not in events.column_names:
+        return np.full(events.num_rows, "", object)
+    found: Sequence[list[str] | None] = events["unavailable"].to_pylist()
+    texts = ["\0".join(sorted(final[name] for name in names if name in final)) if names else "" for names in found]
+    return np.array(texts, object)
+
+
+def _refuse_moves(events: pa.Table, left_out: npt.NDArray[np.object_], file: DataFile, pending: Pending) -> None:
+    """:raises TargetError: a key was changed by an event that does not have all values"""
+    if "previous_key" not in events.column_names:
+        return
+    moved = events["previous_key"].is_valid().to_numpy(zero_copy_only=False) & (left_out != "")
+    if moved.any():
+        at = int(np.flatnonzero(moved)[0])
+        raise TargetError(
+            f"A row of {pending.topic} got another key, and the log does not have its values of {left_out[at].replace(chr(0), ', ')}.",
+            where=f"{file.path}, event {events['seq'][at].as_py()}",
+            safe="The table was not changed.",
+            remedy="have the source log whole rows (binlog_row_image=FULL, or supplemental logging of all columns), and read the table again with an ad hoc snapshot",
+        )
+
+
+def _fields(events: pa.Table, name: str) -> dict[str, pa.ChunkedArray]:
+    """The fields of a column of structs. Those of a missing struct are NULL."""
+    if name not in events.column_names or not pa.types.is_struct(events[name].type):
+        return {}
+    return {field.name: pc.struct_field(events[name], [i]) for i, field in enumerate(events[name].type)}

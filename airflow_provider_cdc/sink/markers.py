@@ -1,0 +1,103 @@
+"""The marker table: which batch of a connector the tables of a database have. It is in that database, and written in the transaction of the rows.
+
+The row of the topic ``*`` says it of all tables; a table that is behind the others, as it could not take a change, has a row of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from uuid import uuid4
+
+import sqlalchemy as sa
+
+ALL = "*"
+_NAME = 255
+
+
+class Overtaken(Exception):
+    """The tables are not where they were: read the markers again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """How far the tables of a connector are.
+
+    :param batch: that all tables have, but those in ``behind``; 0 if none was applied
+    :param behind: topic → the last batch of its table
+    """
+
+    batch: int = 0
+    behind: dict[str, int] = field(default_factory=dict)
+
+
+class MarkerTable:
+    """The markers of one connector.
+
+    :param name: of the table
+    :param sink: tells several sinks of the connector apart
+    """
+
+    def __init__(self, name: str, connector: str, sink: str = "", schema: str | None = None) -> None:
+        self.of, self._held = {"connector": connector, "sink": sink or ALL}, ""
+        self._table = sa.Table(
+            name,
+            sa.MetaData(),
+            sa.Column("connector", sa.String(_NAME), primary_key=True),
+            sa.Column("sink", sa.String(100), primary_key=True),
+            sa.Column("topic", sa.String(_NAME), primary_key=True),
+            sa.Column("batch", sa.BigInteger, nullable=False),
+            sa.Column("error", sa.Text),
+            sa.Column("changed_at", sa.String(32), nullable=False),
+            schema=schema,
+            quote=True,
+        )
+
+    def ensure(self, connection: sa.Connection) -> None:
+        """Make the table and the connector's row, if they are not there. Another run may do the same now: then the database refuses one of both."""
+        self._table.create(connection, checkfirst=True)
+        if connection.execute(sa.select(self._table.c.topic).where(self._row(ALL))).first() is None:
+            connection.execute(self._table.insert().values(**self.of, topic=ALL, batch=0, changed_at=_now()))
+
+    def read(self, connection: sa.Connection) -> Markers:
+        """The markers now."""
+        columns = self._table.c
+        rows = connection.execute(sa.select(columns.topic, columns.batch).where(self._mine())).all()
+        found = {row.topic: int(row.batch) for row in rows}
+        return Markers(found.pop(ALL, 0), found)
+
+    def hold(self, connection: sa.Connection) -> Markers:
+        """Begin a transaction that writes: wait for other runs, and have them wait until it ends; the markers then."""
+        self._held = uuid4().hex
+        connection.execute(self._table.update().where(self._row(ALL)).values(changed_at=self._held))
+        return self.read(connection)
+
+    def write(self, connection: sa.Connection, batch: int) -> None:
+        """End it: all tables have a batch now, but those that are behind.
+
+        :raises Overtaken: the database has undone what was done since :meth:`hold`, as after a deadlock
+        """
+        mine = self._row(ALL) & (self._table.c.changed_at == self._held)
+        changed = connection.execute(self._table.update().where(mine).values(batch=batch, changed_at=_now()))
+        if changed.rowcount != 1:
+            raise Overtaken
+
+    def _row(self, topic: str) -> sa.ColumnElement[bool]:
+        return self._mine() & (self._table.c.topic == topic)
+
+    def _mine(self) -> sa.ColumnElement[bool]:
+        return sa.and_(*(self._table.c[name] == value for name, value in self.of.items()))
+
+    def stop(self, connection: sa.Connection, topic: str, batch: int, error: str) -> None:
+        """The table of a topic stays at a batch while the others go on."""
+        values = {"batch": batch, "error": error[:4000], "changed_at": _now()}
+        if connection.execute(self._table.update().where(self._row(topic)).values(**values)).rowcount == 0:
+            connection.execute(self._table.insert().values(**self.of, topic=topic, **values))
+
+    def go_on(self, connection: sa.Connection, topic: str) -> None:
+        """The table of a topic is where the others are."""
+        connection.execute(self._table.delete().where(self._row(topic)))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds")

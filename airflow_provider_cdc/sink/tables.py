@@ -1,0 +1,163 @@
+"""What a target table is to look like: its name, its columns and its key, by the schema of a topic and the configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.schema import Column, TableSchema
+from airflow_provider_cdc.sink.config import PrimaryKeyMode, SinkConfig
+
+COORDINATES = (
+    Column(name="__connect_topic", type="string", nullable=False),
+    Column(name="__connect_partition", type="int32", nullable=False),
+    Column(name="__connect_offset", type="int64", nullable=False),
+)
+"""Key columns of ``primary.key.mode=kafka``: topic, 0, and the event's number in the change log."""
+_PLACE = re.compile(r"\$\{(topic|source\.db|source\.schema|source\.table)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a target table.
+
+    :param name: in the target, as its dialect folds it
+    :param column: of the source, or one of :data:`COORDINATES`
+    :param key: whether it is part of the key
+    """
+
+    name: str
+    column: Column
+    key: bool = False
+
+    @property
+    def required(self) -> bool:
+        """Whether it may not be NULL."""
+        return self.key or not self.column.nullable
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Of a table.
+
+    :param schema: ``None``: that of the connection
+    """
+
+    table: str
+    schema: str | None = None
+
+    def __str__(self) -> str:
+        return self.table if self.schema is None else f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTable:
+    """A target table as a topic wants it.
+
+    :param fields: key columns first
+    """
+
+    topic: str
+    name: Name
+    fields: tuple[Field, ...]
+
+    @property
+    def key(self) -> tuple[Field, ...]:
+        return tuple(field for field in self.fields if field.key)
+
+    @property
+    def rest(self) -> tuple[Field, ...]:
+        """What is not part of the key."""
+        return tuple(field for field in self.fields if not field.key)
+
+
+def table_of(topic: str, schema: TableSchema, config: SinkConfig, folded: Callable[[str], str]) -> SinkTable:
+    """The target table of a topic.
+
+    :param folded: what the database makes of a name without quotes
+    :raises ConfigError: the configuration does not fit the table, see :func:`_keys`
+    """
+    fold = (lambda name: name) if config.quote_identifiers else folded
+    chosen = _wanted(topic, schema, config)
+    keys = _keys(topic, schema, chosen, config)
+    own = [] if config.primary_key_mode is not PrimaryKeyMode.KAFKA else list(COORDINATES)
+    fields = [Field(fold(column.name), column, key=True) for column in (*own, *keys)]
+    fields += [Field(fold(column.name), column) for column in chosen if column not in keys]
+    _refuse_twice(topic, fields)
+    return SinkTable(topic, name_of(topic, schema, config, fold), tuple(fields))
+
+
+def name_of(topic: str, schema: TableSchema, config: SinkConfig, fold: Callable[[str], str]) -> Name:
+    """A table's name: dots of the topic become underscores; one that the format has itself stands between schema and table."""
+    values = {
+        "topic": topic.replace(".", "_"), "source.db": schema.id.database, "source.schema": schema.id.namespace,
+        "source.table": schema.id.name,
+    }  # fmt: skip
+    parts = _joined(config.name_format, values, fold)
+    return Name(parts[-1], ".".join(parts[:-1]) or None)
+
+
+def _joined(form: str, values: dict[str, str], fold: Callable[[str], str]) -> list[str]:
+    """The parts of a format between its own dots, with values in place of ``${…}``, whose dots separate nothing."""
+    parts, at = [""], 0
+    for found in _PLACE.finditer(form):
+        first, *more = form[at : found.start()].split(".")
+        parts[-1] += first
+        parts += more
+        parts[-1] += values[found[1]]
+        at = found.end()
+    first, *more = form[at:].split(".")
+    parts[-1] += first
+    return [fold(part) for part in (*parts, *more)]
+
+
+def _wanted(topic: str, schema: TableSchema, config: SinkConfig) -> list[Column]:
+    """Columns that lists of fields leave, and that can be captured."""
+
+    def listed(patterns: Iterable[str], name: str) -> bool:
+        return any(re.fullmatch(pattern, f"{topic}:{name}") or re.fullmatch(pattern, name) for pattern in patterns)
+
+    columns = [column for column in schema.columns if column.type != "null"]
+    if config.field_include_list:
+        return [c for c in columns if c.name in schema.key or listed(config.field_include_list, c.name)]
+    return [c for c in columns if c.name in schema.key or not listed(config.field_exclude_list, c.name)]
+
+
+def _keys(topic: str, schema: TableSchema, columns: list[Column], config: SinkConfig) -> list[Column]:
+    """The key columns of the source that the table's key has.
+
+    :raises ConfigError: there are none, or ``primary.key.fields`` names others than there are
+    """
+    mode, fields = config.primary_key_mode, config.primary_key_fields
+    if mode in (PrimaryKeyMode.NONE, PrimaryKeyMode.KAFKA):
+        return []
+    names = {column.name for column in columns}
+    known = list(schema.key) if mode is PrimaryKeyMode.RECORD_KEY else [column.name for column in columns]
+    wanted = [name for name in known if name in names and (not fields or name in fields)]
+    if fields and (unknown := sorted(set(fields) - set(known))):
+        raise ConfigError(
+            f"primary.key.fields names {', '.join(unknown)}, and the events of {topic} have {', '.join(known) or 'no key'}.",
+            safe="No table was changed.",
+            remedy="correct primary.key.fields, or leave it out: then the key has all of them",
+        )
+    if not wanted:
+        raise ConfigError(
+            f"The events of {topic} have no key, and primary.key.mode={mode} needs one.",
+            safe="No table was changed.",
+            remedy="give the source's table a primary key, name columns with message.key.columns of the connector, or leave the topic out with topics.regex",
+        )
+    return [schema.column(name) for name in wanted]
+
+
+def _refuse_twice(topic: str, fields: list[Field]) -> None:
+    """:raises ConfigError: two columns of the source are one in the target"""
+    first: dict[str, str] = {}
+    for field in fields:
+        if (other := first.setdefault(field.name, field.column.name)) != field.column.name:
+            raise ConfigError(
+                f"The columns {other} and {field.column.name} of {topic} are both {field.name} in the target.",
+                safe="No table was changed.",
+                remedy="set quote.identifiers=true, which keeps the case of names, or leave one of them out with field.exclude.list",
+            )

@@ -1,0 +1,140 @@
+"""Values as the texts that databases read, made on arrays."""
+
+from __future__ import annotations
+
+import binascii
+import datetime as dt
+import re
+import zoneinfo
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_ARROW_UNTIL = 2037
+"""From then on, arrays know no daylight saving time."""
+_MICROS = re.compile(r"(\.\d{6})\d+")
+
+
+def hexadecimal(values: pa.Array) -> pa.Array:
+    """Bytes as hexadecimal digits.
+
+    >>> hexadecimal(pa.array([b"\\x00\\xff", None, b""])).to_pylist()
+    ['00ff', None, '']
+    """
+    plain = pa.concat_arrays([values.cast(pa.binary())])  # without an offset
+    if plain.null_count == len(plain):
+        return pa.nulls(len(plain), pa.string())
+    _, offsets, data = plain.buffers()
+    starts = np.frombuffer(offsets, np.int32)[plain.offset : plain.offset + len(plain) + 1]
+    first = int(starts[0])
+    digits = binascii.hexlify(memoryview(data)[first : int(starts[-1])]) if data is not None else b""
+    made = pa.Array.from_buffers(
+        pa.large_string(), len(plain), [None, pa.py_buffer((starts.astype(np.int64) - first) * 2), pa.py_buffer(digits)]
+    )
+    return pc.if_else(plain.is_valid(), made, pa.scalar(None, pa.large_string())).cast(pa.string())
+
+
+def bits(values: pa.Array, length: int) -> pa.Array:
+    """Bits, which the change log has as bytes with the lowest first, as zeros and ones.
+
+    >>> bits(pa.array([b"\\x05", None]), 4).to_pylist()
+    ['0101', None]
+    """
+    texts = [None if v is None else f"{int.from_bytes(v, 'little'):0{length}b}" for v in values.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def clock(micros: pa.Array, scale: int = 6) -> pa.Array:
+    """Microseconds as hours, minutes and seconds; negative ones and those of more than a day, too.
+
+    >>> clock(pa.array([1_500_000, -3_600_000_000, None, 838 * 3_600_000_000]), 3).to_pylist()
+    ['00:00:01.500', '-01:00:00.000', None, '838:00:00.000']
+    """
+    size = pc.abs(micros)
+    seconds = pc.divide(size, 1_000_000)
+    hours, minutes = pc.divide(seconds, 3600), pc.divide(seconds, 60)
+    parts = [
+        _digits(hours, 2),
+        _digits(pc.subtract(minutes, pc.multiply(hours, 60)), 2),
+        _digits(pc.subtract(seconds, pc.multiply(minutes, 60)), 2),
+    ]
+    text = pc.binary_join_element_wise(*parts, ":")
+    if scale:
+        fraction = _digits(pc.subtract(size, pc.multiply(seconds, 1_000_000)), 6)
+        text = pc.binary_join_element_wise(text, pc.utf8_slice_codeunits(fraction, 0, scale), ".")
+    return pc.if_else(pc.less(micros, 0), pc.binary_join_element_wise("-", text, ""), text)
+
+
+def _digits(numbers: pa.Array, width: int) -> pa.Array:
+    return pc.utf8_lpad(numbers.cast(pa.string()), width, "0")
+
+
+def moments(values: pa.Array, *, zone: str | None = None, digits: int = 6) -> pa.Array:
+    """Times as ``2024-02-29 12:00:00.000001``.
+
+    :param zone: of moments, the zone in which they are told; times without one are told as they are
+    :param digits: of seconds; further ones are cut off
+
+    >>> moments(pa.array([0], pa.timestamp("us", tz="UTC")), zone="Europe/Berlin", digits=0).to_pylist()
+    ['1970-01-01 01:00:00']
+    """
+    if zone is not None and values.type.tz is not None:
+        zoneinfo.ZoneInfo(zone)
+        values = pc.local_timestamp(values.cast(pa.timestamp(values.type.unit, tz=zone)))
+    elif values.type.tz is not None:
+        values = pc.local_timestamp(values.cast(pa.timestamp(values.type.unit, tz="UTC")))
+    text = values.cast(pa.string())
+    there = {"s": 0, "ms": 3, "us": 6, "ns": 9}[values.type.unit]
+    return text if digits >= there else pc.utf8_slice_codeunits(text, 0, stop=_cut(text, there - digits, digits == 0))
+
+
+def zoned(values: pa.Array, zone: str) -> pa.Array:
+    """Moments, also those that are texts of ISO 8601 with an offset, as they are told in a zone.
+
+    >>> zoned(pa.array(["2024-02-29T12:00:00.5+02:00", None]), "UTC").to_pylist()
+    ['2024-02-29 10:00:00.500000', None]
+    """
+    if not pa.types.is_string(values.type):
+        last = pc.max(values).as_py()
+        if zone == "UTC" or last is None or last.year < _ARROW_UNTIL:
+            return moments(values, zone=zone)
+        values = pa.array([None if v is None else v.isoformat() for v in values.to_pylist()], pa.string())
+    there = zoneinfo.ZoneInfo(zone)
+
+    def one(text: str) -> str:
+        moment = dt.datetime.fromisoformat(_MICROS.sub(r"\1", text))
+        return moment.astimezone(there).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+    return pa.array([None if text is None else one(text) for text in values.to_pylist()], pa.string())
+
+
+def _cut(texts: pa.Array, less: int, whole: bool) -> int:
+    """Where texts end that are all equally long: years have four digits."""
+    longest = pc.max(pc.utf8_length(texts)).as_py() or 0
+    return longest - less - (1 if whole else 0)
+
+
+def numbers(values: pa.Array) -> pa.Array:
+    """Numbers of any kind, and truth values."""
+    return values.cast(pa.string())
+
+
+def lists(values: pa.Array, begin: str, end: str) -> pa.Array:
+    """Lists of numbers with commas between them."""
+    texts = [None if v is None else begin + ",".join(map(repr, v)) + end for v in values.to_pylist()]
+    return pa.array(texts, pa.string())
+
+
+def around(values: pa.Array, before: str, after: str = "") -> pa.Array:
+    """Texts with something before and after."""
+    return pc.binary_join_element_wise(before, values, after, "")
+
+
+def whole(values: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """One array."""
+    return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+Texts = Callable[[pa.Array], pa.Array]

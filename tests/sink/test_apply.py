@@ -1,0 +1,290 @@
+"""Change batches in relational tables: equal to the source after random work, whatever is killed, refused or done twice."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Collection
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.sink.apply import Sink
+from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+from airflow_provider_cdc.sink.dialects import dialect_of
+from airflow_provider_cdc.sink.tables import Name
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.connectors import Connector, memory_connector
+
+VALUES: dict[str, list[Any]] = {
+    "bool": [True, False],
+    "int8": [-128, 0, 127],
+    "int16": [-(2**15), 7],
+    "int32": [-(2**31), 0, 2**31 - 1],
+    "int64": [-(2**63), 0, 2**53 + 1, 2**63 - 1],
+    "double": [0.0, -1.5, 0.1, 1e300],
+    "string": [
+        "",
+        " ",
+        "a",
+        "A ",
+        "ä€😀",
+        "${user.home}",
+        'it\'s `odd` "x"',
+        "\\",
+        "\\N",
+        "NULL",
+        "a,b\nc\td",
+        "%s :x",
+    ],
+    "binary": [b"", b"\0", b"\xff\0\\'", b"abc"],
+    "date32[day]": [dt.date(1066, 10, 14), dt.date(2024, 2, 29), dt.date(9999, 12, 31)],
+    "timestamp[us]": [dt.datetime(1500, 1, 1), dt.datetime(2024, 2, 29, 12, 0, 0, 1)],
+    "timestamp[us, tz=UTC]": [
+        dt.datetime(1970, 1, 1, tzinfo=dt.UTC),
+        dt.datetime(2024, 7, 1, 1, 2, 3, 4, tzinfo=dt.UTC),
+    ],
+    "decimal128(12, 2)": [Decimal("0.00"), Decimal("-1.50"), Decimal("9999999999.99")],
+    "decimal128(38, 10)": [Decimal("1.0000000001"), Decimal("-9999999999999999999999999999.9999999999")],
+}
+"""Type → values of all columns of the table that is worked on."""
+TABLE = "s.${x} it's"
+
+
+def sink(engine: sa.Engine, connector: Connector, **properties: Any) -> Sink:
+    config = SinkConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
+    return Sink(engine, config, connector.changelog, connector.name)
+
+
+def rows(engine: sa.Engine, table: str, decimals: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Rows of a table.
+
+    :param decimals: columns that a database without decimals has as texts
+    """
+    with engine.connect() as connection:
+        statement = f"SELECT * FROM {dialect_of(engine).full(Name(table))}"
+        rows_ = connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        found = [dict(row._mapping) for row in rows_]
+    for row in found:
+        row |= {name: Decimal(row[name]) for name in decimals if isinstance(row[name], str)}
+    return [{name: plain(value) for name, value in row.items()} for row in found]
+
+
+def plain(value: Any) -> Any:
+    """A value as any of the databases may give it."""
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, dt.datetime):
+        utc = value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
+        return utc.isoformat(" ", "microseconds")
+    if isinstance(value, dt.date):
+        return str(value)
+    if isinstance(value, Decimal):
+        return f"{value:.10f}"
+    return bytes(value) if isinstance(value, (bytes, memoryview)) else value
+
+
+def expected(source: MemoryDatabase, table: str, dialect: str) -> list[dict[str, Any]]:
+    found = [{k: plain(v) for k, v in row.items()} for row in source.rows(table)]
+    return [{name.lower() if dialect == "postgresql" else name: value for name, value in row.items()} for row in found]
+
+
+def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(found, key=lambda row: str(row["id"]))
+
+
+def work(source: MemoryDatabase, table: str, r: Random, steps: int) -> None:
+    """Transactions with all kinds of changes."""
+    types = {column.name: column.type for column in source.view()[1][source.id(table)].columns}
+
+    def one() -> dict[str, Any]:
+        return {name: r.choice([None, *VALUES[type_]]) for name, type_ in types.items() if name != "id"}
+
+    for _ in range(steps):
+        with source.transaction() as t:
+            for _ in range(r.randrange(1, 6)):
+                id_ = {"id": r.randrange(12)}
+                there = any(row["id"] == id_["id"] for row in source.rows(table))
+                match r.randrange(4):
+                    case 0 if there:
+                        t.delete(table, id_)
+                    case 1 if there:  # another key
+                        free = {"id": r.randrange(100, 10**6)}
+                        t.update(table, id_, {**free, **one()})
+                    case _:
+                        if t.update(table, id_, one()) == 0:
+                            t.insert(table, {**id_, **one()})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, seed: int) -> None:
+    r, named = Random(seed), {"collection__name__format": "${source.table}"}
+    source = MemoryDatabase(str(tmp_path))
+    columns = {f"c{n} :x%s": type_ for n, type_ in enumerate(VALUES)}
+    source.create_table(TABLE, {"id": "int64!", **columns}, key=("id",))
+    connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=r.choice([3, 1000]))
+    for number in range(6):
+        work(source, TABLE, r, 6)
+        match number:
+            case 2:
+                source.add_column(TABLE, "added", "int32", 7, text="7")
+            case 3 if r.random() < 0.5:
+                source.truncate(TABLE)
+        connector.capture()
+        if r.random() < 0.7:
+            sink(engine, connector, **named).apply()
+    sink(engine, connector, **named).apply()
+    table = TABLE.partition(".")[2]
+    decimals = [name for name, type_ in columns.items() if type_.startswith("decimal")]
+    assert in_order(rows(engine, table, decimals)) == in_order(expected(source, TABLE, engine.dialect.name))
+    assert sink(engine, connector, **named).apply().events == 0
+
+
+def test_a_value_that_is_unique_may_go_from_one_row_to_another(engine: sa.Engine, tmp_path: Path) -> None:
+    source = MemoryDatabase(str(tmp_path))
+    source.create_table("s.t", {"id": "int64!", "mail": "int32"}, key=("id",))
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    with source.transaction() as t:
+        for number in range(5):
+            t.insert("s.t", {"id": number, "mail": number})
+    connector.capture()
+    sink(engine, connector).apply()
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE UNIQUE INDEX one ON p_s_t (mail)"))
+    with source.transaction() as t:
+        t.update("s.t", {"id": 1}, {"mail": None})
+        t.update("s.t", {"id": 2}, {"mail": 1})
+        t.update("s.t", {"id": 1}, {"mail": 2})
+    connector.capture()
+    sink(engine, connector).apply()
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+
+
+def test_a_row_that_is_refused_stops_its_table_and_no_other(engine: sa.Engine, tmp_path: Path) -> None:
+    source = MemoryDatabase(str(tmp_path))
+    for name in ("s.bad", "s.good"):
+        source.create_table(name, {"id": "int64!", "mail": "int32"}, key=("id",))
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    with source.transaction() as t:
+        t.insert("s.bad", {"id": 1, "mail": 1})
+        t.insert("s.good", {"id": 1, "mail": 1})
+    connector.capture()
+    sink(engine, connector).apply()
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE UNIQUE INDEX one ON p_s_bad (mail)"))
+    with source.transaction() as t:
+        t.insert("s.bad", {"id": 2, "mail": 1})
+        t.insert("s.good", {"id": 2, "mail": 1})
+    connector.capture()
+    with pytest.raises(TargetError, match=r"(?s)p\.s\.bad.*p_s_bad cannot take a row.*id=2"):
+        sink(engine, connector).apply()
+    assert in_order(rows(engine, "p_s_good")) == in_order(source.rows("s.good"))
+    assert rows(engine, "p_s_bad") == [{"id": 1, "mail": 1}]
+    with source.transaction() as t:
+        t.insert("s.good", {"id": 3, "mail": 1})
+    connector.capture()
+    with pytest.raises(TargetError, match="p_s_bad cannot take a row"):
+        sink(engine, connector).apply()
+    assert in_order(rows(engine, "p_s_good")) == in_order(source.rows("s.good"))
+    with engine.begin() as connection:
+        table = " ON p_s_bad" if engine.dialect.name in ("mysql", "mariadb") else ""
+        connection.execute(sa.text(f"DROP INDEX one{table}"))
+    sink(engine, connector).apply()
+    assert in_order(rows(engine, "p_s_bad")) == in_order(source.rows("s.bad"))
+
+
+def test_without_evolution_a_missing_table_is_named_with_its_ddl(engine: sa.Engine, tmp_path: Path) -> None:
+    source = MemoryDatabase(str(tmp_path))
+    source.create_table("s.t", {"id": "int64!", "a": "string"}, key=("id",))
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    with source.transaction() as t:
+        t.insert("s.t", {"id": 1, "a": "x"})
+    connector.capture()
+    with pytest.raises(TargetError, match=r"(?s)There is no table p_s_t.*CREATE TABLE") as caught:
+        sink(engine, connector, schema__evolution="none").apply()
+    ddl = str(caught.value).partition("or run ")[2].partition("; then run the apply again")[0]
+    with engine.begin() as connection:
+        connection.exec_driver_sql(ddl)
+    sink(engine, connector, schema__evolution="none").apply()
+    assert rows(engine, "p_s_t") == [{"id": 1, "a": "x"}]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"delete.enabled": True},
+        {"insert.mode": "upsert"},
+        {"topics": "a", "topics.regex": "b"},
+        {"insert.mode": "upsrt"},
+        {"primary.key.mode": "record_keys"},
+        {"hibernate.dialect": "x"},
+        {"use.time.zone": "Mars/Olympus"},
+    ],
+)
+def test_a_configuration_that_contradicts_itself_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        SinkConfig.parse(wrong)
+
+
+def test_rows_that_are_refused_are_kept_with_the_reason_if_errors_are_tolerated(
+    engine: sa.Engine, tmp_path: Path
+) -> None:
+    source = MemoryDatabase(str(tmp_path))
+    source.create_table("s.t", {"id": "int64!", "mail": "int32"}, key=("id",))
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    with source.transaction() as t:
+        t.insert("s.t", {"id": 1, "mail": 1})
+    connector.capture()
+    sink(engine, connector).apply()
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE UNIQUE INDEX one ON p_s_t (mail)"))
+    with source.transaction() as t:
+        for number in range(2, 5):
+            t.insert("s.t", {"id": number, "mail": 1 if number == 3 else number})
+    connector.capture()
+    sink(engine, connector, errors__tolerance="all").apply()
+    assert [row["id"] for row in in_order(rows(engine, "p_s_t"))] == [1, 2, 4]
+    (kept,) = rows(engine, "cdc_errors")
+    assert (kept["topic"], kept["target"], kept["what"]) == ("p.s.t", "p_s_t", "write")
+    assert json.loads(kept["row_json"]) == {"id": 3, "mail": 1}
+    assert kept["error"]
+    sink(engine, connector, errors__tolerance="all").apply()
+    assert len(rows(engine, "cdc_errors")) == 1
+
+
+def test_rows_that_refer_to_each_other_come_and_go_together(engine: sa.Engine, tmp_path: Path) -> None:
+    """In whatever order tables are written: the one that refers to the other comes first by its name."""
+    source = MemoryDatabase(str(tmp_path))
+    source.create_table("s.parents", {"id": "int64!"}, key=("id",))
+    source.create_table("s.children", {"id": "int64!", "parent": "int64"}, key=("id",))
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    connector.capture()
+    with source.transaction() as t:
+        for number in range(3):
+            t.insert("s.parents", {"id": number})
+            t.insert("s.children", {"id": number, "parent": number})
+    with engine.begin() as connection:
+        if engine.dialect.name == "sqlite":
+            connection.exec_driver_sql("PRAGMA foreign_keys = ON")
+        deferred = " DEFERRABLE" if engine.dialect.name in ("sqlite", "postgresql") else ""
+        for statement in (
+            "CREATE TABLE p_s_parents (id BIGINT PRIMARY KEY)",
+            "CREATE TABLE p_s_children (id BIGINT PRIMARY KEY, parent BIGINT, "
+            f"CONSTRAINT theirs FOREIGN KEY (parent) REFERENCES p_s_parents (id){deferred})",
+        ):
+            connection.exec_driver_sql(statement)
+    for _ in range(2):
+        connector.capture()
+        sink(engine, connector, schema__evolution="none").apply()
+        for table in ("parents", "children"):
+            assert in_order(rows(engine, f"p_s_{table}")) == in_order(source.rows(f"s.{table}"))
+        with source.transaction() as t:
+            t.delete("s.children", {"id": 1})
+            t.delete("s.parents", {"id": 1})
+            t.insert("s.parents", {"id": 7})
+            t.update("s.children", {"id": 2}, {"parent": 7})

@@ -1,0 +1,195 @@
+"""Insert modes, key modes and lists of fields: what the properties of the Debezium JDBC sink connector say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.sink.apply import Sink
+from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.sink.test_apply import in_order, rows
+from tests.support.connectors import Connector, memory_connector
+
+Row = dict[str, Any]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> MemoryDatabase:
+    source = MemoryDatabase(str(tmp_path))
+    source.create_table("s.t", {"id": "int64!", "a": "string", "b": "int32"}, key=("id",))
+    return source
+
+
+@pytest.fixture
+def connector(source: MemoryDatabase, tmp_path: Path) -> Connector:
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    connector.capture()  # what comes now are events, and not read by the snapshot
+    return connector
+
+
+def insert(source: MemoryDatabase, *found: Row) -> None:
+    with source.transaction() as t:
+        for row in found:
+            t.insert("s.t", row)
+
+
+def apply(engine: sa.Engine, connector: Connector, properties: Row) -> None:
+    connector.capture()
+    config = SinkConfig.parse({"schema.evolution": "basic", **properties})
+    Sink(engine, config, connector.changelog, connector.name).apply()
+
+
+def test_by_default_each_event_is_a_row_and_deletes_are_ignored(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    insert(source, {"id": 1, "a": "x", "b": 1}, {"id": 2, "a": "y", "b": 2})
+    with source.transaction() as t:
+        t.update("s.t", {"id": 1}, {"b": 9})
+        t.delete("s.t", {"id": 2})
+    apply(engine, connector, {})
+    found = [(row["id"], row["b"]) for row in rows(engine, "p_s_t")]
+    assert sorted(found) == [(1, 1), (1, 9), (2, 2)]
+    with engine.connect() as connection:
+        assert sa.inspect(connection).get_pk_constraint("p_s_t")["constrained_columns"] == []
+
+
+def test_an_insert_of_a_key_that_is_there_is_an_error_that_names_it(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    insert(source, {"id": 1, "a": "x", "b": 1})
+    with source.transaction() as t:
+        t.update("s.t", {"id": 1}, {"b": 9})
+    with pytest.raises(TargetError, match="id=1"):
+        apply(engine, connector, {"primary.key.mode": "record_key"})
+
+
+def test_inserts_and_deletes_of_one_key_keep_their_order(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    insert(source, {"id": 1, "a": "x", "b": 1})
+    with source.transaction() as t:
+        t.delete("s.t", {"id": 1})
+        t.insert("s.t", {"id": 1, "a": "again", "b": 2})
+        t.insert("s.t", {"id": 2, "a": "gone", "b": 2})
+        t.delete("s.t", {"id": 2})
+    apply(engine, connector, {"primary.key.mode": "record_key", "delete.enabled": True})
+    assert rows(engine, "p_s_t") == [{"id": 1, "a": "again", "b": 2}]
+
+
+def test_updates_change_rows_that_are_there_and_make_none(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    insert(source, {"id": 1, "a": "x", "b": 1}, {"id": 2, "a": "y", "b": 2})
+    mode = {"insert.mode": "update", "primary.key.mode": "record_key"}
+    apply(engine, connector, mode)
+    assert rows(engine, "p_s_t") == []
+    with engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO p_s_t (id, a, b) VALUES (1, 'theirs', 0)")
+    with source.transaction() as t:
+        t.update("s.t", {"id": 1}, {"a": "z"})
+        t.update("s.t", {"id": 2}, {"a": "z"})
+    apply(engine, connector, mode)
+    assert rows(engine, "p_s_t") == [{"id": 1, "a": "z", "b": 1}]
+
+
+def test_kafka_keys_are_topic_and_place_of_the_event(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    insert(source, {"id": 1, "a": "x", "b": 1})
+    with source.transaction() as t:
+        t.update("s.t", {"id": 1}, {"b": 9})
+    apply(engine, connector, {"primary.key.mode": "kafka"})
+    found = sorted(rows(engine, "p_s_t"), key=lambda row: row["__connect_offset"])
+    assert [(row["__connect_topic"], row["__connect_partition"], row["b"]) for row in found] == [
+        ("p.s.t", 0, 1),
+        ("p.s.t", 0, 9),
+    ]
+    with engine.connect() as connection:
+        key = sa.inspect(connection).get_pk_constraint("p_s_t")["constrained_columns"]
+    assert key == ["__connect_topic", "__connect_partition", "__connect_offset"]
+
+
+@pytest.mark.parametrize("fields", ["", "a"])
+def test_keys_of_values_have_the_named_fields_or_all(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector, fields: str
+) -> None:
+    insert(source, {"id": 1, "a": "x", "b": 1}, {"id": 2, "a": "x", "b": 1})
+    apply(
+        engine, connector, {"primary.key.mode": "record_value", "primary.key.fields": fields, "insert.mode": "upsert"}
+    )
+    found = in_order(rows(engine, "p_s_t"))
+    assert [row["id"] for row in found] == ([2] if fields else [1, 2])
+
+
+def test_a_field_that_is_no_key_is_named(engine: sa.Engine, source: MemoryDatabase, connector: Connector) -> None:
+    insert(source, {"id": 1, "a": "x", "b": 1})
+    with pytest.raises((ConfigError, TargetError), match=r"primary\.key\.fields names c.*id, a, b"):
+        apply(engine, connector, {"primary.key.mode": "record_value", "primary.key.fields": "c"})
+
+
+@pytest.mark.parametrize(
+    ("lists", "columns"),
+    [
+        ({"field.include.list": "p.s.t:a"}, ["id", "a"]),
+        ({"field.exclude.list": "p.s.t:a,p.s.other:b"}, ["id", "b"]),
+    ],
+)
+def test_only_listed_fields_are_written(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector, lists: Row, columns: list[str]
+) -> None:
+    insert(source, {"id": 1, "a": "x", "b": 1})
+    apply(engine, connector, {"primary.key.mode": "record_key", "insert.mode": "upsert", **lists})
+    assert [list(row) for row in rows(engine, "p_s_t")] == [columns]
+
+
+def test_truncates_empty_the_table_only_if_they_are_enabled(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    keyed = {"primary.key.mode": "record_key", "insert.mode": "upsert"}
+    insert(source, {"id": 1, "a": "x", "b": 1})
+    source.truncate("s.t")
+    insert(source, {"id": 2, "a": "y", "b": 2})
+    apply(engine, connector, keyed)
+    assert [row["id"] for row in in_order(rows(engine, "p_s_t"))] == [1, 2]
+    source.truncate("s.t")
+    insert(source, {"id": 3, "a": "z", "b": 3})
+    apply(engine, connector, {**keyed, "truncate.enabled": True})
+    assert [row["id"] for row in rows(engine, "p_s_t")] == [3]
+
+
+def test_values_that_an_event_leaves_out_stay(engine: sa.Engine, source: MemoryDatabase, connector: Connector) -> None:
+    keyed = {"primary.key.mode": "record_key", "insert.mode": "upsert", "delete.enabled": True}
+    source.make_sparse("s.t", "a")
+    insert(source, *({"id": n, "a": f"old {n}", "b": n} for n in range(4)))
+    apply(engine, connector, keyed)
+    with source.transaction() as t:
+        t.update("s.t", {"id": 1}, {"b": 10})
+        t.update("s.t", {"id": 1}, {"b": 11})
+        t.update("s.t", {"id": 2}, {"a": "new", "b": 20})
+        t.update("s.t", {"id": 2}, {"b": 21})
+        t.delete("s.t", {"id": 3})
+        t.insert("s.t", {"id": 3, "a": "again", "b": 30})
+        t.update("s.t", {"id": 3}, {"b": 31})
+    apply(engine, connector, keyed)
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+
+
+def test_names_are_folded_unless_they_are_quoted(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    source.create_table("s.Mixed", {"Id": "int64!", "Note": "string"}, key=("Id",))
+    with source.transaction() as t:
+        t.insert("s.Mixed", {"Id": 1, "Note": "x"})
+    keyed = {"primary.key.mode": "record_key", "insert.mode": "upsert", "topics": "p.s.Mixed"}
+    apply(engine, connector, keyed)
+    apply(engine, connector, {**keyed, "quote.identifiers": True, "name": "quoted", "table.name.format": "q_${topic}"})
+    folded = engine.dialect.name == "postgresql"
+    assert rows(engine, "p_s_mixed" if folded else "p_s_Mixed") == [
+        {"id": 1, "note": "x"} if folded else {"Id": 1, "Note": "x"}
+    ]
+    assert rows(engine, "q_p_s_Mixed") == [{"Id": 1, "Note": "x"}]
