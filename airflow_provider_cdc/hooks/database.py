@@ -1,0 +1,55 @@
+"""The hook for a target database of the relational sink, by any connection that Airflow's providers have a form for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import BaseHook
+
+from airflow_provider_cdc.core.errors import ConfigError
+
+DRIVERS = {
+    "postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql",
+    "cdc_mysql": "mysql+pymysql", "cdc_mariadb": "mariadb+pymysql", "sqlite": "sqlite",
+}  # fmt: skip
+"""Type of a connection → SQLAlchemy dialect and driver."""
+
+
+class CdcDatabaseHook(BaseHook):
+    """Makes the ``connection.*`` properties of a sink from an Airflow connection: ``postgres``, ``mysql``, ``sqlite`` and so on.
+
+        >>> CdcDatabaseHook("warehouse").properties()["connection.url"]
+        'postgresql+psycopg://db:5432/shop'
+
+    Texts and numbers in the connection's extra are parameters of the driver: ``{"sslmode": "verify-full"}``.
+    """
+
+    def __init__(self, conn_id: str) -> None:
+        super().__init__()
+        self.conn_id = conn_id
+
+    def properties(self) -> dict[str, Any]:
+        """Properties of a sink, secrets among them.
+
+        :raises ConfigError: the connection is of a type that no dialect belongs to
+        """
+        import sqlalchemy as sa
+
+        connection = self.get_connection(self.conn_id)
+        driver = DRIVERS.get(str(connection.conn_type).lower())
+        if driver is None:
+            raise ConfigError(
+                f"The connection {self.conn_id} is of the type {connection.conn_type!r}, which the sink cannot write to.",
+                remedy=f"give one of the type {', '.join(sorted(DRIVERS))}",
+            )
+        query = {
+            name: str(value) for name, value in (connection.extra_dejson or {}).items() if isinstance(value, (str, int))
+        }
+        url = sa.URL.create(
+            driver, host=connection.host or None, port=connection.port, database=connection.schema or None, query=query
+        )
+        if driver == "sqlite":
+            url = sa.URL.create(driver, database=connection.host or connection.schema)
+        found = {"connection.url": url.render_as_string(), "connection.username": connection.login}
+        found["connection.password"] = connection.password
+        return {name: value for name, value in found.items() if value}

@@ -1,0 +1,77 @@
+"""The task that brings relational tables up to the change log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.database import CdcDatabaseHook
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
+from airflow_provider_cdc.operators.connector_tables import alias, asset
+from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+
+class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
+    """Applies the batches of a connector's change log to tables of a relational database, each exactly once: rows, DDL and the marker that says which batch they
+    have are one transaction there. Repeated, killed or concurrent runs give the same result.
+
+        >>> ApplyToDatabaseOperator(task_id="apply", definition=shop, conn_id="warehouse")
+
+    Without ``sink``, tables equal the source: they are made and get columns, and have the source's keys. Returns ``{"connector", "target", "last_batch",
+    "events", "tables", "seconds"}``, and emits an event of the asset ``cdc://<connector>/<topic>`` for each table that was changed.
+
+    :param definition: the connector; paths are templated
+    :param conn_id: Airflow connection to the target database (templated)
+    :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/databases.md
+    :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    """
+
+    template_fields: Sequence[str] = ("changelog", "changelog_options", "sink", "conn_id", "storage_conn_id")
+    ui_color = "#fdebd3"
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        conn_id: str,
+        sink: Mapping[str, Any] | None = None,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs["outlets"] = [*(kwargs.get("outlets") or []), alias(definition.name)]
+        super().__init__(**kwargs)
+        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
+        self.sink = dict(sink or {})
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        from airflow_provider_cdc.sink.apply import Sink
+        from airflow_provider_cdc.sink.database import open_engine
+
+        try:
+            config = SinkConfig.parse({**EQUAL, **self.sink, **CdcDatabaseHook(self.conn_id).properties()})
+            engine = open_engine(config)
+            try:
+                done = Sink(engine, config, self.access.changelog(), self.connector).apply()
+            finally:
+                engine.dispose()
+        except CdcError as e:
+            raise failure(e) from e
+        for topic, table in done.tables.items():
+            context["outlet_events"][alias(self.connector)].add(
+                asset(self.connector, topic),
+                extra={"rows": table["rows"], "last_batch": done.batch, "location": table["location"]},
+            )
+            self.log.info("%s: %d events.", topic, sum(table["rows"].values()))
+        return {
+            "connector": self.connector, "target": done.place, "last_batch": done.batch, "events": done.events,
+            "tables": sorted(done.tables), "seconds": done.seconds,
+        }  # fmt: skip

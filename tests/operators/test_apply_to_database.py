@@ -1,0 +1,97 @@
+"""The task that applies to a relational database, on a real change log and a real database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_cdc.changelog.needs import needs_of
+from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from tests.support.face import Shop, connect, context, make_shop
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "apply-to-database")
+    connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
+    yield shop
+    shop.store.close()
+
+
+def capture(shop: Shop) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+
+
+def apply(shop: Shop, given: Any = None, **more: Any) -> dict[str, Any]:
+    operator = ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse", **more)
+    return operator.execute(given or context())
+
+
+def rows(folder: Path) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder / "warehouse.db") as connection:
+        return sorted(connection.execute("SELECT id, note FROM shop_inventory_orders").fetchall())
+
+
+def test_tables_equal_the_source_and_assets_say_what_has_changed(shop: Shop, tmp_path: Path) -> None:
+    shop.order(1, "first")
+    capture(shop)
+    given = context()
+    result = apply(shop, given)
+    assert result.pop("seconds") >= 0
+    place = f"sqlite:///{tmp_path}/warehouse.db/cdc_applied"
+    assert result == {
+        "connector": "shop",
+        "target": place,
+        "last_batch": 1,
+        "events": 1,
+        "tables": ["shop.inventory.orders"],
+    }
+    assert rows(tmp_path) == [(1, "first")]
+    ((_, events),) = given["outlet_events"].items()
+    (event,) = events.asset_alias_events
+    assert event.dest_asset_key.uri == "cdc://shop/shop.inventory.orders"
+    assert event.extra["rows"] == {"r": 1}
+    shop.order(2, "second")
+    capture(shop)
+    assert apply(shop)["events"] == 1
+    assert rows(tmp_path) == [(1, "first"), (2, "second")]
+    assert apply(shop)["events"] == 0
+
+
+def test_batches_that_the_database_needs_are_kept(shop: Shop, tmp_path: Path) -> None:
+    shop.order(1)
+    capture(shop)
+    apply(shop)
+    shop.order(2)
+    capture(shop)
+    (need,) = needs_of(Storage(shop.definition.changelog), "shop")
+    assert (need.target, need.after) == ("database", 1)
+
+
+def test_a_connection_that_the_sink_has_no_dialect_for_fails_for_good(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect(monkeypatch, "warehouse", conn_type="http", host="example.org")
+    with pytest.raises(AirflowFailException, match=r"(?s)of the type 'http'.*postgres"):
+        apply(shop)
+
+
+def test_a_property_that_there_is_not_fails_for_good(shop: Shop) -> None:
+    with pytest.raises(AirflowFailException, match=r"insert\.mod: unknown property; did you mean insert\.mode"):
+        apply(shop, sink={"insert.mod": "upsert"})
+
+
+def test_a_database_that_cannot_be_reached_is_tried_again(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "warehouse", conn_type="postgres", host="127.0.0.1", port=1, login="a", password="top-secret")
+    capture(shop)
+    with pytest.raises(AirflowException) as caught:
+        apply(shop, sink={"flush.max.retries": 0})
+    assert not isinstance(caught.value, AirflowFailException)
+    assert "top-secret" not in str(caught.value)
