@@ -75,7 +75,11 @@ def steps(
     :raises ChangeLogDamaged: a file is not what its manifest says
     :raises TargetError: a change cannot be made in the table
     """
-    for events in _events(changelog, connector, pending, table):
+    after = 0
+    if pending.taken is not None and config.truncate_enabled:  # by a table that has none of the rows of the one before
+        after = pending.taken[0]
+        yield Step("empty", pa.table({}), np.array([after]))
+    for events in _events(changelog, connector, pending, table, after):
         if each:
             for at in range(len(events.op)):
                 yield from _steps(events.take(np.array([at])), table, config)
@@ -163,8 +167,10 @@ def _numbered(rows: pa.Table, key: list[str]) -> pa.Table:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _events(changelog: ChangeLog, connector: str, pending: Pending, table: SinkTable) -> Iterator[_Events]:
-    """All events, in their order."""
+def _events(
+    changelog: ChangeLog, connector: str, pending: Pending, table: SinkTable, after: int
+) -> Iterator[_Events]:
+    """The events after one, in their order."""
     files = sorted((file for _, file in pending.files), key=lambda file: file.first_seq)
     for one, other in itertools.pairwise(files):
         if other.first_seq <= one.last_seq:
@@ -175,12 +181,15 @@ def _events(changelog: ChangeLog, connector: str, pending: Pending, table: SinkT
                 remedy="read the table again with an ad hoc snapshot",
             )
     for file in files:
+        if file.last_seq <= after:
+            continue
         with changelog.open(connector, file) as opened:
             source = pq.ParquetFile(opened)
             there = set(source.schema_arrow.names)
             wanted = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
             for batch in source.iter_batches(WHOLE_GROUP, columns=wanted):
-                yield _made(pa.Table.from_batches([batch]), file, pending, table)
+                found = _made(pa.Table.from_batches([batch]), file, pending, table)
+                yield found if file.first_seq > after else found.take(found.seq > after)
 
 
 def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) -> _Events:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.sink.apply import Sink
-from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.test_apply import in_order, rows
 from tests.support.connectors import Connector, memory_connector
@@ -160,6 +160,24 @@ def test_truncates_empty_the_table_only_if_they_are_enabled(
     insert(source, {"id": 3, "a": "z", "b": 3})
     apply(engine, connector, {**keyed, "truncate.enabled": True})
     assert [row["id"] for row in rows(engine, "p_s_t")] == [3]
+
+
+@pytest.mark.parametrize("applied", ["before", "between", "after"])
+def test_a_table_that_is_made_again_has_none_of_the_rows_of_the_one_that_was_dropped(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector, applied: str
+) -> None:
+    insert(source, *({"id": n, "a": "old", "b": n} for n in range(4)))
+    if applied == "before":
+        apply(engine, connector, EQUAL)
+    with source.transaction() as t:
+        t.update("s.t", {"id": 1}, {"b": 10})
+    source.drop_table("s.t")
+    if applied == "between":
+        apply(engine, connector, EQUAL)
+    source.create_table("s.t", {"id": "int64!", "z": "string"}, key=("id",))
+    insert(source, {"id": 2, "z": "new"})
+    apply(engine, connector, EQUAL)
+    assert [(row["id"], row["z"]) for row in rows(engine, "p_s_t")] == [(2, "new")]
 
 
 def test_values_that_an_event_leaves_out_stay(engine: sa.Engine, source: MemoryDatabase, connector: Connector) -> None:
