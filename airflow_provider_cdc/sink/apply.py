@@ -340,6 +340,8 @@ class Sink:
                 self._dialect.empty(connection, table)
             case "delete":
                 self._dialect.delete(connection, table, step.rows)
+            case "move":
+                self._dialect.move(connection, table, step.rows)
             case "write" if self._config.insert_mode is InsertMode.INSERT:
                 self._dialect.insert(connection, table, step.rows)
             case "write" if self._config.insert_mode is InsertMode.UPDATE:

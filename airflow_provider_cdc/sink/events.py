@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.model.schema import Column, arrow_type
 from airflow_provider_cdc.sink.config import InsertMode, SinkConfig
-from airflow_provider_cdc.sink.tables import COORDINATES, Field, SinkTable
+from airflow_provider_cdc.sink.tables import COORDINATES, PREVIOUS, Field, SinkTable
 
 WHOLE_GROUP = 100_000
 """Events that are looked at together, at most."""
@@ -33,12 +33,13 @@ WHOLE_GROUP = 100_000
 class Step:
     """What becomes of a table next.
 
-    :param what: ``write`` rows, ``delete`` the rows of keys, or ``empty`` the table
-    :param rows: by the columns of the target; of ``delete`` the key columns only
+    :param what: ``write`` rows, ``delete`` the rows of keys, ``empty`` the table, or ``move`` one row to another key, with the values that the event has; it is written
+        next, in case that it was not there
+    :param rows: by the columns of the target; of ``delete`` the key columns only; of ``move`` also those of the key before, see :data:`PREVIOUS`
     :param seq: numbers of the events in the change log
     """
 
-    what: Literal["write", "delete", "empty"]
+    what: Literal["write", "delete", "empty", "move"]
     rows: pa.Table
     seq: npt.NDArray[np.int64]
 
@@ -49,12 +50,16 @@ class _Events:
 
     :param rows: with the columns of the target; of a delete, the key
     :param left_out: columns that an event does not have, of those that any of them lacks; one text for each event, empty if it has all
+    :param previous: keys before, by the names of :data:`PREVIOUS`, where events change a key and leave values out: these are in the row that had the key before
+    :param moves: which ones do
     """
 
     op: npt.NDArray[np.object_]
     seq: npt.NDArray[np.int64]
     rows: pa.Table
     left_out: npt.NDArray[np.object_] | None
+    previous: pa.Table | None = None
+    moves: npt.NDArray[np.bool_] | None = None
 
     def take(self, chosen: npt.NDArray[Any]) -> _Events:
         """Some of them.
@@ -62,8 +67,12 @@ class _Events:
         :param chosen: which ones: truth values, or numbers in order
         """
         at = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        numbers = pa.array(at)
         left_out = None if self.left_out is None else self.left_out[at]
-        return _Events(self.op[at], self.seq[at], self.rows.take(pa.array(at)), left_out)
+        found = _Events(self.op[at], self.seq[at], self.rows.take(numbers), left_out)
+        if self.previous is None or self.moves is None or not self.moves[at].any():
+            return found
+        return replace(found, previous=self.previous.take(numbers), moves=self.moves[at])
 
 
 def steps(
@@ -79,12 +88,69 @@ def steps(
     if pending.taken is not None and config.truncate_enabled:  # by a table that has none of the rows of the one before
         after = pending.taken[0]
         yield Step("empty", pa.table({}), np.array([after]))
-    for events in _events(changelog, connector, pending, table, after):
-        if each:
-            for at in range(len(events.op)):
-                yield from _steps(events.take(np.array([at])), table, config)
-        else:
-            yield from _steps(events, table, config)
+    for events in _unsplit(_events(changelog, connector, pending, table, after)):
+        for part in _apart(events):
+            if part.moves is not None:
+                yield from _moved(part, table, config)
+            elif each:
+                for at in range(len(part.op)):
+                    yield from _steps(part.take(np.array([at])), table, config)
+            else:
+                yield from _steps(part, table, config)
+
+
+def _unsplit(chunks: Iterator[_Events]) -> Iterator[_Events]:
+    """Events without a delete that stands at the end of a chunk although its row is moved by the first event of the next one."""
+    held: _Events | None = None
+    for chunk in chunks:
+        if held is not None:
+            if chunk.moves is None or not chunk.moves[0] or chunk.seq[0] != held.seq[0] + 1:
+                yield held
+            held = None
+        rest = chunk
+        if chunk.left_out is not None and len(chunk.op) and chunk.op[-1] == "d":
+            held, rest = chunk.take(np.array([len(chunk.op) - 1])), chunk.take(np.arange(len(chunk.op) - 1))
+        if len(rest.op):
+            yield rest
+    if held is not None:
+        yield held
+
+
+def _apart(events: _Events) -> Iterator[_Events]:
+    """Each event that moves a row by itself, without the delete that the source makes of it: the row is still needed."""
+    begin = 0
+    for at in () if events.moves is None else np.flatnonzero(events.moves):
+        own = at > begin and events.op[at - 1] == "d" and events.seq[at - 1] == events.seq[at] - 1
+        end = int(at) - int(own)
+        if end > begin:
+            yield events.take(np.arange(begin, end))
+        yield events.take(np.array([at]))
+        begin = int(at) + 1
+    if begin < len(events.op):
+        yield events.take(np.arange(begin, len(events.op)))
+
+
+def _moved(event: _Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:
+    """The steps of an event that moves a row.
+
+    :raises TargetError: it cannot be done in this insert mode
+    """
+    assert event.left_out is not None
+    if not (config.delete_enabled and config.insert_mode is InsertMode.UPSERT):
+        lacking = str(event.left_out[0]).replace("\0", ", ")
+        raise TargetError(
+            f"A row of {table.topic} got another key, and the log does not have its values of {lacking}.",
+            where=f"event {event.seq[0]}",
+            safe="The table was not changed.",
+            remedy="set insert.mode=upsert and delete.enabled=true, by which the row is moved; or have the source log whole rows",
+        )
+    for step in _written(event, [field.name for field in table.key]):
+        rows = step.rows
+        assert event.previous is not None
+        for name in event.previous.column_names:
+            rows = rows.append_column(name, event.previous[name])
+        yield Step("move", rows, step.seq)
+        yield step
 
 
 def _steps(events: _Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:
@@ -167,9 +233,7 @@ def _numbered(rows: pa.Table, key: list[str]) -> pa.Table:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _events(
-    changelog: ChangeLog, connector: str, pending: Pending, table: SinkTable, after: int
-) -> Iterator[_Events]:
+def _events(changelog: ChangeLog, connector: str, pending: Pending, table: SinkTable, after: int) -> Iterator[_Events]:
     """The events after one, in their order."""
     files = sorted((file for _, file in pending.files), key=lambda file: file.first_seq)
     for one, other in itertools.pairwise(files):
@@ -207,8 +271,8 @@ def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) 
             if (origin := origins.get(field.column.name)) is not None
         }
         left_out = _left_out(events, final)
-        _refuse_moves(events, left_out, file, pending)
-    return _Events(op, events["seq"].to_numpy(), pa.table(columns), left_out)
+    found = _Events(op, events["seq"].to_numpy(), pa.table(columns), left_out)
+    return found if left_out is None else _with_moves(found, events, left_out, origins, table)
 
 
 def _value(
@@ -246,19 +310,21 @@ def _left_out(events: pa.Table, final: dict[str | None, str]) -> npt.NDArray[np.
     return np.array(texts, object)
 
 
-def _refuse_moves(events: pa.Table, left_out: npt.NDArray[np.object_], file: DataFile, pending: Pending) -> None:
-    """:raises TargetError: a key was changed by an event that does not have all values"""
-    if "previous_key" not in events.column_names:
-        return
-    moved = events["previous_key"].is_valid().to_numpy(zero_copy_only=False) & (left_out != "")
-    if moved.any():
-        at = int(np.flatnonzero(moved)[0])
-        raise TargetError(
-            f"A row of {pending.topic} got another key, and the log does not have its values of {left_out[at].replace(chr(0), ', ')}.",
-            where=f"{file.path}, event {events['seq'][at].as_py()}",
-            safe="The table was not changed.",
-            remedy="have the source log whole rows (binlog_row_image=FULL, or supplemental logging of all columns), and read the table again with an ad hoc snapshot",
-        )
+def _with_moves(
+    found: _Events, events: pa.Table, left_out: npt.NDArray[np.object_], origins: Any, table: SinkTable
+) -> _Events:
+    """With the keys before, if an event changes a key and leaves values out."""
+    if "previous_key" not in events.column_names or not table.key:
+        return found
+    moves = events["previous_key"].is_valid().to_numpy(zero_copy_only=False) & (left_out != "")
+    if not moves.any():
+        return found
+    before = _fields(events, "previous_key")
+    columns = {
+        PREVIOUS.format(at): _typed(before.get(origins[field.column.name].column), field.column, events.num_rows)
+        for at, field in enumerate(table.key)
+    }
+    return replace(found, previous=pa.table(columns), moves=moves)
 
 
 def _fields(events: pa.Table, name: str) -> dict[str, pa.ChunkedArray]:

@@ -16,6 +16,8 @@ COORDINATES = (
     Column(name="__connect_offset", type="int64", nullable=False),
 )
 """Key columns of ``primary.key.mode=kafka``: topic, 0, and the event's number in the change log."""
+PREVIOUS = "cdc previous {}"
+"""Name of a key column, by its place in the key, in rows that get another key."""
 _PLACE = re.compile(r"\$\{(topic|source\.db|source\.schema|source\.table)\}")
 
 
@@ -66,6 +68,12 @@ class SinkTable:
     @property
     def key(self) -> tuple[Field, ...]:
         return tuple(field for field in self.fields if field.key)
+
+    @property
+    def moving(self) -> SinkTable:
+        """The same with the keys that rows had before, which are in no target: see :data:`PREVIOUS`."""
+        before = tuple(Field(PREVIOUS.format(at), field.column) for at, field in enumerate(self.key))
+        return SinkTable(self.topic, self.name, (*self.fields, *before))
 
     @property
     def rest(self) -> tuple[Field, ...]:

@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.sink import events
 from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -195,6 +196,43 @@ def test_values_that_an_event_leaves_out_stay(engine: sa.Engine, source: MemoryD
         t.update("s.t", {"id": 3}, {"b": 31})
     apply(engine, connector, keyed)
     assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+
+
+@pytest.mark.parametrize("chunk", [1, 2, 3, 100_000])
+def test_a_row_that_gets_another_key_keeps_the_values_that_its_event_leaves_out(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(events, "WHOLE_GROUP", chunk)
+    source.make_sparse("s.t", "a")
+    insert(source, *({"id": n, "a": f"old {n}", "b": n} for n in range(6)))
+    apply(engine, connector, EQUAL)
+    with source.transaction() as t:
+        t.update("s.t", {"id": 1}, {"id": 10})
+        t.update("s.t", {"id": 10}, {"id": 11, "b": 111})
+        t.update("s.t", {"id": 2}, {"b": 20})
+        t.update("s.t", {"id": 2}, {"id": 1})
+        t.update("s.t", {"id": 3}, {"id": 30, "a": "new"})
+        t.delete("s.t", {"id": 4})
+        t.update("s.t", {"id": 5}, {"id": 4})
+        t.delete("s.t", {"id": 4})
+        t.insert("s.t", {"id": 12, "a": "born", "b": 12})
+        t.update("s.t", {"id": 12}, {"id": 5})
+    apply(engine, connector, EQUAL)
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+
+
+def test_moved_rows_that_lack_values_need_a_mode_that_can_move_them(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    source.make_sparse("s.t", "a")
+    insert(source, {"id": 1, "a": "x", "b": 1})
+    with source.transaction() as t:
+        t.update("s.t", {"id": 1}, {"id": 2})
+    keyed = {"primary.key.mode": "record_key", "insert.mode": "upsert"}
+    with pytest.raises(
+        TargetError, match=r"got another key, and the log does not have its values of a\.(.|\n)*delete\.enabled=true"
+    ):
+        apply(engine, connector, keyed)
 
 
 def test_names_are_folded_unless_they_are_quoted(

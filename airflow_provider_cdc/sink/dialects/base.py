@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
-from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
+from airflow_provider_cdc.sink.tables import PREVIOUS, Field, Name, SinkTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,9 +170,30 @@ class Dialect(abc.ABC):
         :param unique: as of :class:`There`
         """
 
-    @abc.abstractmethod
     def update(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
         """Change rows whose key is there; each key once. Others are a no-op."""
+        key = {field.name: field.name for field in table.key}
+        if rest := [name for name in rows.column_names if name not in key]:
+            self._update(connection, table, rows, key, rest)
+
+    def move(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
+        """Change a row and its key; a no-op if there is none with the key that it had before.
+
+        :param rows: one, with the columns of :data:`~airflow_provider_cdc.sink.tables.PREVIOUS` besides its own
+        """
+        before = {field.name: PREVIOUS.format(at) for at, field in enumerate(table.key)}
+        rest = [name for name in rows.column_names if name not in before.values()]
+        self._update(connection, table.moving, rows, before, rest)
+
+    @abc.abstractmethod
+    def _update(
+        self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
+    ) -> None:
+        """Change rows.
+
+        :param key: column of the table → the column of ``rows`` that it is found by
+        :param rest: columns that are changed
+        """
 
     @abc.abstractmethod
     def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:

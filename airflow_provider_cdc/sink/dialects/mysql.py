@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import ClassVar
 
 import pyarrow as pa
@@ -81,7 +81,8 @@ class MariaDb(Dialect):
             return
         # ON DUPLICATE KEY UPDATE would change whatever row has a unique value of these, and tell nobody
         stage = self._staged(connection, table, rows)
-        self._from_stage(connection, table, stage, key, rest)
+        if rest:
+            self._from_stage(connection, table, stage, {name: name for name in key}, rest)
         same = " AND ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in key)
         columns = ", ".join(f"s.{self.quote(name)}" for name in rows.column_names)
         run(
@@ -93,18 +94,17 @@ class MariaDb(Dialect):
     def _or_update(self, names: list[str]) -> str:
         return " ON DUPLICATE KEY UPDATE " + ", ".join(f"{self.quote(n)} = VALUES({self.quote(n)})" for n in names)
 
-    def update(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
-        key = [field.name for field in table.key]
-        stage = self._staged(connection, table, rows)
-        self._from_stage(connection, table, stage, key, [name for name in rows.column_names if name not in key])
+    def _update(
+        self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
+    ) -> None:
+        self._from_stage(connection, table, self._staged(connection, table, rows), key, rest)
 
     def _from_stage(
-        self, connection: sa.Connection, table: SinkTable, stage: str, key: list[str], rest: list[str]
+        self, connection: sa.Connection, table: SinkTable, stage: str, key: Mapping[str, str], rest: Sequence[str]
     ) -> None:
-        if rest:
-            same = " AND ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in key)
-            sets = ", ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in rest)
-            run(connection, f"UPDATE {self.full(table.name)} t JOIN {stage} s ON {same} SET {sets}")
+        same = " AND ".join(f"t.{self.quote(name)} = s.{self.quote(staged)}" for name, staged in key.items())
+        sets = ", ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in rest)
+        run(connection, f"UPDATE {self.full(table.name)} t JOIN {stage} s ON {same} SET {sets}")
 
     def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
         head = f"DELETE FROM {self.full(table.name)} WHERE ({self.listed(keys.column_names)}) IN ("

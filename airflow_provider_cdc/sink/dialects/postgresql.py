@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -63,21 +63,20 @@ class PostgreSql(Dialect):
             f"ON CONFLICT ({self.listed(key)}) DO {f'UPDATE SET {sets}' if rest else 'NOTHING'}",
         )
 
-    def update(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
-        key = [field.name for field in table.key]
-        rest = [name for name in rows.column_names if name not in key]
-        if rest:
-            sets = ", ".join(f"{self.quote(name)} = s.{self.quote(name)}" for name in rest)
-            stage = self._staged(connection, table, rows)
-            run(connection, f"UPDATE {self.full(table.name)} t SET {sets} FROM {stage} s WHERE {self._same(key)}")
+    def _update(
+        self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
+    ) -> None:
+        sets = ", ".join(f"{self.quote(name)} = s.{self.quote(name)}" for name in rest)
+        stage = self._staged(connection, table, rows)
+        run(connection, f"UPDATE {self.full(table.name)} t SET {sets} FROM {stage} s WHERE {self._same(key)}")
 
     def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
         stage = self._staged(connection, table, keys)
-        where = self._same(keys.column_names)
+        where = self._same({name: name for name in keys.column_names})
         run(connection, f"DELETE FROM {self.full(table.name)} t USING {stage} s WHERE {where}")
 
-    def _same(self, key: Sequence[str]) -> str:
-        return " AND ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in key)
+    def _same(self, key: Mapping[str, str]) -> str:
+        return " AND ".join(f"t.{self.quote(name)} = s.{self.quote(staged)}" for name, staged in key.items())
 
     def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> str:
         """A table of the session's own that has these rows, until the next one is made or the transaction ends."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -46,14 +47,13 @@ class Sqlite(Dialect):
         what = f"UPDATE SET {sets}" if rest else "NOTHING"
         self._insert(connection, table, rows, f" ON CONFLICT ({self.listed(key)}) DO {what}")
 
-    def update(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
-        key = [field.name for field in table.key]
-        rest = [name for name in rows.column_names if name not in key]
-        if rest:
-            sets = ", ".join(f"{self.quote(name)} = ?" for name in rest)
-            where = " AND ".join(f"{self.quote(name)} = ?" for name in key)
-            statement = f"UPDATE {self.full(table.name)} SET {sets} WHERE {where}"
-            self._each(connection, statement, table, rows.select([*rest, *key]))
+    def _update(
+        self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
+    ) -> None:
+        sets = ", ".join(f"{self.quote(name)} = ?" for name in rest)
+        where = " AND ".join(f"{self.quote(name)} = ?" for name in key)
+        statement = f"UPDATE {self.full(table.name)} SET {sets} WHERE {where}"
+        self._each(connection, statement, table, rows.select([*rest, *key.values()]))
 
     def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
         where = " AND ".join(f"{self.quote(name)} = ?" for name in keys.column_names)
