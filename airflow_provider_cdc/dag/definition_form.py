@@ -173,6 +173,8 @@ class Definition(ConnectorPart, DagPart):
     conn_id: Name
     location: Text | None = None
     tables: list[dict[str, Any]] | None = None
+    database: Name | None = None
+    sink: dict[str, Any] | None = None
     dag_id: Name | None = None
     schedule: Schedule = None
     continuous: bool | None = None

@@ -12,6 +12,7 @@ from airflow.sdk import DAG, TaskGroup
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
+from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
@@ -32,6 +33,8 @@ def cdc_task_group(
     location: str | None = None,
     target: str = "delta",
     tables: Any = (),
+    database: str | None = None,
+    sink: Mapping[str, Any] | None = None,
     group_id: str | None = None,
     state_conn_id: str = DEFAULT_CONN_ID,
     storage_conn_id: str | None = None,
@@ -50,16 +53,25 @@ def cdc_task_group(
         DAG does it, such as that of :func:`~airflow_provider_cdc.dag.apply.apply_dag`
     :param target: kind of the tables, ``delta`` or ``iceberg``
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere, as of :class:`ApplyChangesOperator`
+    :param database: Airflow connection to a relational database whose tables are kept equal to the source, instead of tables in a lakehouse:
+        :class:`~airflow_provider_cdc.operators.apply_to_database.ApplyToDatabaseOperator`
+    :param sink: properties of the tables there, as of that operator
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; then the run is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log
     :param continuous: capture and apply side by side for ``run_for`` (an hour), without the sensor: changes are in the tables within
         seconds. The DAG has to begin a run every ``run_for``, and allow two at once: the tasks of a run go on until those of the next one
         are ready, and hand over to them. Batches are closed after a second, if the definition has no ``batch.max.ms``
-    :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …)
+    :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …), or of the operator of a database
     """
-    if location is None and (tables or apply):
+    if location is None and (tables or (apply and database is None)):
         raise ConfigError("tables and apply say how changes are applied, and without location they are not.")
+    if sink and database is None:
+        raise ConfigError("sink says how changes are applied to a database, and without database they are not.")
+    if location is not None and database is not None:
+        raise ConfigError(
+            "location and database are two targets: one DAG captures, and another one applies to each of them."
+        )
     captures: dict[str, Any] = {"run_for": run_for}
     applies = dict(apply or {})
     if continuous:
@@ -83,6 +95,17 @@ def cdc_task_group(
             )
             if not continuous:
                 capture >> apply_changes
+        if database is not None:
+            apply_to_database = ApplyToDatabaseOperator(
+                task_id="apply",
+                definition=definition,
+                conn_id=database,
+                sink=sink,
+                storage_conn_id=storage_conn_id,
+                **applies,
+            )
+            if not continuous:
+                capture >> apply_to_database
         if wait:
             sensor = ChangesAvailableSensor(
                 task_id="wait",
@@ -101,6 +124,8 @@ def cdc_dag(
     conn_id: str,
     location: str | None = None,
     tables: Any = (),
+    database: str | None = None,
+    sink: Mapping[str, Any] | None = None,
     dag_id: str | None = None,
     schedule: Any = CONTINUOUS,
     continuous: bool = False,
@@ -116,6 +141,8 @@ def cdc_dag(
         capture: :func:`~airflow_provider_cdc.dag.apply.apply_dag`
     :param tables: rules for tables that are not kept as the source has them, or are elsewhere: mode, columns, filter and so on by patterns,
         as of :class:`ApplyChangesOperator`
+    :param database: Airflow connection to a relational database whose tables are kept equal to the source, instead of ``location``
+    :param sink: properties of the tables there, as of :class:`~airflow_provider_cdc.operators.apply_to_database.ApplyToDatabaseOperator`
     :param dag_id: by default ``cdc_<connector>``
     :param schedule: as of ``DAG``. With a fixed schedule, ``group={"wait": False}`` keeps runs from waiting
     :param continuous: capture and apply without a pause; changes are in the tables within seconds. A run takes an hour, or
@@ -127,14 +154,18 @@ def cdc_dag(
     if continuous:
         group["continuous"] = True
     done = f"the tables of connector **{definition.name}** ({definition.source}) up to date in `{location}`"
-    if location is None:
+    if database is not None:
+        done = f"the tables of connector **{definition.name}** ({definition.source}) up to date in the database of `{database}`"
+    elif location is None:
         done = f"the change log of connector **{definition.name}** ({definition.source}) up to date"
     schedule, arguments = arguments_of(
         schedule, run_for=group.get("run_for"), continuous=continuous, refused=schedule != CONTINUOUS, dag=dag
     )
     arguments = {"tags": ["cdc", definition.source], "doc_md": f"Keeps {done}.", **arguments}
     with DAG(dag_id or f"cdc_{definition.name}", schedule=schedule, **arguments) as made:
-        cdc_task_group(definition, conn_id=conn_id, location=location, tables=tables, **group)
+        cdc_task_group(
+            definition, conn_id=conn_id, location=location, tables=tables, database=database, sink=sink, **group
+        )
     return made
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -31,6 +34,8 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
 
     :param definition: the connector; paths are templated
     :param conn_id: Airflow connection to the target database (templated)
+    :param run_for: go on for so long, as batches come: they are in the tables within seconds of their capture. Another task may begin before: each batch is applied
+        once, whoever does it. Without it, what the change log has is applied
     :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/databases.md
     :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
     """
@@ -44,6 +49,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         definition: ConnectorDefinition,
         conn_id: str,
         sink: Mapping[str, Any] | None = None,
+        run_for: float | timedelta | None = None,
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
@@ -51,6 +57,8 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         super().__init__(**kwargs)
         self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
         self.sink = dict(sink or {})
+        self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
+        self._ended = threading.Event()
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_provider_cdc.sink.apply import Sink
@@ -60,7 +68,8 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             config = SinkConfig.parse({**EQUAL, **self.sink, **CdcDatabaseHook(self.conn_id).properties()})
             engine = open_engine(config)
             try:
-                done = Sink(engine, config, self.access.changelog(), self.connector).apply()
+                sink = Sink(engine, config, self.access.changelog(), self.connector)
+                done = sink.apply() if self.run_for is None else sink.follow(self._over(self.run_for))
             finally:
                 engine.dispose()
         except CdcError as e:
@@ -75,3 +84,16 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             "connector": self.connector, "target": done.place, "last_batch": done.batch, "events": done.events,
             "tables": sorted(done.tables), "seconds": done.seconds,
         }  # fmt: skip
+
+    def on_kill(self) -> None:
+        """End after what is being committed."""
+        self._ended.set()
+
+    def _over(self, run_for: float) -> Callable[[float], bool]:
+        until = time.monotonic() + run_for
+
+        def over(seconds: float) -> bool:
+            left = until - time.monotonic()
+            return self._ended.wait(max(min(seconds, left), 0)) or left <= 0
+
+        return over

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,8 @@ TARGET = "database"
 """Kind of target in reports."""
 GROUP_BYTES, GROUP_BATCHES = 256 << 20, 500
 """A transaction has the batches of about so many bytes of change log, or so many of them."""
+LOOK_S = 0.5
+"""How often who follows the change log looks for a new batch."""
 _ENSURED = 5
 """How often tables of our own are looked for, if other runs make them at the same time."""
 
@@ -60,6 +62,13 @@ class Done:
     def events(self) -> int:
         """Change events that were applied."""
         return sum(sum(table["rows"].values()) for table in self.tables.values())
+
+    def add(self, later: Done) -> None:
+        """What was done next."""
+        for topic, table in later.tables.items():
+            self.tables[topic] = joined(self.tables[topic], table) if topic in self.tables else table
+        self.batch, self.failed, self.behind = later.batch, later.failed, later.behind
+        self.seconds = round(self.seconds + later.seconds, 3)
 
     def count(self, pending: Pending, table: str, began: float) -> None:
         """Add what was done to one table."""
@@ -128,6 +137,21 @@ class Sink:
                 "failed": done.failed, "lagging": done.behind, "stands": stands, "seconds": done.seconds, "rules": "",
             }
         )  # fmt: skip
+
+    def follow(self, over: Callable[[float], bool]) -> Done:
+        """Apply batches as they come. Several may do that at the same time: each batch is applied once.
+
+            >>> ended = threading.Event()
+            >>> sink.follow(ended.wait)
+
+        :param over: waits for so many seconds, or until it is true that this is to end; whether it is
+        :raises CdcError: as :meth:`apply`
+        """
+        done = self.apply()
+        while not over(LOOK_S):
+            if self._changelog.has(self._connector, done.batch + 1):
+                done.add(self.apply())
+        return done
 
     def _all(self, done: Done) -> None:
         first: int | None = None

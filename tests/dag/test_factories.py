@@ -29,6 +29,7 @@ from airflow_provider_cdc.dag import (
 )
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator
+from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
 from tests.support.face import Shop, context, make_shop
@@ -155,6 +156,34 @@ def test_a_batch_time_of_ones_own_stays() -> None:
 def test_a_continuous_dag_refuses_what_would_leave_a_gap(wrong: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", continuous=True, **wrong)
+
+
+# -- a database as the target -----------------------------------------------------------------------------------------
+
+
+def test_a_dag_keeps_the_tables_of_a_database_equal_to_the_source() -> None:
+    dag = cdc_dag(SHOP, conn_id="shop", database="warehouse", sink={"errors.tolerance": "all"})
+    apply = dag.get_task("apply")
+    assert isinstance(apply, ApplyToDatabaseOperator)
+    assert (apply.conn_id, apply.sink, apply.run_for) == ("warehouse", {"errors.tolerance": "all"}, None)
+    assert dag.get_task("capture").downstream_task_ids == {"apply"}
+    assert "database of `warehouse`" in str(dag.doc_md)
+
+
+def test_a_continuous_dag_applies_to_a_database_as_batches_come() -> None:
+    dag = cdc_dag(SHOP, conn_id="shop", database="warehouse", continuous=True, group={"run_for": 600})
+    capture, apply = (dag.get_task(name) for name in ("capture", "apply"))
+    assert isinstance(apply, ApplyToDatabaseOperator)
+    assert apply.run_for is not None
+    assert apply.run_for > 600
+    assert not capture.downstream_list
+
+
+def test_one_target_is_meant_and_its_properties_need_it() -> None:
+    with pytest.raises(ConfigError, match="two targets"):
+        cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", database="warehouse")
+    with pytest.raises(ConfigError, match="without database"):
+        cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", sink={"insert.mode": "insert"})
 
 
 # -- one apply for several connectors ---------------------------------------------------------------------------------

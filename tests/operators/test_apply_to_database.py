@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from tests.support.face import Shop, connect, context, make_shop
+from tests.support.patience import LONGEST_S
 
 
 @pytest.fixture
@@ -63,6 +68,49 @@ def test_tables_equal_the_source_and_assets_say_what_has_changed(shop: Shop, tmp
     assert apply(shop)["events"] == 1
     assert rows(tmp_path) == [(1, "first"), (2, "second")]
     assert apply(shop)["events"] == 0
+
+
+def test_one_that_goes_on_applies_what_comes_and_ends_when_it_is_killed(shop: Shop, tmp_path: Path) -> None:
+    shop.order(1, "first")
+    capture(shop)
+    operators = [
+        ApplyToDatabaseOperator(
+            task_id="apply", definition=shop.definition, conn_id="warehouse", run_for=timedelta(hours=1)
+        )
+        for _ in range(2)  # as while one run hands over to the next
+    ]
+    with ThreadPoolExecutor(2) as threads:
+        running = [threads.submit(operator.execute, context()) for operator in operators]
+        try:
+            for n in range(2, 5):
+                shop.order(n, "more")
+                capture(shop)
+                until(lambda n=n: (tmp_path / "warehouse.db").exists() and len(rows(tmp_path)) == n)
+            assert not any(one.done() for one in running)
+        finally:
+            for operator in operators:
+                operator.on_kill()
+        results = [one.result(LONGEST_S) for one in running]
+    assert sum(result["events"] for result in results) == 4
+    assert rows(tmp_path) == [(1, "first"), (2, "more"), (3, "more"), (4, "more")]
+
+
+def test_one_that_goes_on_ends_when_its_time_is_over(shop: Shop, tmp_path: Path) -> None:
+    shop.order(1, "first")
+    capture(shop)
+    began = time.monotonic()
+    assert apply(shop, run_for=1.5)["events"] == 1
+    assert time.monotonic() - began >= 1.5
+
+
+def until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + LONGEST_S
+    while True:
+        with contextlib.suppress(sqlite3.OperationalError):  # the table is not there yet
+            if true():
+                return
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 def test_batches_that_the_database_needs_are_kept(shop: Shop, tmp_path: Path) -> None:
