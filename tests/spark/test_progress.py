@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.changelog.board import WorkBoard
 from airflow_provider_cdc.core.model.work import Work
 from airflow_provider_cdc.core.spi import progress as module
 from spark_jobs.maintain_tables import MaintainTables
@@ -67,18 +68,30 @@ def test_quick_work_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.records == []
 
 
+class Looks(logging.Handler):
+    """What is on a board at each line of the log."""
+
+    def __init__(self, board: WorkBoard) -> None:
+        super().__init__()
+        self.found, self._board = list[Work](), board
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.found += self._board.all()
+
+
 @pytest.fixture
-def slow(lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> list[Work]:
+def slow(lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[list[Work]]:
     """What is on the board, over and over, while something is at work."""
     monkeypatch.setattr(module, "EVERY_S", 0.02)
     caplog.set_level(logging.INFO)
-    found = list[Work]()
     board = lake.connector.changelog.board(lake.connector.name)
-    caplog.handler.addFilter(lambda record: bool(found.extend(board.all())) or True)
+    looks = Looks(board)
+    logging.getLogger().addHandler(looks)
     for name in ("slow", "quick"):
         lake.connector.database.create_table(f"s.{name}", {"id": "int64!"}, key=("id",))
     _insert(lake, 0)
-    return found
+    yield looks.found
+    logging.getLogger().removeHandler(looks)
 
 
 def _insert(lake: Lake, first: int) -> None:
