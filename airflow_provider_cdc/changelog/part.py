@@ -52,12 +52,19 @@ class Waiting:
 
     :ivar bytes: that they take, with those of their arrays
     :ivar loose: of them, the bytes of those that are not packed
+    :ivar packed: bytes that those which are packed take when they are written
     """
 
     items: list[pa.RecordBatch | Packed] = field(default_factory=list)
     rows: int = 0
     bytes: int = 0
     loose: int = 0
+    packed: int = 0
+
+    @property
+    def whole(self) -> int:
+        """Bytes that all of them take when they are written."""
+        return self.loose + self.packed
 
     def add(self, events: pa.RecordBatch, bytes_: int) -> None:
         self.items.append(events)
@@ -66,11 +73,12 @@ class Waiting:
     def extend(self, other: Waiting) -> None:
         """Events that follow."""
         self.items += other.items
-        self.rows, self.bytes, self.loose = self.rows + other.rows, self.bytes + other.bytes, self.loose + other.loose
+        self.rows, self.bytes = self.rows + other.rows, self.bytes + other.bytes
+        self.loose, self.packed = self.loose + other.loose, self.packed + other.packed
 
     def full(self, rows: int, bytes_: int) -> bool:
         """Whether it is so much."""
-        return self.rows >= rows or self.bytes >= bytes_
+        return self.rows >= rows or self.whole >= bytes_
 
     def table(self) -> pa.Table:
         """All of them. Dictionaries differ from block to block (GTIDs): one row group has one set of columns."""
@@ -84,6 +92,7 @@ class Waiting:
             some = list(run)
             items += some if packed else [_packed(some)]
         bytes_ = sum(len(one.data) for one in items if isinstance(one, Packed))
+        self.packed = sum(one.size for one in items if isinstance(one, Packed))
         saved, self.items, self.bytes, self.loose = self.bytes - bytes_, items, bytes_, 0
         return saved
 

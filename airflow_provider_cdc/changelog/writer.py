@@ -158,7 +158,8 @@ class ParquetBatchWriter:
             self._touched.append(part)
         part.add(batch, size, marked=self._marked)
         self._waiting_bytes += size
-        if part.waiting.rows + part.open.rows >= ROW_GROUP_ROWS or part.waiting_bytes >= ROW_GROUP_BYTES:
+        rows, whole = part.waiting.rows + part.open.rows, part.waiting.whole + part.open.whole
+        if rows >= ROW_GROUP_ROWS or whole >= ROW_GROUP_BYTES:
             part = self._flush(part)
             if part.bytes >= FILE_BYTES:
                 self._close(part)

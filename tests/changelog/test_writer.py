@@ -259,6 +259,21 @@ def test_keys_sequence_numbers_and_commit_times_have_statistics_for_those_who_sk
     assert with_statistics == {"seq", "key.id", COMMITTED}
 
 
+def test_what_is_packed_is_written_before_it_is_too_much_to_unpack(
+    storage: Storage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Texts that repeat take a hundredth of their memory when they are packed, and all of it when they are written."""
+    monkeypatch.setattr(module, "WAITING_BYTES", 200_000)
+    monkeypatch.setattr(module, "ROW_GROUP_BYTES", 1_000_000)
+    writer = ParquetBatchWriter(storage, FOLDER, "w1")
+    for n in range(60):
+        writer.write(_events(("a", 1), n * 10, 10, text="x" * 10_000))
+    files = writer.finish()
+    assert sum(file.rows for file in files) == 600
+    groups = [pq.ParquetFile(storage.path("c", file.path)).metadata.num_row_groups for file in files]
+    assert sum(groups) >= 5
+
+
 # errors of the thread that writes
 
 
