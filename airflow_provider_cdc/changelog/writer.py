@@ -20,9 +20,9 @@ ROW_GROUP_ROWS = 131_072
 ROW_GROUP_BYTES = 32 << 20
 FILE_BYTES = 512 << 20
 """Size of the events in memory at which a file is closed and the next one begun."""
-QUEUE_BYTES = 16 << 20
+QUEUE_BYTES = 8 << 20
 """Bytes of events that may wait for the writing thread."""
-WAITING_BYTES = 64 << 20
+WAITING_BYTES = 48 << 20
 """Bytes of events that may wait for row groups, all files together: beyond it the largest ones are written, however small."""
 PACKED_BYTES = 1 << 20
 """Events of a file that take no more are packed instead, and written if that is not enough: a file for each few rows costs more."""
