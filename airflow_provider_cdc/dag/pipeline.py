@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG, TaskGroup
+from airflow.sdk import DAG, BaseOperator, TaskGroup
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
@@ -82,30 +82,21 @@ def cdc_task_group(
     common: dict[str, Any] = {"definition": definition, "conn_id": conn_id, "state_conn_id": state_conn_id}
     with TaskGroup(group_id or definition.name, prefix_group_id=group_id is not None) as group:
         capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
+        common_apply: dict[str, Any] = {
+            "task_id": "apply",
+            "definition": definition,
+            "storage_conn_id": storage_conn_id,
+            **applies,
+        }
+        task: BaseOperator | None = None
         if location is not None:
-            apply_changes = ApplyChangesOperator(
-                task_id="apply",
-                definition=definition,
-                location=location,
-                target=target,
-                tables=tables,
-                conn_id=spark_conn_id,
-                storage_conn_id=storage_conn_id,
-                **applies,
+            task = ApplyChangesOperator(
+                location=location, target=target, tables=tables, conn_id=spark_conn_id, **common_apply
             )
-            if not continuous:
-                capture >> apply_changes
-        if database is not None:
-            apply_to_database = ApplyToDatabaseOperator(
-                task_id="apply",
-                definition=definition,
-                conn_id=database,
-                sink=sink,
-                storage_conn_id=storage_conn_id,
-                **applies,
-            )
-            if not continuous:
-                capture >> apply_to_database
+        elif database is not None:
+            task = ApplyToDatabaseOperator(conn_id=database, sink=sink, **common_apply)
+        if task is not None and not continuous:
+            capture >> task
         if wait:
             sensor = ChangesAvailableSensor(
                 task_id="wait",
