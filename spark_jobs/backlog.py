@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
-from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.manifest import Contents
 from spark_jobs.beginning import Beginning, Start
 from spark_jobs.placed import Placed
 from spark_jobs.targets.base import NEVER
@@ -23,7 +23,7 @@ class Backlog:
     def __init__(self, changelog: ChangeLog, connector: str) -> None:
         self._changelog, self._connector = changelog, connector
         self._lock, self._read = threading.Lock(), dict[int, list[Batches]]()
-        self._manifests: list[Manifest] = []
+        self._contents: list[Contents] = []
         """Those that were read, without gaps: what one table needs is a part of what another one needs that stands further back."""
         self.beginning = Beginning(changelog, connector)
         """How the change log begins."""
@@ -61,7 +61,7 @@ class Backlog:
             reached = found[1]
         elif new and view.never_had(table):
             mark = self.beginning.mark()
-            if mark is not None and mark.topics is None:
+            if mark is None or mark.topics is None:
                 reached = view.start
         source = view.table(table.topic)
         return self.start(table.topic, reached, view, new=new, where=table.location, table=str(source or ""))
@@ -79,7 +79,7 @@ class Backlog:
         :param until: those up to this one are to be among them, also if they have come since others were read
         """
         with self._lock:
-            if not self._manifests or until > self._manifests[-1].batch:
+            if not self._contents or until > self._contents[-1].batch:
                 self._read_on(batch)
             if batch not in self._read:
                 self._read[batch] = self._made(batch)
@@ -87,20 +87,23 @@ class Backlog:
 
     def _read_on(self, batch: int) -> None:
         """Read what has come since; or if nothing is read, what has come since a batch."""
-        newest = self._manifests[-1].batch if self._manifests else batch
-        if found := list(self._changelog.manifests(self._connector, after=newest)):
-            self._manifests += found
+        newest = self._contents[-1].batch if self._contents else batch
+        if found := self._contents_of(after=newest):
+            self._contents += found
             self._read.clear()
 
     def _made(self, batch: int) -> list[Batches]:
         further = max((start for start in self._read if start < batch), default=None)
         if further is not None:
             return [group.since(batch) for group in self._read[further] if group.last > batch]
-        if self._manifests and batch + 1 < self._manifests[0].batch:
-            there = self._manifests[0].batch
-            self._manifests[:0] = self._changelog.manifests(self._connector, after=batch, until=there - 1, there=there)
+        if self._contents and batch + 1 < self._contents[0].batch:
+            there = self._contents[0].batch
+            self._contents[:0] = self._contents_of(after=batch, until=there - 1, there=there)
         dropped = self.beginning.dropped(batch)
-        return indexed(self._changelog, (m for m in self._manifests if m.batch > batch), {}, dropped)
+        return indexed(self._changelog, (found for found in self._contents if found.batch > batch), {}, dropped)
+
+    def _contents_of(self, **which: int) -> list[Contents]:
+        return [manifest.contents for manifest in self._changelog.manifests(self._connector, **which)]
 
     def all(self) -> list[Batches]:
         """All batches that the change log has; its first ones may have been removed."""
@@ -121,4 +124,4 @@ class Backlog:
         self.beginning.forget()
         with self._lock:
             self._read.clear()
-            self._manifests.clear()
+            self._contents.clear()

@@ -121,7 +121,7 @@ class Since:
         if last <= newest:
             return
         self._manifests += self.changelog.manifests(self.connector, after=newest, until=last)
-        self._batches = Batches(self.changelog, self._manifests) if self._manifests else None
+        self._batches = Batches(self.changelog, [one.contents for one in self._manifests]) if self._manifests else None
 
 
 def _unsettled(offset: Offset, table: str) -> str:

@@ -16,11 +16,11 @@ def at_rest(changelog: ChangeLog, connector: str) -> dict[str, Wanted]:
     :param connector: the reference's name
     :raises ConfigError: the reference is empty
     """
-    manifests = list(changelog.manifests(connector))
-    topics = collect(changelog, manifests)
+    contents = [manifest.contents for manifest in changelog.manifests(connector)]
+    topics = collect(changelog, contents)
     if not topics:
         raise _nothing(changelog, connector)
-    position = manifests[-1].offset_after.position or {}
+    position = contents[-1].position
     return {topic: Wanted(found, changelog, connector, position) for topic, found in topics.items()}
 
 
@@ -34,15 +34,15 @@ def following(changelog: ChangeLog, plan: VerifyPlan, source: ChangeLog) -> dict
     """
     topics: dict[str, Wanted] = {}
     for one in plan.references:
-        manifests = list(changelog.manifests(one.name))
-        if len(manifests) != one.batches:
+        contents = [manifest.contents for manifest in changelog.manifests(one.name)]
+        if len(contents) != one.batches:
             raise TransientError(
-                f"The scratch change log has {len(manifests)} of the {one.batches} batches that were written to it.",
+                f"The scratch change log has {len(contents)} of the {one.batches} batches that were written to it.",
                 where=f"{changelog.storage.url}, {one.name}",
                 safe="No table was changed.",
                 remedy="run the comparison again, and let nobody delete its scratch change log meanwhile",
             )
-        found = collect(changelog, manifests)
+        found = collect(changelog, contents)
         since = Since(source, plan.connector, one.first, straddles=one.straddles)
         topics |= {
             topic: Wanted(found[topic], changelog, one.name, one.position, since, one.at)

@@ -12,7 +12,7 @@ from airflow_provider_cdc.changelog.kept import Mark
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from spark_jobs.placed import Placed
 from spark_jobs.targets.base import NEVER
@@ -158,11 +158,11 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
                 "airflow cdc verify names them.",
                 connector, before.first,
             )  # fmt: skip
-    manifests = changelog.manifests(connector, after=start)
+    batches = (manifest.contents for manifest in changelog.manifests(connector, after=start))
     stands, lagging = report.get("stands", {}), report.get("lagging", {})
     reported = bool(report.get("last_batch"))
     gone = before.dropped if before is not None else ()
-    groups = indexed(changelog, manifests, stands if reported else {}, gone)
+    groups = indexed(changelog, batches, stands if reported else {}, gone)
     newest = groups[-1].last if groups else newest
     if not newest:
         log.warning("The change log %s has no batch of connector %s.", changelog.storage.url, connector)
@@ -213,7 +213,7 @@ def told_of(stands: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
 
 def indexed(
     changelog: ChangeLog,
-    manifests: Iterable[Manifest],
+    batches: Iterable[Contents],
     stands: Mapping[str, Mapping[str, Any]],
     gone: Collection[str] = (),
 ) -> list[Batches]:
@@ -226,19 +226,19 @@ def indexed(
         list[Batches](),
         {entry.get("table", "") for entry in stands.values() if entry.get("dropped")} | {*gone},
     )
-    for group in _groups(manifests):
+    for group in _groups(batches):
         found.append(Batches(changelog, group, dropped))
         dropped = found[-1].gone
     return found
 
 
-def _groups(manifests: Iterable[Manifest]) -> Iterator[list[Manifest]]:
+def _groups(batches: Iterable[Contents]) -> Iterator[list[Contents]]:
     """Consecutive batches, about :data:`GROUP_BYTES` of files together."""
-    group: list[Manifest] = []
+    group: list[Contents] = []
     size = 0
-    for manifest in manifests:
-        group.append(manifest)
-        size += sum(f.bytes for f in manifest.files)
+    for batch in batches:
+        group.append(batch)
+        size += batch.bytes
         if size >= GROUP_BYTES:
             yield group
             group, size = [], 0

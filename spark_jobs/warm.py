@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.turns import Turn
 from airflow_provider_cdc.core.errors import TransientError
-from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.manifest import Contents
 from spark_jobs.report import Applied, Report
 from spark_jobs.view import View, indexed, told_of
 
@@ -178,12 +178,12 @@ class WarmApply:
             view = self._job.view()
             return view, view.topics - self._job.unchanged(view)
         before = self._report
-        manifests = self._next(before.last_batch)
-        last = manifests[-1].batch if manifests else before.last_batch
+        batches = self._next(before.last_batch)
+        last = batches[-1].batch if batches else before.last_batch
         view = View(
             before.last_batch,
             last,
-            indexed(self._changelog, manifests, before.stands),
+            indexed(self._changelog, batches, before.stands),
             True,
             before.stands,
             before.lagging,
@@ -198,10 +198,10 @@ class WarmApply:
         # events of a table that has failed wait with it: the last batch it has says where it goes on
         return view, wanted - {topic for topic, retry in self._failing.items() if retry.due > now}
 
-    def _next(self, after: int) -> list[Manifest]:
-        found: list[Manifest] = []
+    def _next(self, after: int) -> list[Contents]:
+        found: list[Contents] = []
         while len(found) < MOST and (manifest := self._changelog.manifest(self._connector, after + len(found) + 1)):
-            found.append(manifest)
+            found.append(manifest.contents)
         return found
 
     def _keep(self, report: Report, topics: set[str]) -> None:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
-from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.manifest import Contents, Manifest
 from spark_jobs.beginning import emptied, unbuildable
 from spark_jobs.placed import Placed
 
@@ -32,7 +32,7 @@ class WholeLog:
         self.mark = changelog.beginning(connector)
         self._first = 1 if self.mark is None else self.mark.first
         self._dropped = frozenset() if self.mark is None else self.mark.dropped
-        self.batches = Batches(changelog, self._manifests(batch, time), self._dropped)
+        self.batches = Batches(changelog, self._contents(batch, time), self._dropped)
 
     @property
     def last(self) -> int:
@@ -50,7 +50,7 @@ class WholeLog:
         """
         if batch == self.last:
             return self.batches
-        return Batches(self.changelog, list(self._kept(batch)), self._dropped)
+        return Batches(self.changelog, [manifest.contents for manifest in self._kept(batch)], self._dropped)
 
     def lacks(self, topic: str) -> bool:
         """Whether there was something of a topic in batches that were removed."""
@@ -88,7 +88,7 @@ class WholeLog:
                 self._checked.add(path)
         return pending
 
-    def _manifests(self, batch: int | None, time: datetime | None) -> list[Manifest]:
+    def _contents(self, batch: int | None, time: datetime | None) -> list[Contents]:
         first = self.changelog.first(self.connector)
         if not first:
             raise ConfigError(
@@ -101,8 +101,10 @@ class WholeLog:
             raise self._none(
                 f"There is no batch {batch}: the change log of {self.connector} has batches {first} to {last}."
             )
-        found = list(self._kept(batch))
-        return found if time is None else self._by(found, time if time.tzinfo else time.replace(tzinfo=UTC))
+        kept = self._kept(batch)
+        if time is None:
+            return [manifest.contents for manifest in kept]
+        return self._by(kept, time if time.tzinfo else time.replace(tzinfo=UTC))
 
     def _kept(self, until: int | None) -> Iterator[Manifest]:
         """
@@ -112,14 +114,19 @@ class WholeLog:
             raise removed
         return self.changelog.manifests(self.connector, after=self._first - 1, until=until, there=until or 0)
 
-    def _by(self, manifests: list[Manifest], time: datetime) -> list[Manifest]:
+    def _by(self, manifests: Iterator[Manifest], time: datetime) -> list[Contents]:
         """Those up to the last one that was committed by a time."""
-        by = [count for count, m in enumerate(manifests, start=1) if datetime.fromisoformat(m.created_at) <= time]
+        found, by, first = list[Contents](), 0, ""
+        for count, manifest in enumerate(manifests, start=1):
+            first = first or manifest.created_at
+            found.append(manifest.contents)
+            if datetime.fromisoformat(manifest.created_at) <= time:
+                by = count
         if not by:
             raise self._none(
-                f"By {time.isoformat()}, no batch of {self.connector} was committed: the first one is of {manifests[0].created_at}."
+                f"By {time.isoformat()}, no batch of {self.connector} was committed: the first one is of {first}."
             )
-        return manifests[: by[-1]]
+        return found[:by]
 
     def _none(self, what: str) -> ConfigError:
         return ConfigError(

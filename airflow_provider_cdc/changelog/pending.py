@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from airflow_provider_cdc.changelog.kept import follow
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from airflow_provider_cdc.core.model.manifest import DataFile, Manifest
+from airflow_provider_cdc.core.model.manifest import Contents, DataFile
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 
 
@@ -72,13 +72,12 @@ class Pending:
 class Batches:
     """Batches in a row, by topic. They are read once, for all tables and markers.
 
-    :param manifests: ascending, without gaps; at least one
+    :param batches: ascending, without gaps; at least one
     :param dropped: full names of tables that the source had dropped before them
     """
 
-    def __init__(self, changelog: ChangeLog, manifests: Sequence[Manifest], dropped: Collection[str] = ()) -> None:
-        self.first, self.last = manifests[0].batch, manifests[-1].batch
-        self.position = manifests[-1].offset_after.position or {}
+    def __init__(self, changelog: ChangeLog, batches: Sequence[Contents], dropped: Collection[str] = ()) -> None:
+        self.first, self.last, self.position = batches[0].batch, batches[-1].batch, batches[-1].position
         self._parts: dict[str, list[Pending]] = {}
         self._after = 0
         self.dropped: set[str] = set()
@@ -87,11 +86,11 @@ class Batches:
         """The same, with those that were dropped before."""
         self.renamed: set[str] = set()
         """Full names that tables have given up, and no other one has got."""
-        for manifest in manifests:
-            for topic, part in _by_topic(changelog, manifest, self.gone).items():
+        for batch in batches:
+            for topic, part in _by_topic(changelog, batch, self.gone).items():
                 self._parts.setdefault(topic, []).append(part)
                 self.dropped -= {schema.id.full_name for schema in part.schemas.values()}
-            for change in (change for record in manifest.schema_changes for change in record.changes):
+            for change in (change for record in batch.schema_changes for change in record.changes):
                 follow(change, self.dropped, self.renamed)
 
     def since(self, batch: int) -> Batches:
@@ -143,21 +142,20 @@ def joined(parts: Sequence[Pending], last: int, position: dict[str, object]) -> 
     return whole
 
 
-def _by_topic(changelog: ChangeLog, manifest: Manifest, gone: set[str]) -> dict[str, Pending]:
+def _by_topic(changelog: ChangeLog, batch: Contents, gone: set[str]) -> dict[str, Pending]:
     """
     :param gone: full names of tables that are dropped before the batch; afterwards, those after it
     """
-    position = manifest.offset_after.position or {}
     found: dict[str, Pending] = {}
     structures: dict[tuple[TableId, int], str] = {}
-    for topic in sorted({f.topic for f in manifest.files} | set(manifest.schemas)):
-        found[topic] = Pending(topic, first=manifest.batch, last=manifest.batch, position=position)
-        for version, schema in manifest.schemas.get(topic, {}).items():
+    for topic in sorted({f.topic for f in batch.files} | set(batch.schemas)):
+        found[topic] = Pending(topic, first=batch.batch, last=batch.batch, position=batch.position)
+        for version, schema in batch.schemas.get(topic, {}).items():
             found[topic].schemas[int(version)] = schema
             structures[schema.id, schema.version] = topic
-    for file in manifest.files:
-        found[file.topic].files.append((changelog.uri(manifest.connector, file), file))
-    for record in manifest.schema_changes:
+    for file in batch.files:
+        found[file.topic].files.append((changelog.uri(batch.connector, file), file))
+    for record in batch.schema_changes:
         for change in record.changes:
             name = change.id.full_name
             if change.table is not None and (change.id, change.table.version) in structures:
@@ -172,9 +170,9 @@ def _by_topic(changelog: ChangeLog, manifest: Manifest, gone: set[str]) -> dict[
     return found
 
 
-def collect(changelog: ChangeLog, manifests: Sequence[Manifest]) -> dict[str, Pending]:
+def collect(changelog: ChangeLog, contents: Sequence[Contents]) -> dict[str, Pending]:
     """Everything that some batches hold, by topic."""
-    batches = Batches(changelog, manifests) if manifests else None
+    batches = Batches(changelog, contents) if contents else None
     return {topic: found for topic in batches.topics if (found := batches.of(topic))} if batches else {}
 
 

@@ -15,7 +15,7 @@ from airflow_provider_cdc.changelog.applied import AppliedReports, joined
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.errors import CdcError, TargetError
-from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import place_of, unavailable
@@ -193,15 +193,15 @@ class Sink:
     # -- groups -------------------------------------------------------------------------------------------------------
 
     def _groups(self, after: int, until: int | None = None) -> Iterator[Batches]:
-        manifests, size = list[Manifest](), 0
+        group, size = list[Contents](), 0
         for manifest in self._changelog.manifests(self._connector, after=after, until=until):
-            manifests.append(manifest)
-            size += sum(file.bytes for file in manifest.files)
-            if size >= GROUP_BYTES or len(manifests) == GROUP_BATCHES:
-                yield Batches(self._changelog, manifests)
-                manifests, size = [], 0
-        if manifests:
-            yield Batches(self._changelog, manifests)
+            group.append(manifest.contents)
+            size += group[-1].bytes
+            if size >= GROUP_BYTES or len(group) == GROUP_BATCHES:
+                yield Batches(self._changelog, group)
+                group, size = [], 0
+        if group:
+            yield Batches(self._changelog, group)
 
     def _group(self, group: Batches, markers: Markers, done: Done) -> Markers:
         """Apply some batches to all tables that are not behind, in one transaction.

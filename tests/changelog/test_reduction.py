@@ -56,7 +56,8 @@ def _random(key: dict[str, str], folder: Path, r: Random, steps: int = 25) -> Co
 
 
 def _pending(connector: Connector, after: int = 0) -> Pending:
-    return collect(connector.changelog, list(connector.changelog.manifests(connector.name, after=after)))["p.s.t"]
+    contents = [one.contents for one in connector.changelog.manifests(connector.name, after=after)]
+    return collect(connector.changelog, contents)["p.s.t"]
 
 
 def _plain(connector: Connector, pending: Pending) -> dict[tuple[Any, ...], tuple[bool, bool, dict[str, Any]]]:

@@ -17,6 +17,8 @@ from airflow_provider_cdc.core.model.manifest import DataFile, Manifest, SchemaC
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
 from spark_jobs import view
 from spark_jobs.backlog import Backlog
+from tests.spark.lake import Lake
+from tests.spark.trimmed import create, equal, put
 from tests.support.manifests import manifest
 
 LAST = 12
@@ -90,7 +92,7 @@ def test_whoever_asks_first_each_table_gets_what_it_lacks_and_each_manifest_is_r
         found = {marker: backlog.since(marker) for marker in markers}
         assert reads.count == Counter(range(min(markers) + 1, LAST + 1))
         for marker, groups in found.items():
-            alone = view.indexed(changelog, changelog.manifests("c", after=marker), {})
+            alone = view.indexed(changelog, (one.contents for one in changelog.manifests("c", after=marker)), {})
             for topic in (f"p.s.t{t}" for t in range(TOPICS)):
                 assert _seen(groups, topic) == _seen(alone, topic)
             for one in (groups, alone):
@@ -129,7 +131,7 @@ def test_a_gap_before_what_is_read_is_damage(tmp_path: Path, gap: int) -> None:
 
 
 def test_a_part_of_some_batches_knows_only_topics_that_are_in_it(changelog: ChangeLog) -> None:
-    whole = Batches(changelog, list(changelog.manifests("c")))
+    whole = Batches(changelog, [one.contents for one in changelog.manifests("c")])
     part = whole.since(LAST - 1)  # batch 12, which all of the three have
     assert (part.first, part.last, part.topics) == (LAST, LAST, {f"p.s.t{t}" for t in range(TOPICS)})
     later = whole.since(LAST)
@@ -142,3 +144,25 @@ def test_a_part_of_some_batches_knows_only_topics_that_are_in_it(changelog: Chan
     assert "p.s.t0" in whole
     assert whole.since(3).since(1).first == 4
     assert [p.last for p in whole.since(3).each("p.s.t2")] == [4, 8, 12]
+
+
+def test_a_new_table_reads_what_has_come_since_the_last_apply_however_long_the_log_is(memory: Lake) -> None:
+    create(memory, "a")
+    for n in range(1, 8):
+        put(memory, "a", n)
+    memory.apply()
+    before = memory.connector.changelog.last("test")
+    create(memory, "b")
+    put(memory, "b", 1)
+    reads = list[int]()
+    read = ChangeLog.manifest
+
+    def counted(self: ChangeLog, connector: str, batch: int) -> Manifest | None:
+        reads.append(batch)
+        return read(self, connector, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ChangeLog, "manifest", counted)
+        memory.apply()
+    assert min(reads) >= before, reads
+    equal(memory, "a", "b")

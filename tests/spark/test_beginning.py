@@ -94,7 +94,7 @@ def test_the_last_batch_counts_in_which_it_is_emptied(
     tmp_path_factory: pytest.TempPathFactory, where: set[int], until: int, after: int
 ) -> None:
     changelog = _log(tmp_path_factory.mktemp("log"), *where, topics={})
-    whole = Batches(changelog, list(changelog.manifests("c", after=FIRST - 1)))
+    whole = Batches(changelog, [one.contents for one in changelog.manifests("c", after=FIRST - 1)])
     groups = [whole.since(after)] if after < LAST else []
     assert emptied(TOPIC, groups, until) == max((n for n in where if after < n <= until), default=0)
     assert emptied(OTHER, groups) == 0

@@ -259,7 +259,7 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
             more()
         if location not in overtaken:
             overtaken.add(location)
-            batches = Batches(changelog, list(changelog.manifests("test")))
+            batches = Batches(changelog, [one.contents for one in changelog.manifests("test")])
             replace(prepared, hook=None).job()._catch_up.apply(Owner("test", topics[location]), location, [batches], [])
         return write()
 

@@ -65,7 +65,7 @@ def _differs(frame: DataFrame, key: tuple[str, ...], names: tuple[str, ...], row
 def _checked(spark: SparkSession, world: World, scratch: Any, plan: VerifyPlan) -> Counter[str]:
     done: Counter[str] = Counter()
     for point in plan.references:
-        topics = collect(scratch, list(scratch.manifests(point.name)))
+        topics = collect(scratch, [one.contents for one in scratch.manifests(point.name)])
         since = Since(world.connector.changelog, world.connector.name, point.first, straddles=point.straddles)
         for topic in point.topics:
             for last in sorted({*world.known} - set(range(1, since.reached)))[-2:]:

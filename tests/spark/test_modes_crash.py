@@ -123,7 +123,7 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
     def meanwhile(location: str, name: str, write: Callable[[], Any]) -> Any:
         if location not in overtaken and location in topics:
             overtaken.add(location)
-            batches = Batches(changelog, list(changelog.manifests("test"))[:-1])
+            batches = Batches(changelog, [one.contents for one in changelog.manifests("test")][:-1])
             replace(prepared, hook=None).job()._catch_up.apply(Owner("test", topics[location]), location, [batches], [])
         return write()
 

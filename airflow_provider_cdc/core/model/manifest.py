@@ -6,6 +6,8 @@ between, and the offset before and after, so that the state tables can be brough
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -99,6 +101,26 @@ class SignalOutcome(_Model):
     message: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a batch brings to tables: its manifest without what only the capture needs. Of a long backlog, all of these are in memory at once.
+
+    :param position: where the batch ends in the source's log
+    """
+
+    connector: str
+    batch: int
+    position: dict[str, Any]
+    files: Sequence[DataFile]
+    schemas: Mapping[str, Mapping[str, TableSchema]]
+    schema_changes: Sequence[SchemaChangeRecord]
+
+    @property
+    def bytes(self) -> int:
+        """Of its files."""
+        return sum(file.bytes for file in self.files)
+
+
 class Manifest(_Model):
     """One committed batch.
 
@@ -141,6 +163,12 @@ class Manifest(_Model):
     def events(self) -> int:
         """Number of change events, DDL not counted."""
         return sum(f.rows for f in self.files)
+
+    @property
+    def contents(self) -> Contents:
+        """What it brings to tables."""
+        position = self.offset_after.position or {}
+        return Contents(self.connector, self.batch, position, self.files, self.schemas, self.schema_changes)
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""
