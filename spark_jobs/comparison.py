@@ -10,11 +10,11 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.verified import Compared
 from spark_jobs import checksums
 from spark_jobs.datatypes import comparable, quoted
 from spark_jobs.last import OURS, UNKNOWN
 from spark_jobs.shaped import written_key
-from spark_jobs.verified import Compared
 
 EXAMPLES = 5
 _SOURCE, _TARGET = f"{OURS}source", f"{OURS}target"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import collect
+from airflow_provider_cdc.changelog.since import Since
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
-from spark_jobs.expected import Since
 from spark_jobs.wanted import Wanted
 
 

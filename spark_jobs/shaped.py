@@ -14,13 +14,13 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.since import NeverComparable, NotComparable
 from airflow_provider_cdc.changelog.verify_plan import why_not
 from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched, TableRules
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs import reduce
 from spark_jobs.datatypes import quoted, spark_type
-from spark_jobs.expected import NeverComparable, NotComparable
 from spark_jobs.last import UNKNOWN
 from spark_jobs.routing import Place
 from spark_jobs.rules import changes_rows, same_rule

@@ -7,14 +7,14 @@ from typing import Any
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.since import NotComparable
+from airflow_provider_cdc.changelog.verified import Compared
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.model.schema import TableId
-from spark_jobs.expected import NotComparable
 from spark_jobs.locations import table_location
 from spark_jobs.placed import Placed
 from spark_jobs.targets.base import Owner, Pinned, Target
-from spark_jobs.verified import Compared
 from spark_jobs.wanted import Wanted
 
 _LOOK_S = 2.0

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.since import NotComparable
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError
-from spark_jobs.expected import Expected, NotComparable
+from spark_jobs.expected import Expected
 from spark_jobs.last import OURS
 from spark_jobs.placed import Placed
 from spark_jobs.placement import Placement

@@ -36,13 +36,14 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import rules_of
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.since import NeverComparable, NotComparable
+from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
 from airflow_provider_cdc.core.config.table_rules import Matched, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from spark_jobs.bags import ABSENT
 from spark_jobs.comparison import Comparison
 from spark_jobs.datatypes import common
-from spark_jobs.expected import NeverComparable, NotComparable
 from spark_jobs.placed import Placed
 from spark_jobs.progress import Progress
 from spark_jobs.references import at_rest, following
@@ -52,7 +53,6 @@ from spark_jobs.standing import Standing
 from spark_jobs.targets import load_format
 from spark_jobs.targets.base import Owner, Pinned, Target
 from spark_jobs.variants import Variants, recorded
-from spark_jobs.verified import Compared, Verified
 from spark_jobs.verify_places import tables_of
 from spark_jobs.wanted import Wanted
 

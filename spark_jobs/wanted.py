@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Pending
-from spark_jobs.expected import Expected, Since, expected, of_reference
+from airflow_provider_cdc.changelog.since import Since
+from spark_jobs.expected import Expected, expected, of_reference
 
 
 class Wanted:

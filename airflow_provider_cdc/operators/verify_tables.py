@@ -15,10 +15,10 @@ from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_thr
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.changelog.verified import Compared, Verified
     from airflow_provider_cdc.core.config.table_rules import TableRules
     from airflow_provider_cdc.runtime import ConnectorDefinition
     from airflow_provider_cdc.verification import Verification
-    from spark_jobs.verified import Compared, Verified
 
 
 class VerifyTablesOperator(SparkJobOperator):
@@ -126,8 +126,8 @@ class VerifyTablesOperator(SparkJobOperator):
         :raises CdcError: the source cannot be read, or the capture does not come to its position
         :raises AirflowException: the job has failed as a whole
         """
+        from airflow_provider_cdc.changelog.verified import Verified
         from airflow_provider_cdc.changelog.verify_plan import read_report
-        from spark_jobs.verified import Verified
 
         self._refuse_secrets()
         connector = ConnectorAccess(

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from airflow_provider_cdc.changelog.kept import Gone, Mark
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.since import NotComparable, Since
 from airflow_provider_cdc.core.errors import BatchesRemoved
 from airflow_provider_cdc.core.model.manifest import DataFile, SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import TableChange
 from spark_jobs.backlog import Backlog
 from spark_jobs.beginning import Start, emptied
-from spark_jobs.expected import NotComparable, Since
 from spark_jobs.view import View, view_of
 from tests.support.manifests import SCHEMA, manifest
 

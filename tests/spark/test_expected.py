@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.pending import collect
+from airflow_provider_cdc.changelog.since import NotComparable, Since
 from airflow_provider_cdc.changelog.verify_plan import VerifyPlan
 from airflow_provider_cdc.verification import open_verification
 from spark_jobs.datatypes import quoted
-from spark_jobs.expected import NotComparable, Since, expected
+from spark_jobs.expected import expected
 from spark_jobs.last import UNKNOWN
 from tests.spark.lake import Database
 from tests.support.connectors import Connector, memory_connector

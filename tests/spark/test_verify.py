@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
-from spark_jobs.verify_tables import Compared, Verified, VerifyTables
+from spark_jobs.verify_tables import VerifyTables
 from tests.spark.lake import Lake
 from tests.support.connectors import memory_connector
 

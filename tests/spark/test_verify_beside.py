@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.verification import open_verification
-from spark_jobs.verified import Compared, Verified
 from spark_jobs.verify_tables import VerifyTables
 from tests.spark.lake import Lake
 

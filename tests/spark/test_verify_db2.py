@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import AppliedReports, rules_of
+from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.verification import open_verification
 from dev.servers import Db2
 from spark_jobs.apply_changes import ApplyChanges
-from spark_jobs.verified import Compared, Verified
 from spark_jobs.verify_tables import VerifyTables
 from tests.sources.db2_adapter import Db2Adapter
 from tests.support.connectors import Connector

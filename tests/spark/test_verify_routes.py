@@ -13,11 +13,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from spark_jobs.rebuild_tables import RebuildTables
 from spark_jobs.targets.memory import STORED
-from spark_jobs.verified import Compared, Verified
 from spark_jobs.verify_tables import VerifyTables
 from tests.spark.lake import Lake, new_lake
 from tests.spark.test_outbox import OUTBOX

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.applied import AppliedReports, rules_of
+from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.verification import open_verification
-from spark_jobs.verified import Compared, Verified
 from spark_jobs.verify_tables import VerifyTables
 from tests.spark.lake import Lake
 from tests.support.signals import signal_state
