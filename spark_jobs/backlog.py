@@ -6,10 +6,10 @@ import logging
 import threading
 from dataclasses import replace
 
+from airflow_provider_cdc.changelog.beginning import Beginning, Start
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.model.manifest import Contents
-from spark_jobs.beginning import Beginning, Start
 from spark_jobs.placed import Placed
 from spark_jobs.targets.base import NEVER
 from spark_jobs.view import View, indexed
@@ -67,7 +67,7 @@ class Backlog:
         return self.start(table.topic, reached, view, new=new, where=table.location, table=str(source or ""))
 
     def start(self, topic: str, at: int, view: View, *, new: bool, where: str, table: str = "") -> Start:
-        """Where a table begins; as :meth:`spark_jobs.beginning.Beginning.start`."""
+        """Where a table begins; as :meth:`airflow_provider_cdc.changelog.beginning.Beginning.start`."""
         return self.beginning.start(topic, at, new=new, kept=lambda b: self._after(b, view), where=where, table=table)
 
     def _after(self, batch: int, view: View) -> list[Batches]:

@@ -14,6 +14,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.beginning import Start
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.config.table_rules import Matched
@@ -22,7 +23,6 @@ from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs import reduce
 from spark_jobs.backlog import Backlog
 from spark_jobs.bags import NUMBER
-from spark_jobs.beginning import Start
 from spark_jobs.last import OP, OURS, UNKNOWN
 from spark_jobs.placed import Placed
 from spark_jobs.placement import Placement

@@ -12,13 +12,13 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.applied import AppliedReports, rules_of
+from airflow_provider_cdc.changelog.beginning import unbuildable
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.config.hints import names_in
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from spark_jobs.backlog import Backlog
-from spark_jobs.beginning import unbuildable
 from spark_jobs.locations import table_location
 from spark_jobs.placed import Placed
 from spark_jobs.placement import Placement

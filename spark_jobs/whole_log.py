@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from airflow_provider_cdc.changelog.beginning import emptied, unbuildable
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents, Manifest
-from spark_jobs.beginning import emptied, unbuildable
 from spark_jobs.placed import Placed
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.changelog.beginning import Start, emptied
 from airflow_provider_cdc.changelog.kept import Gone, Mark
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
@@ -17,7 +18,6 @@ from airflow_provider_cdc.core.errors import BatchesRemoved
 from airflow_provider_cdc.core.model.manifest import DataFile, SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import TableChange
 from spark_jobs.backlog import Backlog
-from spark_jobs.beginning import Start, emptied
 from spark_jobs.view import View, view_of
 from tests.support.manifests import SCHEMA, manifest
 
