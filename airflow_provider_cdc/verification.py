@@ -16,7 +16,7 @@ import itertools
 import logging
 import re
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -122,13 +122,19 @@ class Verification:
         self.schemas: dict[str, TableSchema] = {}
 
     def prepare(
-        self, tables: Sequence[str] | str = (), *, wait_s: float = 600.0, rules: TableRules = NO_RULES
+        self,
+        tables: Sequence[str] | str = (),
+        *,
+        wait_s: float = 600.0,
+        rules: TableRules = NO_RULES,
+        never: Callable[[str], str] = lambda _: "",
     ) -> VerifyPlan:
         """Read the source, wait until the capture has come to the position of the rows, and write the plan into the scratch change log.
 
         :param tables: patterns of the tables to compare, a list or a text, as in ``table.include.list``; by default all that are captured
         :param wait_s: how long to wait for the capture, and then for the apply, seconds
         :param rules: by which the target keeps its tables: those that can never be compared are not read
+        :param never: topic → why its table can never be compared, by the target's own configuration; empty if it can
         :raises ConfigError: no table is captured that is meant, or none of these can be compared
         :raises ConnectorHalted: the connector is paused or stopped before the position
         :raises TransientError: the capture does not come to the position in time
@@ -136,7 +142,8 @@ class Verification:
         from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, why_not
 
         meant = self._meant(tables)
-        by_rule = {table: why for table in meant if (why := why_not(rules.of(table)))}
+        topics = self._topics()
+        by_rule = {table: why for table in meant if (why := why_not(rules.of(table)) or never(topics(table)))}
         not_compared = by_rule | self._not_comparable(meant)
         left = [table for table in meant if table not in not_compared]
         if not left:
@@ -153,7 +160,6 @@ class Verification:
             if not left:
                 break
             log.info("%s have no key, and were being written to: they are read again.", ", ".join(map(str, left)))
-        topics = self._topics()
         plan = VerifyPlan(
             self._definition.name, self._definition.changelog, tuple(points), {topics(t): why for t, why in not_compared.items()}, wait_s,
             named=bool(tables),

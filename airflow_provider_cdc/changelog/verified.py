@@ -149,8 +149,9 @@ def _notes(table: Compared) -> list[str]:
     if table.unknown:
         lacking = ", ".join(f"{c} ({n:,} rows)" for c, n in table.unknown.items())
         notes.append(f"not compared, the reference does not have the value: {lacking}")
-    if table.rows_differ and table.version:
-        notes.append(f"compared as of batch {table.batch}, version {table.version} of the table")
+    if table.rows_differ and table.batch is not None:
+        version = f", version {table.version} of the table" if table.version else ""
+        notes.append(f"compared as of batch {table.batch}{version}")
     if table.differing:
         notes.append("differs in " + ", ".join(f"{c} ({n:,} rows)" for c, n in table.differing.items()))
     notes += map(_shown, table.examples)

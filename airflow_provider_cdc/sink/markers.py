@@ -59,6 +59,10 @@ class MarkerTable:
         if connection.execute(sa.select(self._table.c.topic).where(self._row(ALL))).first() is None:
             connection.execute(self._table.insert().values(**self.of, topic=ALL, batch=0, changed_at=_now()))
 
+    def there(self, connection: sa.Connection) -> bool:
+        """Whether anything was applied here."""
+        return sa.inspect(connection).has_table(self._table.name, schema=self._table.schema)
+
     def read(self, connection: sa.Connection) -> Markers:
         """The markers now."""
         columns = self._table.c

@@ -208,6 +208,34 @@ class Dialect(abc.ABC):
         for statement in self.DEFER:
             run(connection, statement)
 
+    # -- comparisons --------------------------------------------------------------------------------------------------
+
+    STEADY: ClassVar[str | None] = "REPEATABLE READ"
+    """Isolation level of a transaction that sees one state of the database all the time; ``None``: every transaction does."""
+
+    def session_table(self, name: str) -> Name:
+        """The name of a table that only the session has."""
+        return Name(name)
+
+    def make_session_table(self, name: Name, columns: str, table: str) -> str:
+        """The statement that makes such a table, empty, by columns of another one.
+
+        :param columns: in SQL
+        :param table: in SQL
+        """
+        return f"CREATE TEMPORARY TABLE {self.full(name)} AS SELECT {columns} FROM {table} WHERE 1 = 0"
+
+    def drop_session_table(self, name: Name) -> list[str]:
+        """The statements that drop it, if it is there."""
+        return [f"DROP TEMPORARY TABLE IF EXISTS {self.full(name)}"]
+
+    def readable(self, column: str, type_: str) -> str:
+        """A column in SQL, in a form in which the driver gives every value exactly.
+
+        :param type_: as of :class:`ColumnThere`
+        """
+        return column
+
     # -- errors -------------------------------------------------------------------------------------------------------
 
     def transient(self, error: sa.exc.DBAPIError) -> bool:

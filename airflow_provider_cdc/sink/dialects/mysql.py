@@ -70,6 +70,10 @@ class MariaDb(Dialect):
     def cast(self, text: str, type_: str) -> str:
         return text  # assigned to a column, it becomes of its type
 
+    def readable(self, column: str, type_: str) -> str:
+        # a float is shown with six digits, if nothing is done with it
+        return f"{column} * 1e0" if type_.upper().startswith("FLOAT") else column
+
     def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
         self._insert(connection, self.full(table.name), table, rows)
 

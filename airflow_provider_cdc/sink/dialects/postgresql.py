@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.sink import texts
 from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of, run
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
-from airflow_provider_cdc.sink.tables import Field, SinkTable
+from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
 _TYPES = {
     "bool": "boolean", "int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint", "float": "real",
@@ -74,6 +74,17 @@ class PostgreSql(Dialect):
         stage = self._staged(connection, table, keys)
         where = self._same({name: name for name in keys.column_names})
         run(connection, f"DELETE FROM {self.full(table.name)} t USING {stage} s WHERE {where}")
+
+    def session_table(self, name: str) -> Name:
+        return Name(name, "pg_temp")
+
+    def drop_session_table(self, name: Name) -> list[str]:
+        return [f"DROP TABLE IF EXISTS {self.full(name)}"]
+
+    def readable(self, column: str, type_: str) -> str:
+        return (
+            column if type_ == "BYTEA" else f"{column}::text"
+        )  # Python has no infinite times, nor those before Christ
 
     def _same(self, key: Mapping[str, str]) -> str:
         return " AND ".join(f"t.{self.quote(name)} = s.{self.quote(staged)}" for name, staged in key.items())

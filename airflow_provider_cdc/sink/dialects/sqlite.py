@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.sink import texts
 from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
-from airflow_provider_cdc.sink.tables import SinkTable
+from airflow_provider_cdc.sink.tables import Name, SinkTable
 
 _TYPES = {
     "bool": "BOOLEAN", "int8": "SMALLINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "year": "INTEGER", "float": "REAL",
@@ -27,6 +27,7 @@ class Sqlite(Dialect):
     DEFER: ClassVar[tuple[str, ...]] = ("PRAGMA defer_foreign_keys = ON",)
     LONGEST: ClassVar[int] = 1000
     DDL_IN_TRANSACTION: ClassVar[bool] = True
+    STEADY: ClassVar[str | None] = None
 
     def type_of(self, kind: Kind, *, key: bool) -> str:
         return _TYPES.get(kind.name, "TEXT")
@@ -36,6 +37,12 @@ class Sqlite(Dialect):
 
     def cast(self, text: str, type_: str) -> str:
         return text
+
+    def session_table(self, name: str) -> Name:
+        return Name(name, "temp")
+
+    def drop_session_table(self, name: Name) -> list[str]:
+        return [f"DROP TABLE IF EXISTS {self.full(name)}"]
 
     def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
         self._insert(connection, table, rows)
