@@ -247,7 +247,7 @@ class ChangeLog:
                     found = zlib.crc32(block, found)
                 if found != file.crc32:
                     raise _damaged(path, f"has the checksum {found:08x} instead of {file.crc32:08x}")
-        return _committed_ms(footer)
+        return committed_ms(footer)
 
     def path_of(self, connector: str, batch: int) -> str:
         """Where the manifest of a batch is, if there is one."""
@@ -263,8 +263,8 @@ def _batch_of(file: DataFile) -> int:
     return int(folder[0]) if folder and folder[0].isdigit() else 0
 
 
-def _committed_ms(footer: Any) -> int:
-    """The highest ``source.ts_ms`` of a Parquet file, by its statistics."""
+def committed_ms(footer: Any) -> int:
+    """When the newest event of a Parquet file was committed at the source, by its statistics, in ms since 1970; 0 if it does not tell."""
     from airflow_provider_cdc.changelog.writer import COMMITTED
 
     names = [footer.schema.column(i).path for i in range(len(footer.schema))]

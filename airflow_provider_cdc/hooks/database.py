@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+TARGET = "database"
+"""Kind of target in reports, beside those of lakehouse tables."""
 
 DRIVERS = {
     "postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql",
@@ -53,3 +62,26 @@ class CdcDatabaseHook(BaseHook):
         found = {"connection.url": url.render_as_string(), "connection.username": connection.login}
         found["connection.password"] = connection.password
         return {name: value for name, value in found.items() if value}
+
+
+@contextlib.contextmanager
+def open_database(conn_id: str, sink: Mapping[str, Any]) -> Iterator[tuple[sa.Engine, SinkConfig]]:
+    """The database of a connection, and the properties of a sink there.
+
+    :param sink: properties that say otherwise than that tables equal the source
+    :raises ConfigError: a property or the connection cannot be used
+    """
+    from airflow_provider_cdc.sink.database import open_engine
+
+    config = SinkConfig.parse({**EQUAL, **sink, **CdcDatabaseHook(conn_id).properties()})
+    engine = open_engine(config)
+    try:
+        yield engine, config
+    finally:
+        engine.dispose()
+
+
+def noted(conn_id: str, sink: Mapping[str, Any]) -> dict[str, Any]:
+    """What the report of an apply says of its database, so that commands come to it later. No secrets."""
+    kept = {name: value for name, value in sink.items() if not name.startswith("connection.")}
+    return {"database": {"conn_id": conn_id, "sink": kept}}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.spi.monitor import Monitor, run_ended
 from airflow_provider_cdc.hooks.state import CdcStateHook
@@ -12,6 +13,7 @@ from airflow_provider_cdc.hooks.stats import to_airflow
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.measured import Measured
+    from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.operators.connector_tables import ConnectorTables
 
 
@@ -28,14 +30,35 @@ def measure(one: ConnectorTables, *, failed: bool, seconds: float) -> None:
 
     :param failed: it was not applied, or not all of it
     """
-    place = hashlib.sha256(one.location.encode()).hexdigest()[:8]
+    # otherwise it is that of an earlier job, which has told of it
+    own = bool(one.owner) and (one.report or {}).get("owner") in (None, one.owner)
+    measure_report(one.access, one.target, one.location, one.report, own=own, failed=failed, seconds=seconds)
+
+
+def measure_report(
+    access: ConnectorAccess,
+    target: str,
+    location: str,
+    report: Mapping[str, Any] | None,
+    *,
+    own: bool = True,
+    failed: bool,
+    seconds: float,
+) -> None:
+    """Report a run's apply of one connector.
+
+    :param report: of an apply, with ``last_batch``, ``tables`` and ``failed``; ``None``: it has left none
+    :param own: whether it is this run's
+    :param failed: it was not applied, or not all of it
+    """
+    place = hashlib.sha256(location.encode()).hexdigest()[:8]
     monitor = Monitor(
-        one.name,
-        f"apply {one.target} {place}",
-        [to_airflow, partial(_keep, one.access.state_conn_id)],
-        {"target": one.target, "place": place},
+        access.definition.name,
+        f"apply {target} {place}",
+        [to_airflow, partial(_keep, access.state_conn_id)],
+        {"target": target, "place": place},
     )
-    _tables(monitor, one)
+    _tables(monitor, report, own=own)
     run_ended(monitor, "apply", failed=failed, seconds=seconds)
 
 
@@ -45,16 +68,15 @@ def _keep(state_conn_id: str, found: Measured) -> None:
         store.metrics.add(found)
 
 
-def _tables(monitor: Monitor, one: ConnectorTables) -> None:
+def _tables(monitor: Monitor, report: Mapping[str, Any] | None, *, own: bool) -> None:
     from airflow_provider_cdc.changelog.applied import merged
 
-    report = one.report
     if report is None:
         return
     if report.get("last_batch"):
         monitor.gauge("apply.LastBatch", report["last_batch"])
-    if not one.owner or report.get("owner") not in (None, one.owner):
-        return  # it is that of an earlier job, which has told of it
+    if not own:
+        return
     counted = set()
     for table in merged(report["tables"]):
         topic = table["topic"]

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.database import CdcDatabaseHook
+from airflow_provider_cdc.hooks.database import TARGET, noted, open_database
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 from airflow_provider_cdc.operators.connector_tables import alias, asset
-from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.sink.apply import Done
 
 
 class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
@@ -62,18 +62,19 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_provider_cdc.sink.apply import Sink
-        from airflow_provider_cdc.sink.database import open_engine
 
+        began, sink, failed = time.monotonic(), None, True
         try:
-            config = SinkConfig.parse({**EQUAL, **self.sink, **CdcDatabaseHook(self.conn_id).properties()})
-            engine = open_engine(config)
-            try:
-                sink = Sink(engine, config, self.access.changelog(), self.connector)
+            with open_database(self.conn_id, self.sink) as (engine, config):
+                note = noted(self.conn_id, self.sink)
+                sink = Sink(engine, config, self.access.changelog(), self.connector, noted=note)
                 done = sink.apply() if self.run_for is None else sink.follow(self._over(self.run_for))
-            finally:
-                engine.dispose()
+            failed = False
         except CdcError as e:
             raise failure(e) from e
+        finally:
+            if sink is not None:
+                self._measure(sink.done, time.monotonic() - began, failed=failed)
         for topic, table in done.tables.items():
             context["outlet_events"][alias(self.connector)].add(
                 asset(self.connector, topic),
@@ -84,6 +85,16 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             "connector": self.connector, "target": done.place, "last_batch": done.batch, "events": done.events,
             "tables": sorted(done.tables), "seconds": done.seconds,
         }  # fmt: skip
+
+    def _measure(self, done: Done, seconds: float, *, failed: bool) -> None:
+        """Report what was measured, which costs the task nothing if it fails."""
+        from airflow_provider_cdc.operators.apply_metrics import measure_report
+
+        report = {"last_batch": done.batch, "tables": [*done.tables.values()], "failed": done.failed}
+        try:
+            measure_report(self.access, TARGET, done.place, report, failed=failed, seconds=seconds)
+        except Exception:
+            self.log.warning("What was measured of connector %s could not be reported.", self.connector, exc_info=True)
 
     def on_kill(self) -> None:
         """End after what is being committed."""

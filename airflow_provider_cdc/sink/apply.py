@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import place_of, unavailable
@@ -67,15 +68,20 @@ class Done:
         """What was done next."""
         for topic, table in later.tables.items():
             self.tables[topic] = joined(self.tables[topic], table) if topic in self.tables else table
-        self.batch, self.failed, self.behind = later.batch, later.failed, later.behind
+        self.batch = later.batch or self.batch  # 0 if it has not come to an end
+        self.failed, self.behind = later.failed, later.behind
         self.seconds = round(self.seconds + later.seconds, 3)
 
-    def count(self, pending: Pending, table: str, began: float) -> None:
-        """Add what was done to one table."""
+    def count(self, pending: Pending, table: str, began: float, committed_ms: int) -> None:
+        """Add what was done to one table.
+
+        :param committed_ms: when the newest of its events was committed at the source, in ms since 1970; 0 if that is not known
+        """
+        fresh = round(max(time.time() - committed_ms / 1000, 0.0), 3) if committed_ms else None
         known = self.tables.get(pending.topic)
         one = {
             "topic": pending.topic, "location": table, "first_batch": pending.first, "last_batch": pending.last, "rows": pending.counts(),
-            "position": pending.position, "seconds": round(time.monotonic() - began, 3),
+            "position": pending.position, "seconds": round(time.monotonic() - began, 3), "committed_ms": committed_ms, "freshness_s": fresh,
         }  # fmt: skip
         self.tables[pending.topic] = one if known is None else joined(known, one)
 
@@ -87,10 +93,22 @@ class Sink:
         42
 
     :param engine: of the target database
+    :param noted: what reports say besides, for those who come to the database later; nothing secret
+    :ivar done: by all that was applied, also if that has failed in the end
     :raises TargetUnavailable: the database cannot be reached
     """
 
-    def __init__(self, engine: sa.Engine, config: SinkConfig, changelog: ChangeLog, connector: str) -> None:
+    def __init__(
+        self,
+        engine: sa.Engine,
+        config: SinkConfig,
+        changelog: ChangeLog,
+        connector: str,
+        *,
+        noted: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._noted, self._newest = dict(noted or {}), dict[str, int]()
+        self.done = Done(place_of(engine, config))
         self._engine, self._config, self._changelog, self._connector = engine, config, changelog, connector
         try:
             with engine.connect():  # only then is it known what it is
@@ -109,7 +127,16 @@ class Sink:
         :raises TargetUnavailable: the database cannot be reached
         :raises BatchesRemoved: the change log has no longer what the tables lack
         """
-        began, done = time.monotonic(), Done(place_of(self._engine, self._config))
+        began, done = time.monotonic(), Done(self.done.place)
+        try:
+            self._applied(done, began)
+        finally:
+            self.done.add(done)
+        if done.failed:
+            raise self._failed(done)
+        return done
+
+    def _applied(self, done: Done, began: float) -> None:
         report = self._reports.register(TARGET, done.place)
         self._ensure_tables()
         board = self._changelog.board(self._connector)
@@ -120,9 +147,6 @@ class Sink:
         done.batch, done.behind = now.batch, now.behind
         done.seconds = round(time.monotonic() - began, 3)
         self._report(report, done)
-        if done.failed:
-            raise self._failed(done)
-        return done
 
     def _report(self, before: dict[str, Any], done: Done) -> None:
         """Say what the tables have now: nothing is removed from the change log that they need."""
@@ -134,7 +158,7 @@ class Sink:
         self._reports.write(
             {
                 "connector": self._connector, "target": TARGET, "location": done.place, "last_batch": done.batch, "tables": [*done.tables.values()],
-                "failed": done.failed, "lagging": done.behind, "stands": stands, "seconds": done.seconds, "rules": "",
+                "failed": done.failed, "lagging": done.behind, "stands": stands, "seconds": done.seconds, "rules": "", **self._noted,
             }
         )  # fmt: skip
 
@@ -152,6 +176,32 @@ class Sink:
             if self._changelog.has(self._connector, done.batch + 1):
                 done.add(self.apply())
         return done
+
+    def markers(self) -> Markers:
+        """How far the tables are now."""
+        found: Markers = self._retried(self._markers.read)
+        return found
+
+    def fold(self, name: str) -> str:
+        """What the database makes of a name without quotes."""
+        return name if self._config.quote_identifiers else self._dialect.fold(name)
+
+    def set_back(self, topic: str, schema: TableSchema, batch: int, why: str) -> None:
+        """Empty the table of a topic, and have it begin after a batch: it is behind the others then, and :meth:`apply` brings it up to them.
+
+        :param why: what the marker says of it meanwhile
+        """
+        table = table_of(topic, schema, self._config, self._dialect.fold)
+
+        def once(connection: sa.Connection) -> None:
+            now = self._markers.hold(connection)
+            if self._dialect.there(connection, table.name) is not None:
+                self._dialect.empty(connection, table)
+            self._markers.stop(connection, topic, batch, why)
+            self._markers.write(connection, now.batch)
+
+        self._ensure_tables()
+        self._retried(once)
 
     def _all(self, done: Done) -> None:
         first: int | None = None
@@ -227,7 +277,7 @@ class Sink:
         failed = self._retried(once)
         done.failed |= failed
         for _, pending in self._pending(group, {**markers.behind, **failed}):
-            done.count(pending, self._name(pending), began)
+            done.count(pending, self._name(pending), began, self._newest.pop(pending.topic, 0))
         return Markers(group.last, {**markers.behind, **dict.fromkeys(failed, markers.batch)})
 
     def _catch_up(self, markers: Markers, done: Done) -> None:
@@ -264,7 +314,7 @@ class Sink:
         if error:
             done.failed[topic] = error
         elif pending is not None:
-            done.count(pending, self._name(pending), began)
+            done.count(pending, self._name(pending), began, self._newest.pop(topic, 0))
         return not error
 
     def _pending(self, group: Batches, behind: dict[str, int]) -> list[tuple[str, Pending]]:
@@ -333,7 +383,12 @@ class Sink:
     def _apply(
         self, connection: sa.Connection, table: SinkTable, pending: Pending, there: There, *, each: bool
     ) -> None:
-        for step in steps(self._changelog, self._connector, pending, table, self._config, each=each):
+        def committed(ms: int) -> None:
+            self._newest[table.topic] = max(ms, self._newest.get(table.topic, 0))
+
+        for step in steps(
+            self._changelog, self._connector, pending, table, self._config, each=each, committed=committed
+        ):
             try:
                 if each and self._config.errors_tolerance is OnError.ALL:
                     self._or_kept(connection, table, step, there)

@@ -7,7 +7,7 @@ single events matter (``insert.mode=insert``) or leave values out, which the tab
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.log import ChangeLog, committed_ms
 from airflow_provider_cdc.changelog.pending import Pending, lineage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from airflow_provider_cdc.core.model.manifest import DataFile
@@ -76,11 +76,19 @@ class _Events:
 
 
 def steps(
-    changelog: ChangeLog, connector: str, pending: Pending, table: SinkTable, config: SinkConfig, *, each: bool = False
+    changelog: ChangeLog,
+    connector: str,
+    pending: Pending,
+    table: SinkTable,
+    config: SinkConfig,
+    *,
+    each: bool = False,
+    committed: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Step]:
     """The steps that pending batches mean for a table.
 
     :param each: a step for each event, as the source has made them
+    :param committed: is told of each file when the newest of its events was committed at the source, in ms since 1970; 0 if that is not known
     :raises ChangeLogDamaged: a file is not what its manifest says
     :raises TargetError: a change cannot be made in the table
     """
@@ -88,7 +96,7 @@ def steps(
     if pending.taken is not None and config.truncate_enabled:  # by a table that has none of the rows of the one before
         after = pending.taken[0]
         yield Step("empty", pa.table({}), np.array([after]))
-    for events in _unsplit(_events(changelog, connector, pending, table, after)):
+    for events in _unsplit(_events(changelog, connector, pending, table, after, committed)):
         for part in _apart(events):
             if part.moves is not None:
                 yield from _moved(part, table, config)
@@ -233,7 +241,14 @@ def _numbered(rows: pa.Table, key: list[str]) -> pa.Table:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _events(changelog: ChangeLog, connector: str, pending: Pending, table: SinkTable, after: int) -> Iterator[_Events]:
+def _events(
+    changelog: ChangeLog,
+    connector: str,
+    pending: Pending,
+    table: SinkTable,
+    after: int,
+    committed: Callable[[int], None],
+) -> Iterator[_Events]:
     """The events after one, in their order."""
     files = sorted((file for _, file in pending.files), key=lambda file: file.first_seq)
     for one, other in itertools.pairwise(files):
@@ -249,6 +264,7 @@ def _events(changelog: ChangeLog, connector: str, pending: Pending, table: SinkT
             continue
         with changelog.open(connector, file) as opened:
             source = pq.ParquetFile(opened)
+            committed(committed_ms(source.metadata))
             there = set(source.schema_arrow.names)
             wanted = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
             for batch in source.iter_batches(WHOLE_GROUP, columns=wanted):

@@ -143,3 +143,39 @@ def test_a_database_that_cannot_be_reached_is_tried_again(shop: Shop, monkeypatc
         apply(shop, sink={"flush.max.retries": 0})
     assert not isinstance(caught.value, AirflowFailException)
     assert "top-secret" not in str(caught.value)
+
+
+def test_what_was_measured_is_kept_also_of_a_run_that_has_failed(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.order(1, "first")
+    capture(shop)
+    apply(shop)
+    before = _series(shop)
+    assert before["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 1
+    fresh = before["shop.inventory.orders"].histograms["apply.FreshnessInSeconds"]
+    assert (sum(fresh.classes), 0 <= fresh.total < LONGEST_S) == (1, True)
+    assert (before[""].gauges["apply.LastRunFailed"], before[""].gauges["apply.FailedTables"]) == (0, 0)
+    with sqlite3.connect(tmp_path / "warehouse.db") as connection:
+        connection.execute("CREATE UNIQUE INDEX one ON shop_inventory_orders (note)")
+    shop.order(2, "first")
+    capture(shop)
+    with pytest.raises(AirflowException, match="stay behind"):
+        apply(shop)
+    after = _series(shop)
+    assert (after[""].gauges["apply.LastRunFailed"], after[""].gauges["apply.FailedTables"]) == (1, 1)
+    assert after[""].gauges["apply.LastBatch"] == 2
+    with sqlite3.connect(tmp_path / "warehouse.db") as connection:
+        connection.execute("DROP INDEX one")
+    apply(shop)
+    again = _series(shop)
+    assert again["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 2
+    assert again[""].counters["apply.TotalNumberOfFailedRuns"] == 1
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="sqlite:////nowhere/state.db")
+    shop.order(3, "third")
+    assert apply(shop)["events"] == 0  # nothing is captured, and that nothing can be kept fails nobody
+
+
+def _series(shop: Shop) -> dict[str, Any]:
+    """Topic → what applies have measured."""
+    return {one.topic: one for one in shop.store.metrics.of("shop") if one.producer.startswith("apply database ")}
