@@ -1,0 +1,90 @@
+"""The task that builds tables of a relational database again from the change log."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.database import TARGET, noted, open_database
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+
+class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
+    """Builds tables of a relational database again from the change log: those that are lost, or that somebody has emptied or changed. Capture and apply may go on; readers see a table
+    fill up. What is killed is finished by the next apply.
+
+        >>> RebuildDatabaseOperator(task_id="rebuild", definition=shop, conn_id="warehouse", tables=["inventory.orders"])
+
+    Returns ``{"connector", "target", "tables", "seconds"}``: topic → the batch as of which it is built.
+
+    :param definition: the connector; paths are templated
+    :param conn_id: Airflow connection to the target database, as the apply has it (templated)
+    :param tables: ``<database>.<table>`` or topics of the tables to build (templated)
+    :param sink: properties, as the apply has them (templated)
+    :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    """
+
+    template_fields: Sequence[str] = ("changelog", "changelog_options", "sink", "conn_id", "storage_conn_id", "tables")
+    ui_color = "#fdebd3"
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        conn_id: str,
+        tables: Sequence[str] | str,
+        sink: Mapping[str, Any] | None = None,
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
+        self.sink, self.tables = dict(sink or {}), tables
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        try:
+            report = self.rebuild()
+        except CdcError as e:
+            raise failure(e) from e
+        built = {table["topic"]: table["batch"] for table in report["tables"]}
+        return {"connector": self.connector, "target": TARGET, "tables": built, "seconds": report["seconds"]}
+
+    def rebuild(self) -> dict[str, Any]:
+        """Build them.
+
+        :return: the report, see :class:`airflow_provider_cdc.changelog.rebuilt.RebuildReports`
+        :raises ConfigError: no table is named, or one that there is not
+        :raises CdcError: the tables could not be built
+        :raises AirflowException: some tables could not be built
+        """
+        from airflow.sdk.exceptions import AirflowException
+
+        from airflow_provider_cdc.sink.rebuild import RebuildDatabase
+
+        names = [self.tables] if isinstance(self.tables, str) else list(self.tables)
+        if not names:
+            raise ConfigError(
+                "No table is named that is to be built again.",
+                safe="No table was changed.",
+                remedy="name them as <database>.<table>",
+            )
+        with open_database(self.conn_id, self.sink) as (engine, config):
+            note = noted(self.conn_id, self.sink)
+            job = RebuildDatabase(engine, config, self.access.changelog(), self.connector, noted=note)
+            report = job.run(names, str(uuid.uuid4()))
+        if report["problem"]:
+            built = ", ".join(table["topic"] for table in report["tables"])
+            raise AirflowException(report["problem"] + (f"\n  Built: {built}" if built else ""))
+        for table in report["tables"]:
+            self.log.info("%s is built as of batch %d at %s.", table["topic"], table["batch"], table["location"])
+        return report
