@@ -47,7 +47,10 @@ _SPARK = (
     ),
     _arg("--conf", action="append", metavar="NAME=VALUE", help="a setting of Spark, such as those of a catalog; may be repeated"),
 )  # fmt: skip
-_TARGET = _arg("--target", help="only this kind of tables: delta or iceberg")
+_TARGET = _arg("--target", help="only this kind of tables: delta, iceberg or database")
+_DATABASE = _arg(
+    "--database", metavar="CONN_ID", help="connection to a target database, where its last apply has not recorded it"
+)
 _CHANGELOG = _arg(
     "--changelog",
     metavar="URL",
@@ -200,7 +203,7 @@ def _targets() -> list[ActionCommand]:
         ),
         _command(
             "forget-target", "Have a target that there is no more hold nothing back", _CONNECTOR,
-            _arg("--target", required=True, metavar="KIND", help="kind of its tables: delta or iceberg"),
+            _arg("--target", required=True, metavar="KIND", help="kind of its tables: delta, iceberg or database"),
             _arg("--location", required=True, help="where they are, as its apply had it"),
             _CONFIRM, _DRY, _STATE, where="maintain.forget_target",
             description="Tells what the target has. Only with --confirm and the connector's name it is forgotten; its tables are not touched.",
@@ -216,6 +219,7 @@ def _verify() -> ActionCommand:
         _arg("--tables", action="append", metavar="PATTERN", help="only tables like this, as in table.include.list; may be repeated"),
         _arg("--location", help="the target, as its apply has it, where there are several"),
         _TARGET,
+        _DATABASE,
         _arg("--values", action="store_true", help="show values of rows that differ; they may be personal data"),
         _arg("--keys", metavar="FOLDER", help="write the keys of all rows that differ there, as Parquet; a folder for each topic"),
         _arg("--repair", action="store_true", help="have rows that differ read again, by signals to the connector; the next apply repairs the tables"),
@@ -254,6 +258,7 @@ def _rebuild() -> ActionCommand:
         ),
         _arg("--location", help="the target, as its apply has it, where there are several"),
         _TARGET,
+        _DATABASE,
         *_SPARK,
         _OUTPUT,
         _STATE,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
 from airflow_provider_cdc.cli.targets import connector_and_targets, known_access, spark_of
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.database import TARGET
 from airflow_provider_cdc.hooks.retention import Retained, retain
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def maintain(args: argparse.Namespace) -> None:
     tasks = _tasks(args, access, targets)  # arguments are checked before anything is removed
     found = _retained(args) if args.only is None else None
     _tell(args, found, [_maintained(task) for task in tasks])
+    if args.only == "tables" and not tasks and args.output != "json":
+        print("Nothing to do: a database maintains its tables itself.")
 
 
 def _retained(args: argparse.Namespace) -> Retained:
@@ -53,6 +56,7 @@ def _tasks(
             storage_conn_id=access.storage_conn_id, retention=False, **spark,
         )
         for target, location in targets
+        if target != TARGET  # a database maintains its tables itself
     ]  # fmt: skip
 
 

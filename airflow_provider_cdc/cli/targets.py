@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.cli.common import open_store
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess, access_of, find_connector
+from airflow_provider_cdc.hooks.database import TARGET
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.state.store import StateStore
@@ -66,6 +67,25 @@ def connector_and_targets(args: argparse.Namespace) -> tuple[ConnectorAccess, li
             remedy="leave --target and --location out to mean all of them",
         )
     return access, meant
+
+
+def database_of(access: ConnectorAccess, location: str, given: str | None) -> tuple[str, dict[str, Any]]:
+    """Connection and properties of a database that a connector's changes are applied to, as its last apply had them.
+
+    :param given: another connection to it
+    :raises CdcError: they are not recorded, and no connection is given
+    """
+    from airflow_provider_cdc.changelog.applied import AppliedReports
+
+    report = AppliedReports(access.changelog().storage, access.definition.name).read(TARGET, location) or {}
+    known = report.get("database") or {}
+    if not (conn_id := given or known.get("conn_id", "")):
+        raise CdcError(
+            f"It is not recorded by which connection the changes of {access.definition.name} are applied to {location}.",
+            safe=_UNTOUCHED,
+            remedy="give it with --database; or run the apply once, then this command again",
+        )
+    return conn_id, dict(known.get("sink") or {})
 
 
 def one_target(args: argparse.Namespace) -> tuple[ConnectorAccess, str, str]:

@@ -5,10 +5,16 @@ from __future__ import annotations
 import argparse
 import sys
 from datetime import timedelta
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import command, print_json, who
-from airflow_provider_cdc.cli.targets import one_target, spark_of
-from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.cli.targets import database_of, one_target, spark_of
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.database import TARGET
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.verified import Verified
+    from airflow_provider_cdc.hooks.connector import ConnectorAccess
 
 
 @command
@@ -16,25 +22,38 @@ def verify(args: argparse.Namespace) -> None:
     """Compare tables with the source; exit status 0 all that can be compared is equal, 1 something is not, 2 something was not compared."""
     from airflow.sdk.exceptions import AirflowException
 
-    from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
-
     try:
-        access, target, location = one_target(args)
-        task = VerifyTablesOperator(
-            task_id="verify", definition=access.definition, source_conn_id=access.conn_id, target=target, location=location,
-            tables=args.tables or (), values=args.values, keys=args.keys or "", repair=args.repair, wait=timedelta(seconds=args.timeout),
-            scratch=args.scratch, keep_scratch=args.keep, state_conn_id=access.state_conn_id, storage_conn_id=access.storage_conn_id,
-            **spark_of(args),
-        )  # fmt: skip
-        verified = task.verify({}, who())
+        verified, repaired = _verified(args, *one_target(args))
     except (CdcError, AirflowException) as e:
         raise _not_done(e) from None
     if args.output == "json":
-        print_json(verified.document() | {"repairs": task.repaired})
+        print_json(verified.document() | {"repairs": repaired})
     else:
-        print("\n".join([verified.text(), *(f"repair of {line}" for line in task.repaired)]))
+        print("\n".join([verified.text(), *(f"repair of {line}" for line in repaired)]))
     if verified.status:
         raise SystemExit(verified.status)
+
+
+def _verified(
+    args: argparse.Namespace, access: ConnectorAccess, target: str, location: str
+) -> tuple[Verified, list[str]]:
+    """What the comparison has found, and what was done to repair it."""
+    common: dict[str, Any] = {
+        "task_id": "verify", "definition": access.definition, "source_conn_id": access.conn_id, "tables": args.tables or (),
+        "values": args.values, "keys": args.keys or "", "repair": args.repair, "wait": timedelta(seconds=args.timeout),
+        "scratch": args.scratch, "keep_scratch": args.keep, "state_conn_id": access.state_conn_id,
+        "storage_conn_id": access.storage_conn_id,
+    }  # fmt: skip
+    if target == TARGET:
+        from airflow_provider_cdc.operators.verify_database import VerifyDatabaseOperator
+
+        conn_id, sink = database_of(access, location, args.database)
+        task = VerifyDatabaseOperator(conn_id=conn_id, sink=sink, **common)
+        return task.verify(who()), task.repaired
+    from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
+
+    job = VerifyTablesOperator(target=target, location=location, **common, **spark_of(args))
+    return job.verify({}, who()), job.repaired
 
 
 @command
@@ -42,15 +61,8 @@ def rebuild(args: argparse.Namespace) -> None:
     """Build tables again from the change log."""
     from airflow.sdk.exceptions import AirflowException
 
-    from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
-
-    access, target, location = one_target(args)
-    task = RebuildTablesOperator(
-        task_id="rebuild", definition=access.definition, target=target, location=location, tables=args.table,
-        to=args.to or "", batch=args.batch, time=args.time or "", storage_conn_id=access.storage_conn_id, **spark_of(args),
-    )  # fmt: skip
     try:
-        report = task.rebuild({})
+        report = _rebuilt(args, *one_target(args))
     except AirflowException as e:
         raise SystemExit(str(e)) from None
     if args.output == "json":
@@ -60,6 +72,32 @@ def rebuild(args: argparse.Namespace) -> None:
         print(
             f"{table.get('name') or table['topic']}: built as of batch {table['batch']} at {table['location']}, {table['seconds']} s"
         )
+
+
+def _rebuilt(args: argparse.Namespace, access: ConnectorAccess, target: str, location: str) -> dict[str, Any]:
+    """The report of what was built.
+
+    :raises ConfigError: an argument cannot be used
+    """
+    common: dict[str, Any] = {
+        "task_id": "rebuild", "definition": access.definition, "tables": args.table, "storage_conn_id": access.storage_conn_id,
+    }  # fmt: skip
+    if target != TARGET:
+        from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
+
+        when = {"to": args.to or "", "batch": args.batch, "time": args.time or ""}
+        job = RebuildTablesOperator(target=target, location=location, **common, **when, **spark_of(args))
+        return job.rebuild({})
+    from airflow_provider_cdc.operators.rebuild_database import RebuildDatabaseOperator
+
+    if args.to or args.time or args.batch is not None:
+        raise ConfigError(
+            "Tables of a database are built in their places, as of the last batch.",
+            safe="No table was changed.",
+            remedy="leave --to, --batch and --time out",
+        )
+    conn_id, sink = database_of(access, location, args.database)
+    return RebuildDatabaseOperator(conn_id=conn_id, sink=sink, **common).rebuild()
 
 
 def _not_done(e: Exception) -> SystemExit:

@@ -198,7 +198,10 @@ def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most
     for report in reports:
         yield f"  Target {report['target']} at {report['location']}: applied up to batch {report['last_batch']}"
         for topic, text in sorted(report["failed"].items()):
-            yield f"    {topic} failed: {str(text).splitlines()[0]}"
+            stays = f", and stays at batch {report['lagging'][topic]}" if topic in report["lagging"] else ""
+            yield f"    {topic} failed{stays}: {str(text).splitlines()[0]}"
+        for topic in sorted(report["lagging"].keys() - report["failed"].keys()):
+            yield f"    {topic} is behind, at batch {report['lagging'][topic]}"
         tables = list(report["tables"].items())
         for topic, found in tables[:most]:
             fresh = found["freshness_s"]

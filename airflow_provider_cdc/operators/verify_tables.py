@@ -10,15 +10,15 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import failure, sender
+from airflow_provider_cdc.operators.comparison import result_of, send_repairs
 from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.changelog.verified import Compared, Verified
+    from airflow_provider_cdc.changelog.verified import Verified
     from airflow_provider_cdc.core.config.table_rules import TableRules
     from airflow_provider_cdc.runtime import ConnectorDefinition
-    from airflow_provider_cdc.verification import Verification
 
 
 class VerifyTablesOperator(SparkJobOperator):
@@ -98,26 +98,12 @@ class VerifyTablesOperator(SparkJobOperator):
         self.repaired: list[str] = []
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
         try:
             verified = self.verify(context, sender(context))
         except CdcError as e:
             raise failure(e) from e
         self.log.info("%s", verified.text())
-        if verified.status == 1:  # it would differ again
-            raise AirflowFailException(self._differ(verified))
-        if verified.status:
-            again = any(table.not_compared and not table.never for table in verified.counted)
-            raise (AirflowException if again else AirflowFailException)(_unsure(verified))
-        return {
-            "connector": self.connector,
-            "target": self.target,
-            "position": verified.position,
-            "tables": {table.called: table.source for table in verified.tables if not table.not_compared},
-            "not_compared": {table.called: table.not_compared for table in verified.tables if table.not_compared},
-            "seconds": verified.seconds,
-        }
+        return result_of(verified, self.target, self.repaired)
 
     def verify(self, context: Context, by: str) -> Verified:
         """Read the source, submit the job, and give back what it has found. What was done to repair it is in :attr:`repaired`.
@@ -143,7 +129,7 @@ class VerifyTablesOperator(SparkJobOperator):
             )  # fmt: skip
             error = self._submit(context)  # it ends with one if something differs, too
             report = read_report(scratch)
-            self.repaired = self._repair(verification, report, by) if self.repair and report is not None else []
+            self.repaired = send_repairs(verification, report, by) if self.repair and report is not None else []
         if report is None:
             raise error or self._no_report(scratch.url)
         return Verified.of(report)
@@ -155,41 +141,3 @@ class VerifyTablesOperator(SparkJobOperator):
 
         report = AppliedReports(self.access.changelog().storage, self.connector).read(self.target, self.location)
         return rules_of(report or {}) or NO_RULES
-
-    def _repair(self, verification: Verification, report: dict[str, Any], by: str) -> list[str]:
-        """Send what repairs the tables that differ.
-
-        :return: what was done, or is to be done, for each of them
-        """
-        repairs = verification.repairs(report)
-        numbers = verification.send(repairs, by)
-        signal = {topic: f"signal {number} was sent: " for topic, number in numbers.items()}
-        return [f"{one.topic}: {signal.get(one.topic, '')}{one.advice}" for one in repairs]
-
-    def _differ(self, verified: Verified) -> str:
-        wrong = [table for table in verified.tables if not (table.equal or table.not_compared)]
-        lines = [f"  {table.called}: {_said(table)}" for table in wrong]
-        if self.repaired:
-            return "\n".join(
-                [f"{len(wrong)} tables of {self.connector} were not equal to the source:", *lines, "  Repair:"]
-                + [f"  {line}" for line in self.repaired]
-            )
-        repairs = [
-            "  Safe:   the tables are what they were; capture and apply go on.",
-            f"  Repair: airflow cdc rebuild {self.connector} <table> builds a table again from the change log; if the change log itself lacks",
-            f"          something, airflow cdc verify {self.connector} --repair has the rows that differ read again.",
-        ]
-        return "\n".join([f"{len(wrong)} tables of {self.connector} are not equal to the source:", *lines, *repairs])
-
-
-def _said(table: Compared) -> str:
-    counts = f"{table.missing:,} rows missing, {table.surplus:,} surplus, {table.different:,} different"
-    return f"{table.problem or counts} ({table.location})"
-
-
-def _unsure(verified: Verified) -> str:
-    unsure = [table for table in verified.counted or verified.tables if table.not_compared]
-    lines = [f"  {table.called}: {table.not_compared}" for table in unsure]
-    return "\n".join(
-        [f"{len(unsure)} tables of {verified.connector} could not be compared; the others are equal:", *lines]
-    )

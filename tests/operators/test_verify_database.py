@@ -1,0 +1,96 @@
+"""The task that compares a relational database with the source, on a real change log and a real database."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.operators.verify_database import VerifyDatabaseOperator
+from tests.support import face
+from tests.support.face import Shop, connect, context, make_shop
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    monkeypatch.setattr(face, "SHOP", {"id": "int64!", "note": "string"})  # what may be NULL cannot be looked up
+    shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
+    connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
+    for key in range(3):
+        shop.order(key, f"note {key}")
+    capture(shop)
+    yield shop
+    shop.store.close()
+
+
+def capture(shop: Shop) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+
+
+def apply(shop: Shop) -> None:
+    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
+
+
+def verify(shop: Shop, **more: Any) -> dict[str, Any]:
+    more.setdefault("wait", timedelta(0))
+    task = VerifyDatabaseOperator(
+        task_id="verify", definition=shop.definition, source_conn_id="shop", conn_id="warehouse", **more
+    )
+    return task.execute(context())
+
+
+def change(folder: Path, statement: str) -> None:
+    with sqlite3.connect(folder / "warehouse.db") as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_equal_tables_are_told_with_their_rows_and_nothing_is_left(shop: Shop, tmp_path: Path) -> None:
+    apply(shop)
+    done = verify(shop, keys=f"{tmp_path}/keys")
+    assert done.pop("seconds") >= 0
+    assert done == {
+        "connector": "shop", "target": "database", "position": {"entry": 4}, "tables": {"shop.inventory.orders": 3}, "not_compared": {},
+    }  # fmt: skip
+    assert not list((tmp_path / "changelog" / ".verify").iterdir())
+    assert not (tmp_path / "keys").exists()
+
+
+def test_tables_that_differ_fail_the_task_for_good_and_are_repaired(shop: Shop, tmp_path: Path) -> None:
+    apply(shop)
+    change(tmp_path, "UPDATE shop_inventory_orders SET note = 'else' WHERE id = 1")
+    change(tmp_path, "INSERT INTO shop_inventory_orders (id, note) VALUES (77, 'extra')")
+    with pytest.raises(AirflowFailException, match=r"(?s)0 rows missing, 1 surplus, 1 different.*--repair"):
+        verify(shop)
+    with pytest.raises(AirflowFailException, match=r"signal 1 was sent: 2 keys are read again"):
+        verify(shop, repair=True)
+    capture(shop)
+    apply(shop)
+    assert verify(shop)["tables"] == {"shop.inventory.orders": 3}
+
+
+def test_a_table_that_could_not_be_compared_has_the_task_tried_again(shop: Shop) -> None:
+    with pytest.raises(AirflowException, match="nothing was applied yet") as caught:
+        verify(shop)
+    assert not isinstance(caught.value, AirflowFailException)
+
+
+def test_a_folder_of_keys_that_is_not_empty_fails_for_good(shop: Shop, tmp_path: Path) -> None:
+    apply(shop)
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "others").write_text("")
+    with pytest.raises(AirflowFailException, match=r"There is something in .*keys already"):
+        verify(shop, keys=f"{tmp_path}/keys")
+
+
+def test_a_sink_whose_rows_are_events_is_said(shop: Shop) -> None:
+    apply(shop)
+    with pytest.raises(AirflowFailException, match=r"insert\.mode=insert: its rows are events"):
+        verify(shop, sink={"insert.mode": "insert"})
