@@ -54,6 +54,7 @@ class TableComparison:
     seen: str
     _names: list[str] = field(init=False)
     _columns: dict[str, str] = field(init=False)
+    _made: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         self._names = [one.name for one in self.table.fields]
@@ -79,16 +80,15 @@ class TableComparison:
                 self._surplus(seen)
         finally:
             seen.close()
-            for statement in self.dialect.drop_session_table(stage.name):
-                run(self.connection, statement)
+            run(self.connection, self.dialect.drop_session_table(stage.name))
 
     def _staged(self) -> SinkTable:
         """The session's own table, empty."""
         name = self.dialect.session_table(_STAGE)
-        for statement in self.dialect.drop_session_table(name):
-            run(self.connection, statement)
+        run(self.connection, self.dialect.drop_session_table(name))
         columns = f"{self.dialect.listed(self._names)}, 0 AS {self.dialect.quote(_NUMBER.name)}"
-        run(self.connection, self.dialect.make_session_table(name, columns, self.dialect.full(self.table.name)))
+        self._made = self.dialect.make_session_table(name, columns, self.dialect.full(self.table.name))
+        run(self.connection, self._made)
         return SinkTable(self.table.topic, name, (*self.table.fields, _NUMBER))
 
     # -- rows of the source -------------------------------------------------------------------------------------------
@@ -96,12 +96,16 @@ class TableComparison:
     def _chunk(self, stage: SinkTable, chunk: Chunk, seen: sqlite3.Connection) -> int:
         """Compare some rows; how many keys of them the table has."""
         self._fill(stage, chunk)
-        found = list[tuple[bytes]]()
+        found, numbers = list[tuple[bytes]](), set[int]()
         for number, source, target, key in self._both(stage):
             if key is None:
-                self._differs("missing", chunk, number)
+                self._differs("missing", chunk, number, there=0)
                 continue
             found.append((key,))
+            if number in numbers:  # a table that has no key may have a row twice
+                self._differs("surplus", chunk, number, there=2)
+                continue
+            numbers.add(number)
             if source != target and (columns := self._unlike(source, target, chunk.unknown[number])):
                 self._differs("different", chunk, number, columns, (source, target))
         seen.executemany("INSERT OR IGNORE INTO seen (key) VALUES (?)", found)
@@ -112,7 +116,8 @@ class TableComparison:
         return len(found)
 
     def _fill(self, stage: SinkTable, chunk: Chunk) -> None:
-        run(self.connection, f"DELETE FROM {self.dialect.full(stage.name)}")
+        for statement in self.dialect.empty_session_table(stage.name, self._made):
+            run(self.connection, statement)
         numbers = pa.array(range(chunk.rows.num_rows), pa.int32())
         point = self.connection.begin_nested()
         try:
@@ -172,11 +177,19 @@ class TableComparison:
     # -- what differs -------------------------------------------------------------------------------------------------
 
     def _differs(
-        self, what: str, chunk: Chunk, number: int, columns: Sequence[str] = (), both: tuple[Row, Row] | None = None
+        self,
+        what: str,
+        chunk: Chunk,
+        number: int,
+        columns: Sequence[str] = (),
+        both: tuple[Row, Row] | None = None,
+        *,
+        there: int = 1,
     ) -> None:
+        """:param there: rows that the table has of the key"""
         result = self.result
         setattr(result, what, getattr(result, what) + 1)
-        self.keys.expected(chunk.rows, number, there=what == "different")
+        self.keys.expected(chunk.rows, number, there=there)
         for name in columns:
             result.differing[name] = result.differing.get(name, 0) + 1
         if len(result.examples) < EXAMPLES:

@@ -32,14 +32,14 @@ class DifferingKeys:
         self._file: Any = None
         self._writer: pq.ParquetWriter | None = None
 
-    def expected(self, rows: pa.Table, number: int, *, there: bool) -> None:
+    def expected(self, rows: pa.Table, number: int, *, there: int) -> None:
         """The key of a row that the source has.
 
-        :param there: whether the table has a row of this key
+        :param there: rows that the table has of this key
         """
         if self.folder:
             row = rows.slice(number, 1)
-            self._add([row[one.name].combine_chunks() for one in self._table.key], 1, int(there))
+            self._add([row[one.name].combine_chunks() for one in self._table.key], 1, there)
 
     def surplus(self, key: Sequence[Any]) -> None:
         """A key that only the table has.

@@ -225,9 +225,16 @@ class Dialect(abc.ABC):
         """
         return f"CREATE TEMPORARY TABLE {self.full(name)} AS SELECT {columns} FROM {table} WHERE 1 = 0"
 
-    def drop_session_table(self, name: Name) -> list[str]:
-        """The statements that drop it, if it is there."""
-        return [f"DROP TEMPORARY TABLE IF EXISTS {self.full(name)}"]
+    def drop_session_table(self, name: Name) -> str:
+        """The statement that drops it, if it is there."""
+        return f"DROP TEMPORARY TABLE IF EXISTS {self.full(name)}"
+
+    def empty_session_table(self, name: Name, made: str) -> list[str]:
+        """The statements by which it is empty again, and takes no more room than a new one: rows that are deleted would stay until the transaction ends.
+
+        :param made: the statement that has made it
+        """
+        return [self.drop_session_table(name), made]
 
     def readable(self, column: str, type_: str) -> str:
         """A column in SQL, in a form in which the driver gives every value exactly.
