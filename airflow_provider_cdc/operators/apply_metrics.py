@@ -42,14 +42,16 @@ def measure_report(
     report: Mapping[str, Any] | None,
     *,
     own: bool = True,
-    failed: bool,
-    seconds: float,
+    failed: bool = False,
+    seconds: float = 0.0,
+    ended: bool = True,
 ) -> None:
     """Report a run's apply of one connector.
 
     :param report: of an apply, with ``last_batch``, ``tables`` and ``failed``; ``None``: it has left none
     :param own: whether it is this run's
     :param failed: it was not applied, or not all of it
+    :param ended: the run has ended; otherwise it goes on, and this is what it has done since it told the last time
     """
     place = hashlib.sha256(location.encode()).hexdigest()[:8]
     monitor = Monitor(
@@ -59,7 +61,10 @@ def measure_report(
         {"target": target, "place": place},
     )
     _tables(monitor, report, own=own)
-    run_ended(monitor, "apply", failed=failed, seconds=seconds)
+    if ended:
+        run_ended(monitor, "apply", failed=failed, seconds=seconds)
+    else:
+        monitor.flush()
 
 
 def _keep(state_conn_id: str, found: Measured) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.spi.monitor import EVERY_S
 from airflow_provider_cdc.hooks.database import TARGET, noted, open_database
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.runtime import ConnectorDefinition
-    from airflow_provider_cdc.sink.apply import Done
+    from airflow_provider_cdc.sink.apply import Done, Sink
 
 
 class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
@@ -68,13 +69,13 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             with open_database(self.conn_id, self.sink) as (engine, config):
                 note = noted(self.conn_id, self.sink)
                 sink = Sink(engine, config, self.access.changelog(), self.connector, noted=note)
-                done = sink.apply() if self.run_for is None else sink.follow(self._over(self.run_for))
+                done = sink.apply() if self.run_for is None else sink.follow(self._over(self.run_for, sink))
             failed = False
         except CdcError as e:
             raise failure(e) from e
         finally:
             if sink is not None:
-                self._measure(sink.done, time.monotonic() - began, failed=failed)
+                self._measure(sink.take(), seconds=time.monotonic() - began, failed=failed)
         for topic, table in done.tables.items():
             context["outlet_events"][alias(self.connector)].add(
                 asset(self.connector, topic),
@@ -86,13 +87,16 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             "tables": sorted(done.tables), "seconds": done.seconds,
         }  # fmt: skip
 
-    def _measure(self, done: Done, seconds: float, *, failed: bool) -> None:
-        """Report what was measured, which costs the task nothing if it fails."""
+    def _measure(self, done: Done, **more: Any) -> None:
+        """Report what was measured, which costs the task nothing if it fails.
+
+        :param more: of :func:`~airflow_provider_cdc.operators.apply_metrics.measure_report`
+        """
         from airflow_provider_cdc.operators.apply_metrics import measure_report
 
         report = {"last_batch": done.batch, "tables": [*done.tables.values()], "failed": done.failed}
         try:
-            measure_report(self.access, TARGET, done.place, report, failed=failed, seconds=seconds)
+            measure_report(self.access, TARGET, done.place, report, **more)
         except Exception:
             self.log.warning("What was measured of connector %s could not be reported.", self.connector, exc_info=True)
 
@@ -100,10 +104,16 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         """End after what is being committed."""
         self._ended.set()
 
-    def _over(self, run_for: float) -> Callable[[float], bool]:
+    def _over(self, run_for: float, sink: Sink) -> Callable[[float], bool]:
+        """Whether the time is over; what is applied until then is measured meanwhile."""
         until = time.monotonic() + run_for
+        told = time.monotonic()
 
         def over(seconds: float) -> bool:
+            nonlocal told
+            if time.monotonic() - told >= EVERY_S and sink.done.tables:
+                told = time.monotonic()
+                self._measure(sink.take(), ended=False)
             left = until - time.monotonic()
             return self._ended.wait(max(min(seconds, left), 0)) or left <= 0
 

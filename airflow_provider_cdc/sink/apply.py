@@ -94,7 +94,7 @@ class Sink:
 
     :param engine: of the target database
     :param noted: what reports say besides, for those who come to the database later; nothing secret
-    :ivar done: by all that was applied, also if that has failed in the end
+    :ivar done: since it was taken last, also if that has failed in the end
     :raises TargetUnavailable: the database cannot be reached
     """
 
@@ -147,6 +147,11 @@ class Sink:
         done.batch, done.behind = now.batch, now.behind
         done.seconds = round(time.monotonic() - began, 3)
         self._report(report, done)
+
+    def take(self) -> Done:
+        """What was done since the last time."""
+        taken, self.done = self.done, Done(self.done.place)
+        return taken
 
     def _report(self, before: dict[str, Any], done: Done) -> None:
         """Say what the tables have now: nothing is removed from the change log that they need."""

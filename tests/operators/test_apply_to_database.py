@@ -16,6 +16,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.changelog.needs import needs_of
 from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.operators import apply_to_database
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from tests.support.face import Shop, connect, context, make_shop
@@ -174,6 +175,28 @@ def test_what_was_measured_is_kept_also_of_a_run_that_has_failed(
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="sqlite:////nowhere/state.db")
     shop.order(3, "third")
     assert apply(shop)["events"] == 0  # nothing is captured, and that nothing can be kept fails nobody
+
+
+def test_one_that_goes_on_tells_what_it_measures_while_it_does(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply_to_database, "EVERY_S", 0.0)
+    shop.order(1, "first")
+    capture(shop)
+    operator = ApplyToDatabaseOperator(
+        task_id="apply", definition=shop.definition, conn_id="warehouse", run_for=timedelta(hours=1)
+    )
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(operator.execute, context())
+        try:
+            until(lambda: "shop.inventory.orders" in _series(shop))
+            assert "apply.TotalNumberOfRuns" not in _series(shop)[""].counters  # it goes on
+        finally:
+            operator.on_kill()
+        assert running.result(LONGEST_S)["events"] == 1
+    found = _series(shop)
+    assert found["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 1
+    assert found[""].counters["apply.TotalNumberOfRuns"] == 1
 
 
 def _series(shop: Shop) -> dict[str, Any]:
