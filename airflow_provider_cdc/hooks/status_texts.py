@@ -197,11 +197,12 @@ def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most
         yield f"  Targets:    the change log cannot be read from here: {trouble.splitlines()[0]}"
     for report in reports:
         yield f"  Target {report['target']} at {report['location']}: applied up to batch {report['last_batch']}"
+        behind = report.get("lagging") or {}
         for topic, text in sorted(report["failed"].items()):
-            stays = f", and stays at batch {report['lagging'][topic]}" if topic in report["lagging"] else ""
+            stays = f", and stays at batch {behind[topic]}" if topic in behind else ""
             yield f"    {topic} failed{stays}: {str(text).splitlines()[0]}"
-        for topic in sorted(report["lagging"].keys() - report["failed"].keys()):
-            yield f"    {topic} is behind, at batch {report['lagging'][topic]}"
+        for topic in sorted(behind.keys() - report["failed"].keys()):
+            yield f"    {topic} is behind, at batch {behind[topic]}"
         tables = list(report["tables"].items())
         for topic, found in tables[:most]:
             fresh = found["freshness_s"]

@@ -36,12 +36,15 @@ def test_targets_are_told_with_their_busiest_tables_and_what_has_failed() -> Non
         return {"events": events, "seconds": 1.0, **TOLD, **more}
 
     report = {
-        "target": "delta", "location": "/lake/{table}", "last_batch": 7, "failed": {"shop.c": "No room.\n  Repair: more"},
+        "target": "delta", "location": "/lake/{table}", "last_batch": 7, "failed": {"shop.c": "No room.\n  Repair: more", "shop.d": "No"},
+            "lagging": {"shop.d": 5, "shop.e": 6},
         "tables": {"shop.a": measured(9), "shop.b": measured(1, freshness_s=None), "shop.d": measured(1)},
     }  # fmt: skip
     assert list(target_lines([report], None, most=2)) == [
         "  Target delta at /lake/{table}: applied up to batch 7",
         "    shop.c failed: No room.",
+        "    shop.d failed, and stays at batch 5: No",
+        "    shop.e is behind, at batch 6",
         "    shop.a: 9 events, 1,200 rows written, 48 kB in 1 file by commit, 1.0 s, freshness 2.1 s",
         "    shop.b: 1 events, 1,200 rows written, 48 kB in 1 file by commit, 1.0 s",
         "    … and 1 more tables",
