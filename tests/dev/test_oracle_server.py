@@ -243,7 +243,7 @@ def test_expressions_mean_what_they_mean_in_oracle(owner: oracledb.Connection, e
 
 @pytest.mark.parametrize(
     "statement",
-    ["FROBNICATE the table", "SELECT 1 FROM dual CONNECT BY PRIOR a = b", "MERGE INTO t USING u ON (1 = 1)", "CREATE VIEW v AS SELECT 1 FROM dual",
+    ["FROBNICATE the table", "SELECT 1 FROM dual CONNECT BY PRIOR a = b", "EXPLAIN PLAN FOR SELECT 1 FROM dual", "CREATE VIEW v AS SELECT 1 FROM dual",
      "ALTER SESSION SET MOOD = 'good'", "BEGIN dbms_magic.trick; END;", "EXPLAIN PLAN FOR SELECT 1 FROM dual", "SELECT 1", "ANALYZE INDEX i",
      "SELECT 1 FROM dual d JOIN dual e USING (dummy)", "BEGIN IF 1 = 1 THEN NULL; END IF; END;", "CREATE TABLE ty (a GEOMETRY)", "SELECT * FROM dual, dual"],
 )  # fmt: skip
@@ -306,6 +306,61 @@ def test_a_failed_statement_leaves_the_transaction_as_it_was(owner: oracledb.Con
         run(owner, "UPDATE ty SET id = 3 WHERE id <= 2")
     owner.commit()
     assert rows(owner, "SELECT id FROM ty ORDER BY id") == [(1,), (2,), (3,), (4,), (5,)]
+
+
+def test_merge_changes_what_is_there_and_inserts_the_rest(server: Oracle, owner: oracledb.Connection) -> None:
+    run(
+        owner,
+        "CREATE TABLE kept (id NUMBER PRIMARY KEY, v VARCHAR2(9), n NUMBER)",
+        "INSERT INTO kept VALUES (1, 'old', 1)",
+    )
+    owner.commit()
+    merge = (
+        "MERGE INTO kept t USING (SELECT :1 AS id, :2 AS v FROM dual) s ON (t.id = s.id) "
+        "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT (id, v) VALUES (s.id, s.v)"
+    )
+    with owner.cursor() as cursor:
+        cursor.executemany(merge, [(1, "new"), (2, "two"), (2, "again"), (3, None)])
+        assert cursor.rowcount == 4
+    expected = [(1, "new", 1), (2, "again", None), (3, None, None)]
+    assert rows(owner, "SELECT * FROM kept ORDER BY id") == expected
+    owner.rollback()
+    assert server.table_at("KEPT") == [(1, "old", 1)]
+    run(owner, merge.replace(":1", "id").replace(":2", "'x' || n").replace("FROM dual", "FROM kept"))
+    run(
+        owner,
+        "MERGE INTO kept t USING (SELECT 1 AS id FROM dual) s ON (t.id = s.id) WHEN NOT MATCHED THEN INSERT (id) VALUES (s.id)",
+    )
+    owner.commit()
+    assert server.table_at("KEPT") == [(1, "x1", 1)]
+
+
+@pytest.mark.parametrize(
+    ("merge", "number"),
+    [
+        ("USING (SELECT 1 AS id FROM dual UNION ALL SELECT 1 FROM dual) s ON (t.id = s.id) WHEN MATCHED THEN UPDATE SET v = 'x'", 30926),
+        ("USING (SELECT 1 AS id FROM dual) s ON (t.id = s.id) WHEN MATCHED THEN UPDATE SET id = 2", 38104),
+        ("USING (SELECT 2 AS id FROM dual) s ON (t.id = s.id) WHEN NOT MATCHED THEN INSERT (v) VALUES ('x')", 1400),
+        ("USING (SELECT 1 AS id FROM dual) s ON (t.id = s.id) WHEN MATCHED THEN UPDATE SET v = 'x' WHERE t.id = 1", 900),
+    ],
+)  # fmt: skip
+def test_a_merge_that_cannot_be_is_refused(owner: oracledb.Connection, merge: str, number: int) -> None:
+    run(owner, "CREATE TABLE kept (id NUMBER PRIMARY KEY, v VARCHAR2(9))", "INSERT INTO kept VALUES (1, 'old')")
+    with pytest.raises(oracledb.DatabaseError) as error:
+        run(owner, f"MERGE INTO kept t {merge}")
+    assert code(error) == number
+
+
+def test_indexes_of_two_schemas_may_have_one_name(server: Oracle, owner: oracledb.Connection) -> None:
+    server.admin("CREATE USER other IDENTIFIED BY other", "GRANT CREATE SESSION, CREATE TABLE TO other")
+    with closing(server.connect(user="other", password="other")) as other:
+        for connection in (owner, other):
+            run(connection, "CREATE TABLE named (id NUMBER)", "CREATE UNIQUE INDEX one ON named (id)")
+        run(owner, "DROP INDEX one", "INSERT INTO named VALUES (1)", "INSERT INTO named VALUES (1)")
+        run(other, "INSERT INTO named VALUES (1)")
+        with pytest.raises(oracledb.IntegrityError, match="ORA-00001"):
+            run(other, "INSERT INTO named VALUES (1)")
+    server.admin("DROP USER other CASCADE")
 
 
 def test_a_second_writer_of_a_row_waits_for_the_first(server: Oracle, owner: oracledb.Connection) -> None:

@@ -97,12 +97,18 @@ def _create_index(session: "Session", reader: Tokens, kind: str) -> None:
     table = session.names.table(reader.names(), "ALTER")
     columns = [token.text for token in reader.group() if token.is_identifier and token.word not in ("ASC", "DESC")]
     lock(session, table)
-    if any(key.name == name for one in session.engine.catalog.tables.values() for key in one.keys):
+    if any(key.name == name for one in _of(session, table.owner) for key in one.keys):
         raise OraError(955)
     with session.engine.writing():
         tables.add_key(session, table, Key(name, kind, columns))
         session.engine.catalog.save(table)
         log(session, reader, table, table.owner, name)
+
+
+def _of(session: "Session", owner: str) -> list[Table]:
+    """The tables of a schema: names of indexes are unique in one."""
+    tables_ = session.engine.catalog.tables.values()
+    return [table for table in tables_ if table.owner == owner and table.container == session.container]
 
 
 def _create_sequence(session: "Session", reader: Tokens) -> None:
@@ -241,8 +247,8 @@ def _drop(session: "Session", reader: Tokens) -> None:
 
 
 def _drop_index(session: "Session", reader: Tokens) -> None:
-    name = reader.names()[-1]
-    for table in session.engine.catalog.tables.values():
+    *path, name = reader.names()
+    for table in _of(session, path[0] if path else session.schema):
         for key in table.keys:
             if key.name == name and key.kind in "IX":
                 with session.engine.writing():

@@ -38,6 +38,10 @@ class Change:
     where: list[Token] | None = None
     returning: list[list[Token]] = field(default_factory=list)
 
+    def apply(self, session: "Session", statement: Statement, binds: list[Any]) -> "Changed":
+        """Run it with one row of binds."""
+        return (_insert if self.kind == "INSERT" else _modify)(session, statement, self, binds)
+
 
 @dataclass
 class Changed:
@@ -129,10 +133,7 @@ def _attempt(session: "Session", statement: Statement, change: Change, binds: li
     transaction = session.transaction()
     mark = transaction.statement = len(transaction.undo)
     try:
-        if change.kind == "INSERT":
-            done = _insert(session, statement, change, binds)
-        else:
-            done = _modify(session, statement, change, binds)
+        done = change.apply(session, statement, binds)
     except (OraError, Blocked):
         session.engine.rollback_to(transaction, mark)
         raise
@@ -145,18 +146,24 @@ def _attempt(session: "Session", statement: Statement, change: Change, binds: li
 
 def _insert(session: "Session", statement: Statement, change: Change, binds: list[Any]) -> Changed:
     done = Changed()
-    transaction = session.transaction()
     for given in _inserted(session, statement, change, binds):
-        values = _row(change, given, session)
-        session.engine.wait_for_keys(transaction, change.table, values)
-        lobs.check_nulls(change.table, values, 1400)
-        row = session.engine.insert(transaction, change.table, values)
-        lobs.record_insert(session.engine, transaction, change.table, row, values)
+        row, values = insert_row(session, change, given)
         done.count += 1
         done.row_id = rowids.make(change.table.data_id, row)
         if change.returning:
             done.returned.append(_returned(session, statement, change, row, values, binds))
     return done
+
+
+def insert_row(session: "Session", change: Change, given: Sequence[Any]) -> tuple[int, dict[int, Any]]:
+    """A new row of the values for the columns of a change: its number and all its values."""
+    transaction = session.transaction()
+    values = _row(change, given, session)
+    session.engine.wait_for_keys(transaction, change.table, values)
+    lobs.check_nulls(change.table, values, 1400)
+    row = session.engine.insert(transaction, change.table, values)
+    lobs.record_insert(session.engine, transaction, change.table, row, values)
+    return row, values
 
 
 def _inserted(session: "Session", statement: Statement, change: Change, binds: list[Any]) -> Iterable[Sequence[Any]]:
@@ -242,6 +249,18 @@ def _modify(session: "Session", statement: Statement, change: Change, binds: lis
                 done.returned.append(_returned(session, statement, change, row[0], before, binds))
             session.engine.delete(transaction, table, row[0])
         return done
+    for number, values in update_rows(session, change, found):
+        done.row_id = rowids.make(table.data_id, number)
+        if change.returning:
+            done.returned.append(_returned(session, statement, change, number, values, binds))
+    return done
+
+
+def update_rows(
+    session: "Session", change: Change, found: Sequence[Sequence[Any]]
+) -> Iterable[tuple[int, dict[int, Any]]]:
+    """Change rows: each its number and the new values of the columns of a change; then its number and all its values."""
+    table, transaction = change.table, session.transaction()
     plan = [(row[0], _updated(session, change, row)) for row in found]
     changed = [column.id for column in change.columns]
     for number, values in plan:
@@ -250,10 +269,7 @@ def _modify(session: "Session", statement: Statement, change: Change, binds: lis
         lobs.check_nulls(table, values, 1407)
         before = session.engine.newest(table, number)[1]
         lobs.record_update(session.engine, transaction, table, number, before, values, changed)
-        done.row_id = rowids.make(table.data_id, number)
-        if change.returning:
-            done.returned.append(_returned(session, statement, change, number, values, binds))
-    return done
+    return plan
 
 
 def _updated(session: "Session", change: Change, row: Sequence[Any]) -> dict[int, Any]:

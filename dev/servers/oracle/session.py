@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from dev.servers.oracle import datatypes, ddl, dml, moments, plsql, settings
+from dev.servers.oracle import datatypes, ddl, dml, merge, moments, plsql, settings
 from dev.servers.oracle.catalog import Column, Table, User
 from dev.servers.oracle.datatypes import DataType
 from dev.servers.oracle.errors import OraError, unknown
@@ -157,7 +157,7 @@ class Session:
         word = statement.word
         if word in ("SELECT", "WITH") or (statement.tokens and statement.tokens[0].text == "("):
             return self._query(statement, rows[0], only_describe=only_describe)
-        if word in ("INSERT", "UPDATE", "DELETE"):
+        if word in ("INSERT", "UPDATE", "DELETE", "MERGE"):
             return self._change(statement, rows)
         if word in ("BEGIN", "DECLARE", "CALL"):
             outs: dict[int, Any] = {}
@@ -182,6 +182,8 @@ class Session:
             reader.end()
         elif reader.take("SET", "TRANSACTION"):
             self._set_transaction(reader)
+        elif reader.take("SET", "CONSTRAINTS") or reader.take("SET", "CONSTRAINT"):
+            reader.until(";")  # foreign keys are not enforced at all, and others cannot be deferred here
         elif reader.take("ALTER", "SESSION"):
             settings.alter(self, reader)
         elif statement.word == "LOCK":
@@ -349,7 +351,7 @@ class Session:
             raise OraError(1008)
         outcome = Outcome()
         returned: list[list[tuple[Any, ...]]] = []
-        change = dml.parse(self, statement)
+        change = (merge if statement.word == "MERGE" else dml).parse(self, statement)
         for done in dml.execute(self, statement, change, rows):
             outcome.count += done.count
             outcome.row_id = done.row_id or outcome.row_id
