@@ -20,17 +20,25 @@ TARGET = "database"
 DRIVERS = {
     "postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql",
     "cdc_mysql": "mysql+pymysql", "cdc_mariadb": "mariadb+pymysql", "sqlite": "sqlite",
+    "oracle": "oracle+oracledb", "db2": "db2+ibm_db", "cdc_db2": "db2+ibm_db", "mssql": "mssql",
 }  # fmt: skip
-"""Type of a connection → SQLAlchemy dialect and driver."""
+"""Type of a connection → SQLAlchemy dialect and driver; of SQL Server, the driver that is installed."""
+_DB2 = {
+    "database.authentication": "Authentication", "database.ssl.mode": "Security", "database.ssl.ca": "SSLServerCertificate",
+    "database.ssl.hostname.validation": "SSLClientHostnameValidation",
+}  # fmt: skip
+"""What the extra of a ``cdc_db2`` connection has → the word of IBM's driver."""
+_DB2_VALUES = {"required": "SSL", "disabled": None, "true": "Basic", "false": "Off"}
 
 
 class CdcDatabaseHook(BaseHook):
-    """Makes the ``connection.*`` properties of a sink from an Airflow connection: ``postgres``, ``mysql``, ``sqlite`` and so on.
+    """Makes the ``connection.*`` properties of a sink from an Airflow connection: ``postgres``, ``mysql``, ``oracle``, ``db2``, ``mssql``, ``sqlite`` and so on.
 
         >>> CdcDatabaseHook("warehouse").properties()["connection.url"]
         'postgresql+psycopg://db:5432/shop'
 
-    Texts and numbers in the connection's extra are parameters of the driver: ``{"sslmode": "verify-full"}``.
+    Texts and numbers in the connection's extra are parameters of the driver: ``{"sslmode": "verify-full"}``. The service of an Oracle database is ``service_name`` in the
+    extra, or the schema field.
     """
 
     def __init__(self, conn_id: str) -> None:
@@ -57,6 +65,10 @@ class CdcDatabaseHook(BaseHook):
         url = sa.URL.create(
             driver, host=connection.host or None, port=connection.port, database=connection.schema or None, query=query
         )
+        if driver == "oracle+oracledb":
+            url = _of_oracle(url)
+        if connection.conn_type == "cdc_db2":
+            url = url.set(query=_of_db2(query))
         if driver == "sqlite":
             url = sa.URL.create(driver, database=connection.host or connection.schema)
         found = {"connection.url": url.render_as_string(), "connection.username": connection.login}
@@ -85,3 +97,20 @@ def noted(conn_id: str, sink: Mapping[str, Any]) -> dict[str, Any]:
     """What the report of an apply says of its database, so that commands come to it later. No secrets."""
     kept = {name: value for name, value in sink.items() if not name.startswith("connection.")}
     return {"database": {"conn_id": conn_id, "sink": kept}}
+
+
+def _of_oracle(url: Any) -> Any:
+    """What stands behind the host in a URL of SQLAlchemy is a SID there, which few databases are known by now."""
+    query = dict(url.query)
+    sid = query.pop("sid", None)
+    if sid is None and url.database:
+        query.setdefault("service_name", url.database)
+    return url.set(database=sid, query=query) if sid else url._replace(database=None, query=query)
+
+
+def _of_db2(extra: dict[str, str]) -> dict[str, str]:
+    found = {
+        _DB2.get(name, name): _DB2_VALUES.get(value.lower(), value) if name in _DB2 else value
+        for name, value in extra.items()
+    }
+    return {name: value for name, value in found.items() if value}

@@ -113,7 +113,7 @@ class Sink:
         try:
             with engine.connect():  # only then is it known what it is
                 self._dialect: Dialect = dialect_of(engine, config.zone)
-        except sa.exc.OperationalError as e:
+        except sa.exc.DBAPIError as e:  # of Oracle and Db2, a wrong password is no OperationalError
             raise unavailable(engine, e) from e
         self._markers = MarkerTable(config.marker_table, connector, config.name)
         self._errors = ErrorsTable(config.errors_table, self._markers.of)

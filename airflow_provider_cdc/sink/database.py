@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,29 +14,48 @@ from airflow_provider_cdc.sink.config import SinkConfig
 def open_engine(config: SinkConfig) -> sa.Engine:
     """An engine by the configuration's connection.
 
-    :raises ConfigError: it has none, or one that cannot be used
+    :raises ConfigError: it has none, or one that cannot be used, or the driver is not installed
     """
     if config.connection_url is None:
         raise ConfigError(
             "connection.url: required and not set", remedy="give a URL as postgresql://host:5432/database"
         )
+    sa.dialects.registry.register("db2.ibm_db", "airflow_provider_cdc.sink.dialects.db2_engine", "Db2Engine")
     try:
         url = sa.make_url(config.connection_url.removeprefix("jdbc:"))
         if config.connection_username is not None:
             url = url.set(username=config.connection_username)
         if config.connection_password is not None:
             url = url.set(password=config.connection_password.get_secret_value())
-        if url.drivername in DRIVERS:
-            url = url.set(drivername=DRIVERS[url.drivername])
-        engine = sa.create_engine(url, pool_size=1, max_overflow=1, pool_recycle=config.pool_timeout_s)
-    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError, ImportError) as e:
+        url = url.set(drivername=_driver_of(url.drivername))
+        more = {"fast_executemany": True} if url.drivername == "mssql+pyodbc" else {}
+        engine = sa.create_engine(url, pool_size=1, max_overflow=1, pool_recycle=config.pool_timeout_s, **more)
+    except ImportError as e:
+        raise ConfigError(
+            f"The driver for {url.drivername} is not installed: {e}", remedy=_install(url.get_backend_name())
+        ) from e
+    except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError) as e:
         raise ConfigError(
             f"connection.url cannot be used: {e}",
             remedy="give a URL of SQLAlchemy, as postgresql+psycopg://host:5432/database",
         ) from e
     if engine.dialect.name == "sqlite":
         _have_transactions(engine)
+    if engine.dialect.name == "oracle":
+        _have_plain_texts(engine)
     return engine
+
+
+def _driver_of(name: str) -> str:
+    """The driver's name for a database, if none is said."""
+    if name == "mssql":
+        there = [driver for driver in ("pyodbc", "pymssql") if importlib.util.find_spec(driver) is not None]
+        return f"mssql+{(*there, 'pyodbc')[0]}"
+    return DRIVERS.get(name, name)
+
+
+def _install(database: str) -> str:
+    return f"in the environment of Airflow's workers: {INSTALL.get(database, 'install the driver that the URL names')}"
 
 
 def place_of(engine: sa.Engine, config: SinkConfig) -> str:
@@ -56,8 +76,20 @@ def unavailable(engine: sa.Engine, error: sa.exc.DBAPIError) -> TargetUnavailabl
     )
 
 
-DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql"}
-"""Database → the driver that is used if the URL does not say."""
+DRIVERS = {
+    "postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql", "oracle": "oracle+oracledb",
+    "db2": "db2+ibm_db", "ibm_db_sa": "db2+ibm_db", "db2+ibm_db_sa": "db2+ibm_db",
+}  # fmt: skip
+"""Database → the driver that is used if the URL does not say. Of SQL Server it is the one that is installed."""
+INSTALL = {
+    "postgresql": "pip install 'psycopg[binary]'",
+    "mysql": "pip install 'airflow-provider-cdc[mysql]'",
+    "mariadb": "pip install 'airflow-provider-cdc[mysql]'",
+    "oracle": "pip install 'airflow-provider-cdc[oracle]'",
+    "db2": "pip install 'airflow-provider-cdc[db2]'",
+    "mssql": "pip install pyodbc, with Microsoft's ODBC Driver for SQL Server; or pip install pymssql, which is slower",
+}
+"""Database → how its driver is installed."""
 
 
 def _have_transactions(engine: sa.Engine) -> None:
@@ -70,3 +102,13 @@ def _have_transactions(engine: sa.Engine) -> None:
     @sa.event.listens_for(engine, "begin")
     def _begun(connection: sa.Connection) -> None:
         connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _have_plain_texts(engine: sa.Engine) -> None:
+    """Texts in SQL mean the same values whatever the database is set to."""
+    from airflow_provider_cdc.sink.dialects.oracle import SESSION
+
+    @sa.event.listens_for(engine, "connect")
+    def _connected(connection: Any, _: Any) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(SESSION)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from airflow_provider_cdc.sink.markers import TEXT
 from airflow_provider_cdc.sink.tables import SinkTable
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class ErrorsTable:
             sa.Column("target", sa.String(255), nullable=False),
             sa.Column("event", sa.BigInteger, nullable=False),
             sa.Column("what", sa.String(16), nullable=False),
-            sa.Column("row_json", sa.Text, nullable=False),
-            sa.Column("error", sa.Text, nullable=False),
+            sa.Column("row_json", TEXT, nullable=False),
+            sa.Column("error", TEXT, nullable=False),
             sa.Column("refused_at", sa.String(32), nullable=False),
             quote=True,
         )

@@ -12,6 +12,8 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 ALL = "*"
+TEXT = sa.Text().with_variant(sa.UnicodeText(), "mssql")
+"""Texts of any length in all characters, which those of SQL Server do not have by themselves."""
 _NAME = 255
 
 
@@ -47,7 +49,7 @@ class MarkerTable:
             sa.Column("sink", sa.String(100), primary_key=True),
             sa.Column("topic", sa.String(_NAME), primary_key=True),
             sa.Column("batch", sa.BigInteger, nullable=False),
-            sa.Column("error", sa.Text),
+            sa.Column("error", TEXT),
             sa.Column("changed_at", sa.String(32), nullable=False),
             schema=schema,
             quote=True,

@@ -14,6 +14,7 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
+from tests.support.derby import adapted
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.sink.killed"])
@@ -31,7 +32,7 @@ def start(properties: dict[str, Any], changelog: str, connector: str, *, stateme
 
 def _run(properties: dict[str, Any], changelog: str, connector: str, statement: int) -> None:
     config = SinkConfig.parse(properties)
-    engine, count = open_engine(config), 0
+    engine, count = adapted(open_engine(config)), 0
 
     def one(*_: Any) -> None:
         nonlocal count

@@ -54,6 +54,10 @@ VALUES: dict[str, list[Any]] = {
 }
 """Type → values of all columns of the table that is worked on."""
 TABLE = "s.${x} it's"
+FITTING = {
+    "db2": {**VALUES, "decimal128(38, 10)": [Decimal("1.0000000001"), Decimal("-999999999999999999999.9999999999")]}
+}
+"""Where not all values fit: Db2 has decimals of 31 digits."""
 
 
 def sink(engine: sa.Engine, connector: Connector, **properties: Any) -> Sink:
@@ -61,18 +65,34 @@ def sink(engine: sa.Engine, connector: Connector, **properties: Any) -> Sink:
     return Sink(engine, config, connector.changelog, connector.name)
 
 
-def rows(engine: sa.Engine, table: str, decimals: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Rows of a table.
+UPPER = ("oracle", "db2")
+"""Databases that make large letters of names without quotes."""
+FOLDING = ("postgresql", *UPPER)
+
+
+def rows(
+    engine: sa.Engine, table: str, decimals: Collection[str] = (), *, quoted: bool = False
+) -> list[dict[str, Any]]:
+    """Rows of a table, by names of columns in small letters where the database has large ones.
 
     :param decimals: columns that a database without decimals has as texts
+    :param quoted: whether its names are as they are, in small and in large letters
     """
+    upper = engine.dialect.name in UPPER and not quoted
     with engine.connect() as connection:
-        statement = f"SELECT * FROM {dialect_of(engine).full(Name(table))}"
-        rows_ = connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
-        found = [dict(row._mapping) for row in rows_]
+        statement = f"SELECT * FROM {dialect_of(engine).full(Name(table.upper() if upper else table))}"
+        rows_ = connection.exec_driver_sql(
+            statement, execution_options={"no_parameters": True, "driver_column_names": True}
+        )
+        found = [{name.lower() if upper else name: v for name, v in row._mapping.items()} for row in rows_]
     for row in found:
         row |= {name: Decimal(row[name]) for name in decimals if isinstance(row[name], str)}
     return [{name: plain(value) for name, value in row.items()} for row in found]
+
+
+def errors(engine: sa.Engine) -> list[dict[str, Any]]:
+    """Rows of the table of errors, whose name is in small letters everywhere."""
+    return [{name.lower(): value for name, value in row.items()} for row in rows(engine, "cdc_errors", quoted=True)]
 
 
 def plain(value: Any) -> Any:
@@ -90,20 +110,29 @@ def plain(value: Any) -> Any:
 
 
 def expected(source: MemoryDatabase, table: str, dialect: str) -> list[dict[str, Any]]:
-    found = [{k: plain(v) for k, v in row.items()} for row in source.rows(table)]
-    return [{name.lower() if dialect == "postgresql" else name: value for name, value in row.items()} for row in found]
+    found = [{k: plain(as_kept(v, dialect)) for k, v in row.items()} for row in source.rows(table)]
+    return [{name.lower() if dialect in FOLDING else name: value for name, value in row.items()} for row in found]
+
+
+def as_kept(value: Any, dialect: str) -> Any:
+    """A value as a database has it: Oracle has no empty texts, and no dates without a time."""
+    if dialect != "oracle":
+        return value
+    if isinstance(value, dt.date) and not isinstance(value, dt.datetime):
+        return dt.datetime.combine(value, dt.time())
+    return None if value in ("", b"") else value
 
 
 def in_order(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda row: str(row["id"]))
 
 
-def work(source: MemoryDatabase, table: str, r: Random, steps: int) -> None:
+def work(source: MemoryDatabase, table: str, r: Random, steps: int, values: dict[str, list[Any]] = VALUES) -> None:
     """Transactions with all kinds of changes."""
     types = {column.name: column.type for column in source.view()[1][source.id(table)].columns}
 
     def one() -> dict[str, Any]:
-        return {name: r.choice([None, *VALUES[type_]]) for name, type_ in types.items() if name != "id"}
+        return {name: r.choice([None, *values[type_]]) for name, type_ in types.items() if name != "id"}
 
     for _ in range(steps):
         with source.transaction() as t:
@@ -129,7 +158,7 @@ def test_random_work_ends_in_equal_tables(engine: sa.Engine, tmp_path: Path, see
     source.create_table(TABLE, {"id": "int64!", **columns}, key=("id",))
     connector = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=r.choice([3, 1000]))
     for number in range(6):
-        work(source, TABLE, r, 6)
+        work(source, TABLE, r, 6, FITTING.get(engine.dialect.name, VALUES))
         match number:
             case 2:
                 source.add_column(TABLE, "added", "int32", 7, text="7")
@@ -181,18 +210,18 @@ def test_a_row_that_is_refused_stops_its_table_and_no_other(engine: sa.Engine, t
         t.insert("s.bad", {"id": 2, "mail": 1})
         t.insert("s.good", {"id": 2, "mail": 1})
     connector.capture()
-    with pytest.raises(TargetError, match=r"(?s)p\.s\.bad.*p_s_bad cannot take a row.*id=2"):
+    with pytest.raises(TargetError, match=r"(?si)p\.s\.bad.*p_s_bad cannot take a row.*id=2"):
         sink(engine, connector).apply()
     assert in_order(rows(engine, "p_s_good")) == in_order(source.rows("s.good"))
     assert rows(engine, "p_s_bad") == [{"id": 1, "mail": 1}]
     with source.transaction() as t:
         t.insert("s.good", {"id": 3, "mail": 1})
     connector.capture()
-    with pytest.raises(TargetError, match="p_s_bad cannot take a row"):
+    with pytest.raises(TargetError, match=r"(?i)p_s_bad cannot take a row"):
         sink(engine, connector).apply()
     assert in_order(rows(engine, "p_s_good")) == in_order(source.rows("s.good"))
     with engine.begin() as connection:
-        table = " ON p_s_bad" if engine.dialect.name in ("mysql", "mariadb") else ""
+        table = " ON p_s_bad" if engine.dialect.name in ("mysql", "mariadb", "mssql") else ""
         connection.execute(sa.text(f"DROP INDEX one{table}"))
     sink(engine, connector).apply()
     assert in_order(rows(engine, "p_s_bad")) == in_order(source.rows("s.bad"))
@@ -205,7 +234,7 @@ def test_without_evolution_a_missing_table_is_named_with_its_ddl(engine: sa.Engi
     with source.transaction() as t:
         t.insert("s.t", {"id": 1, "a": "x"})
     connector.capture()
-    with pytest.raises(TargetError, match=r"(?s)There is no table p_s_t.*CREATE TABLE") as caught:
+    with pytest.raises(TargetError, match=r"(?si)There is no table p_s_t.*CREATE TABLE") as caught:
         sink(engine, connector, schema__evolution="none").apply()
     ddl = str(caught.value).partition("or run ")[2].partition("; then run the apply again")[0]
     with engine.begin() as connection:
@@ -249,16 +278,22 @@ def test_rows_that_are_refused_are_kept_with_the_reason_if_errors_are_tolerated(
     connector.capture()
     sink(engine, connector, errors__tolerance="all").apply()
     assert [row["id"] for row in in_order(rows(engine, "p_s_t"))] == [1, 2, 4]
-    (kept,) = rows(engine, "cdc_errors")
-    assert (kept["topic"], kept["target"], kept["what"]) == ("p.s.t", "p_s_t", "write")
-    assert json.loads(kept["row_json"]) == {"id": 3, "mail": 1}
+    (kept,) = errors(engine)
+    assert (kept["topic"], kept["target"], kept["what"]) == (
+        "p.s.t",
+        "P_S_T" if engine.dialect.name in UPPER else "p_s_t",
+        "write",
+    )
+    assert {name.lower(): value for name, value in json.loads(kept["row_json"]).items()} == {"id": 3, "mail": 1}
     assert kept["error"]
     sink(engine, connector, errors__tolerance="all").apply()
-    assert len(rows(engine, "cdc_errors")) == 1
+    assert len(errors(engine)) == 1
 
 
 def test_rows_that_refer_to_each_other_come_and_go_together(engine: sa.Engine, tmp_path: Path) -> None:
     """In whatever order tables are written: the one that refers to the other comes first by its name."""
+    if engine.dialect.name in ("db2", "mssql"):
+        pytest.skip("these databases look at foreign keys after each statement (docs/databases.md)")
     source = MemoryDatabase(str(tmp_path))
     source.create_table("s.parents", {"id": "int64!"}, key=("id",))
     source.create_table("s.children", {"id": "int64!", "parent": "int64"}, key=("id",))
@@ -271,10 +306,10 @@ def test_rows_that_refer_to_each_other_come_and_go_together(engine: sa.Engine, t
     with engine.begin() as connection:
         if engine.dialect.name == "sqlite":
             connection.exec_driver_sql("PRAGMA foreign_keys = ON")
-        deferred = " DEFERRABLE" if engine.dialect.name in ("sqlite", "postgresql") else ""
+        deferred = " DEFERRABLE" if engine.dialect.name in ("sqlite", "postgresql", "oracle") else ""
         for statement in (
-            "CREATE TABLE p_s_parents (id BIGINT PRIMARY KEY)",
-            "CREATE TABLE p_s_children (id BIGINT PRIMARY KEY, parent BIGINT, "
+            "CREATE TABLE p_s_parents (id INTEGER NOT NULL PRIMARY KEY)",
+            "CREATE TABLE p_s_children (id INTEGER NOT NULL PRIMARY KEY, parent INTEGER, "
             f"CONSTRAINT theirs FOREIGN KEY (parent) REFERENCES p_s_parents (id){deferred})",
         ):
             connection.exec_driver_sql(statement)

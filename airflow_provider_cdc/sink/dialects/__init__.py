@@ -13,6 +13,9 @@ DIALECTS = {
     "postgresql": "airflow_provider_cdc.sink.dialects.postgresql:PostgreSql",
     "mysql": "airflow_provider_cdc.sink.dialects.mysql:MySql",
     "mariadb": "airflow_provider_cdc.sink.dialects.mysql:MariaDb",
+    "oracle": "airflow_provider_cdc.sink.dialects.oracle:Oracle",
+    "db2": "airflow_provider_cdc.sink.dialects.db2:Db2",
+    "mssql": "airflow_provider_cdc.sink.dialects.sqlserver:SqlServer",
     "sqlite": "airflow_provider_cdc.sink.dialects.sqlite:Sqlite",
 }
 """Name of a SQLAlchemy dialect → class."""
@@ -32,6 +35,11 @@ def dialect_of(engine: sa.Engine, zone: str = "UTC") -> Dialect:
             f"The sink cannot write to {name} databases.",
             remedy=f"give the URL of one of {', '.join(sorted(DIALECTS))}",
         )
+    return load_dialect(name)(zone)
+
+
+def load_dialect(name: str) -> type[Dialect]:
+    """The class of a dialect by its name in :data:`DIALECTS`."""
     module, _, attribute = DIALECTS[name].partition(":")
-    made: Dialect = getattr(importlib.import_module(module), attribute)(zone)
-    return made
+    found: type[Dialect] = getattr(importlib.import_module(module), attribute)
+    return found

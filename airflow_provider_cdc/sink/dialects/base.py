@@ -260,6 +260,15 @@ def run(connection: sa.Connection, statement: str) -> None:
     connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
 
 
+def wrapped(connection: sa.Connection, statement: str, error: Any) -> Any:
+    """An error of the driver as SQLAlchemy raises it, of what goes past SQLAlchemy."""
+    base = connection.dialect.loaded_dbapi.Error
+    lost = connection.dialect.is_disconnect(error, connection.connection, None)
+    return sa.exc.DBAPIError.instance(
+        statement, None, error, base, connection_invalidated=lost, dialect=connection.dialect
+    )
+
+
 def fields_of(table: SinkTable, rows: pa.Table) -> list[Field]:
     """The columns that rows have, in their order."""
     known: Mapping[str, Field] = {field.name: field for field in table.fields}

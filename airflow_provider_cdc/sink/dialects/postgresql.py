@@ -10,7 +10,7 @@ import pyarrow.csv as pa_csv
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
-from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of, run
+from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of, run, wrapped
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
@@ -118,16 +118,7 @@ class PostgreSql(Dialect):
                     pa_csv.write_csv(made.slice(at, step), text, _CSV)
                     copy.write(text.getvalue())
         except connection.dialect.loaded_dbapi.Error as e:  # SQLAlchemy knows nothing of COPY
-            raise _wrapped(connection, statement, e) from e
-
-
-def _wrapped(connection: sa.Connection, statement: str, error: Any) -> Any:
-    """An error of the driver as SQLAlchemy raises it."""
-    base = connection.dialect.loaded_dbapi.Error
-    lost = connection.dialect.is_disconnect(error, connection.connection, None)
-    return sa.exc.DBAPIError.instance(
-        statement, None, error, base, connection_invalidated=lost, dialect=connection.dialect
-    )
+            raise wrapped(connection, statement, e) from e
 
 
 def as_text(values: pa.Array, kind: Kind) -> pa.Array:

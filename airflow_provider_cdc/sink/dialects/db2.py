@@ -1,0 +1,127 @@
+"""Db2: rows are bound as arrays."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from airflow_provider_cdc.sink import texts
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, There, fields_of
+from airflow_provider_cdc.sink.dialects.merging import MergeDialect, sets_of
+from airflow_provider_cdc.sink.kinds import Kind, kind_of
+from airflow_provider_cdc.sink.tables import Name, SinkTable
+
+_TYPES = {
+    "bool": "BOOLEAN", "int8": "SMALLINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "float": "REAL", "double": "DOUBLE",
+    "date": "DATE", "time_tz": "VARCHAR(32)", "enum": "VARCHAR(255 CODEUNITS32)", "uuid": "VARCHAR(36)", "year": "INTEGER",
+    "duration": "BIGINT", "interval": "VARCHAR(64)", "geometry": "BLOB(1G)",
+}  # fmt: skip
+_DIGITS = 31
+_KEY_BYTES = 512
+_BYTES, _CHARACTERS = 32_672, 8168
+_ROWS = 10_000
+_STATE = re.compile(r"SQLSTATE=(\w{5})")
+_NUMBER = re.compile(r"\bSQL(\d{4,5})N\b")
+_LOST = frozenset({"30081", "30108", "1224"})
+_COLUMNS = 'SELECT COLNAME, TYPENAME, "NULLS" FROM SYSCAT.COLUMNS WHERE TABSCHEMA = ? AND TABNAME = ? ORDER BY COLNO'
+_INDEXES = (
+    "SELECT I.INDNAME, I.UNIQUERULE, U.COLNAME FROM SYSCAT.INDEXES I JOIN SYSCAT.INDEXCOLUSE U ON U.INDSCHEMA = I.INDSCHEMA AND U.INDNAME = I.INDNAME "
+    "WHERE I.TABSCHEMA = ? AND I.TABNAME = ? AND I.UNIQUERULE IN ('P', 'U') ORDER BY I.INDNAME, U.COLSEQ"
+)
+
+
+class Db2(MergeDialect):
+    """Db2 for Linux, Unix and Windows, from 11.1 on, through ibm_db."""
+
+    name: ClassVar[str] = "db2"
+    LONGEST: ClassVar[int] = 128
+    DDL_IN_TRANSACTION: ClassVar[bool] = True
+    TRANSIENT: ClassVar[frozenset[str]] = frozenset({"40001", "57033", "08001", "08003", "08006", "40003", "57019"})
+
+    def fold(self, name: str) -> str:
+        return name.upper()
+
+    def type_of(self, kind: Kind, *, key: bool) -> str:
+        match kind.name:
+            case "number" if not kind.length:
+                return "DECFLOAT"
+            case "decimal" | "number":
+                digits = min(kind.length or _DIGITS, _DIGITS)
+                return f"DECIMAL({digits}, {min(max(kind.scale or 0, 0), digits)})"
+            case "time" if not kind.scale:
+                return "TIME"
+            case "time" | "timestamp" | "timestamp_tz":
+                return f"TIMESTAMP({min(6 if kind.scale is None else kind.scale, 12)})"
+            case "bits":
+                size = ((kind.length or 1) + 7) // 8
+                return f"VARBINARY({size})" if size <= _BYTES else "BLOB(1G)"
+            case "bytes" if key:
+                return f"VARBINARY({min(kind.length or _KEY_BYTES, _KEY_BYTES)})"
+            case "bytes":
+                return f"VARBINARY({kind.length})" if kind.length and kind.length <= _BYTES else "BLOB(1G)"
+            case "text" | "set" | "json" | "xml" | "ltree" | "vector":
+                if key:
+                    return f"VARCHAR({min((kind.length or _KEY_BYTES) * 4, _KEY_BYTES)})"
+                short = kind.length and kind.length <= _CHARACTERS
+                return f"VARCHAR({kind.length} CODEUNITS32)" if short else "CLOB(1G)"
+            case _:
+                return _TYPES[kind.name]
+
+    def there(self, connection: sa.Connection, name: Name) -> There | None:
+        schema = name.schema or connection.exec_driver_sql("VALUES CURRENT SCHEMA").scalar_one().strip()
+        at = (schema, name.table)
+        found = connection.exec_driver_sql(_COLUMNS, at).all()
+        if not found:
+            return None
+        columns = {row[0]: ColumnThere(row[0], row[1], row[2] == "Y") for row in found}
+        indexes = connection.exec_driver_sql(_INDEXES, at).all()
+        key = tuple(row[2] for row in indexes if row[1] == "P")
+        unique = sets_of((row[0], row[2]) for row in indexes)
+        return There(columns, key, any(set(one) != set(key) for one in unique))
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
+        fields = fields_of(table, rows)
+        columns = [self.values(texts.whole(rows[field.name]), kind_of(field.column)) for field in fields]
+        made = list(zip(*columns, strict=True))
+        for at in range(0, len(made), _ROWS):
+            connection.exec_driver_sql(statement, made[at : at + _ROWS])
+
+    def values(self, values: pa.Array, kind: Kind) -> list[Any]:
+        """Values as the driver takes them."""
+        match kind.name:
+            case "geometry":
+                values = pc.struct_field(values, "wkb")
+            case "time":
+                clock = texts.clock(values, min(kind.scale or 0, 6))
+                values = texts.around(clock, "1970-01-01 ") if kind.scale else clock
+            case "timestamp" if pa.types.is_string(values.type):
+                values = _digits(pc.replace_substring(values, "T", " "), kind)
+            case "timestamp":
+                values = _digits(texts.moments(values, digits=9), kind)
+            case "timestamp_tz":
+                values = _digits(texts.zoned(values, self.zone), kind)
+            case "vector":
+                values = texts.lists(values, "[", "]")
+            case "date" | "decimal" | "number":
+                values = values.cast(pa.string())
+        return list(values.to_pylist())
+
+    def code(self, error: sa.exc.DBAPIError) -> str:
+        found = _STATE.search(str(error.orig))
+        return found[1] if found else ""
+
+    def transient(self, error: sa.exc.DBAPIError) -> bool:
+        number = _NUMBER.search(str(error.orig))
+        return super().transient(error) or (number is not None and number[1] in _LOST)
+
+
+def _digits(moments: pa.Array, kind: Kind) -> pa.Array:
+    """Moments with as many digits of a second as the column has: the driver refuses more."""
+    scale = 6 if kind.scale is None else kind.scale
+    return pc.utf8_slice_codeunits(moments, 0, len("2024-02-29 12:00:00") + (scale + 1 if scale else 0))

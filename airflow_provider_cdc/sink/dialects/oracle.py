@@ -1,0 +1,191 @@
+"""Oracle: rows are bound as Arrow arrays, of which the driver makes no Python values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from airflow_provider_cdc.sink import texts
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, There, fields_of, wrapped
+from airflow_provider_cdc.sink.dialects.merging import MergeDialect, sets_of
+from airflow_provider_cdc.sink.kinds import Kind, kind_of
+from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
+
+SESSION = (
+    "ALTER SESSION SET NLS_DATE_FORMAT = 'YYYY-MM-DD HH24:MI:SS' NLS_TIMESTAMP_FORMAT = 'YYYY-MM-DD HH24:MI:SS.FF9' "
+    "NLS_TIMESTAMP_TZ_FORMAT = 'YYYY-MM-DD HH24:MI:SS.FF9 TZH:TZM' NLS_NUMERIC_CHARACTERS = '.,' TIME_ZONE = '00:00'"
+)
+"""Of each connection: texts mean the same values whatever the database is set to, and moments are bound in UTC."""
+_TYPES = {
+    "bool": "NUMBER(1)", "int8": "NUMBER(3)", "int16": "NUMBER(5)", "int32": "NUMBER(10)", "int64": "NUMBER(19)", "float": "BINARY_FLOAT",
+    "double": "BINARY_DOUBLE", "number": "NUMBER", "date": "DATE", "time": "INTERVAL DAY(3) TO SECOND(6)", "time_tz": "VARCHAR2(32 CHAR)",
+    "enum": "VARCHAR2(255 CHAR)", "uuid": "VARCHAR2(36 CHAR)", "year": "NUMBER(5)", "duration": "NUMBER(19)", "interval": "VARCHAR2(64 CHAR)",
+    "geometry": "BLOB",
+}  # fmt: skip
+_EMPTY_IS_NULL = frozenset(
+    {"text", "bytes", "bits", "enum", "set", "json", "xml", "uuid", "ltree", "interval", "time_tz", "vector"}
+)
+_DIGITS, _SCALES = 38, range(-84, 128)
+_CHARACTERS = 1000
+"""A longest text that fits into 4,000 bytes whatever its characters are."""
+_KEY_BYTES, _RAW = 4000, 2000
+_ROWS = 20_000
+_CODE = re.compile(r"(?:ORA|DPY)-\d+")
+_COLUMNS = "SELECT column_name, data_type, nullable FROM all_tab_columns WHERE owner = :owner AND table_name = :name ORDER BY column_id"
+_KEY = (
+    "SELECT k.column_name FROM all_constraints c JOIN all_cons_columns k ON k.owner = c.owner AND k.constraint_name = c.constraint_name "
+    "WHERE c.owner = :owner AND c.table_name = :name AND c.constraint_type = 'P' ORDER BY k.position"
+)
+_UNIQUE = (
+    "SELECT i.index_name, k.column_name FROM all_indexes i JOIN all_ind_columns k ON k.index_owner = i.owner AND k.index_name = i.index_name "
+    "WHERE i.table_owner = :owner AND i.table_name = :name AND i.uniqueness = 'UNIQUE' ORDER BY i.index_name, k.column_position"
+)
+
+
+class Oracle(MergeDialect):
+    """Oracle through oracledb, from 12.2 on. An empty text is NULL there: columns of texts may be NULL, even if the source's may not; in a key it is refused."""
+
+    name: ClassVar[str] = "oracle"
+    DEFER: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL DEFERRED",)
+    LONGEST: ClassVar[int] = 128
+    TRANSIENT: ClassVar[frozenset[str]] = frozenset(
+        {
+            "ORA-00054", "ORA-00060", "ORA-00018", "ORA-00020", "ORA-00028", "ORA-01012", "ORA-01033", "ORA-01034", "ORA-01089", "ORA-01090", "ORA-01092",
+            "ORA-03113", "ORA-03114", "ORA-03135", "ORA-08177", "ORA-12153", "ORA-12514", "ORA-12528", "ORA-12537", "ORA-12541", "ORA-12547", "ORA-12570",
+            "ORA-30006", "DPY-1001", "DPY-4011", "DPY-6005",
+        }
+    )  # fmt: skip
+
+    def fold(self, name: str) -> str:
+        return name.upper()
+
+    def type_of(self, kind: Kind, *, key: bool) -> str:
+        match kind.name:
+            case "decimal" | "number" if kind.length and (kind.scale or 0) in _SCALES:
+                return f"NUMBER({min(kind.length, _DIGITS)},{kind.scale or 0})"
+            case "decimal":
+                return "NUMBER"
+            case "timestamp" | "timestamp_tz":
+                zoned = " WITH TIME ZONE" if kind.name == "timestamp_tz" else ""
+                return f"TIMESTAMP({min(6 if kind.scale is None else kind.scale, 9)}){zoned}"
+            case "bits":
+                return f"RAW({((kind.length or 1) + 7) // 8})" if (kind.length or 1) <= _RAW * 8 else "BLOB"
+            case "bytes" if key:
+                return f"RAW({min(kind.length or _RAW, _RAW)})"
+            case "bytes":
+                return f"RAW({kind.length})" if kind.length and kind.length <= _RAW else "BLOB"
+            case "text" | "set" | "json" | "xml" | "ltree" | "vector":
+                if key:
+                    return f"VARCHAR2({min(kind.length or _KEY_BYTES, _KEY_BYTES)} CHAR)"
+                return f"VARCHAR2({kind.length} CHAR)" if kind.length and kind.length <= _CHARACTERS else "CLOB"
+            case _:
+                return _TYPES[kind.name]
+
+    def column(self, field: Field) -> str:
+        made = super().column(field)
+        empty = not field.key and kind_of(field.column).name in _EMPTY_IS_NULL
+        return made.removesuffix(" NOT NULL") if empty else made
+
+    def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
+        return [f"ALTER TABLE {self.full(table.name)} ADD ({', '.join(map(self.column, fields))})"]
+
+    def truth(self, value: bool) -> str:
+        return str(int(value))
+
+    def cast(self, text: str, type_: str) -> str:
+        return text if "LOB" in type_ or type_.startswith("INTERVAL") else super().cast(text, type_)
+
+    def there(self, connection: sa.Connection, name: Name) -> There | None:
+        owner = (
+            name.schema
+            or connection.exec_driver_sql("SELECT SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA') FROM dual").scalar_one()
+        )
+
+        def asked(query: str) -> Any:
+            return connection.execute(sa.text(query), {"owner": owner, "name": name.table}).all()
+
+        columns = {row[0]: ColumnThere(row[0], row[1], row[2] == "Y") for row in asked(_COLUMNS)}
+        if not columns:
+            return None
+        key = tuple(row[0] for row in asked(_KEY))
+        return There(
+            columns, key, any(set(one) != set(key) for one in sets_of((row[0], row[1]) for row in asked(_UNIQUE)))
+        )
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def mark(self, number: int, field: Field) -> str:
+        return f"TO_DSINTERVAL(:{number})" if kind_of(field.column).name == "time" else f":{number}"
+
+    def source(self, fields: Sequence[Field]) -> str:
+        marks = ", ".join(f"{self.mark(at, field)} AS {self.quote(field.name)}" for at, field in enumerate(fields, 1))
+        return f"(SELECT {marks} FROM dual) s"
+
+    def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
+        fields = fields_of(table, rows)
+        types = [self.type_of(kind_of(field.column), key=field.key) for field in fields]
+        columns = [self.values(texts.whole(rows[field.name]), kind_of(field.column)) for field in fields]
+        # names of columns mean nothing here: values are bound by their place
+        made = pa.table(columns, names=[str(number) for number in range(1, len(fields) + 1)])
+        driver: Any = connection.connection.driver_connection
+        cursor = driver.cursor()
+        try:
+            with cursor:
+                for part, large in _parts(made, types):
+                    if large:
+                        cursor.setinputsizes(*(large.get(at) for at in range(len(types))))
+                        part = list(zip(*(column.to_pylist() for column in part.columns), strict=True))
+                    cursor.executemany(statement, part)
+        except connection.dialect.loaded_dbapi.Error as e:  # SQLAlchemy binds no arrays
+            raise wrapped(connection, statement, e) from e
+
+    def values(self, values: pa.Array, kind: Kind) -> pa.Array:
+        """Values as the driver takes them."""
+        match kind.name:
+            case "bool":
+                return values.cast(pa.int8())
+            case "geometry":
+                return pc.struct_field(values, "wkb")
+            case "time":
+                return _interval(values)
+            case "timestamp" if pa.types.is_string(values.type):
+                return pc.replace_substring(values, "T", " ").cast(pa.timestamp("us"))
+            case "timestamp_tz" if pa.types.is_string(values.type):
+                return texts.zoned(values, "UTC").cast(pa.timestamp("us"))
+            case "vector":
+                return texts.lists(values, "[", "]")
+            case _:
+                return values
+
+    def code(self, error: sa.exc.DBAPIError) -> str:
+        found = _CODE.search(str(error.orig))
+        return found[0] if found else ""
+
+
+def _interval(micros: pa.Array) -> pa.Array:
+    """Times as ``0 12:00:00.000000``, which have a day and a sign before them."""
+    size = pc.abs(micros)
+    days = pc.divide(size, 86_400_000_000)
+    rest = texts.clock(pc.subtract(size, pc.multiply(days, 86_400_000_000)))
+    text = pc.binary_join_element_wise(days.cast(pa.string()), rest, " ")
+    return pc.if_else(pc.less(micros, 0), texts.around(text, "-"), text)
+
+
+def _parts(rows: pa.Table, types: Sequence[str]) -> Iterator[tuple[Any, dict[int, Any]]]:
+    """Rows, some at a time; those apart that have a long value, which MERGE takes as a large object only, with the types that are bound so."""
+    import oracledb
+
+    large = {"CLOB": (oracledb.DB_TYPE_CLOB, _KEY_BYTES), "BLOB": (oracledb.DB_TYPE_BLOB, _RAW)}
+    bound = {at: large[type_][0] for at, type_ in enumerate(types) if type_ in large}
+    long = pa.repeat(pa.scalar(False), rows.num_rows)
+    for at in bound:
+        size = pc.fill_null(pc.binary_length(texts.whole(rows.column(at))), 0)
+        long = pc.or_(long, pc.greater(size, large[types[at]][1]))
+    for some, lobs in ((rows.filter(pc.invert(long)), {}), (rows.filter(long), bound)) if bound else ((rows, {}),):
+        for at in range(0, some.num_rows, _ROWS):
+            yield some.slice(at, _ROWS).combine_chunks(), lobs

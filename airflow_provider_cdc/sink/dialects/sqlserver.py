@@ -1,0 +1,124 @@
+"""SQL Server: rows are bound as arrays, if the driver can."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from airflow_provider_cdc.sink import texts
+from airflow_provider_cdc.sink.dialects.base import fields_of
+from airflow_provider_cdc.sink.dialects.merging import MergeDialect
+from airflow_provider_cdc.sink.kinds import Kind, kind_of
+from airflow_provider_cdc.sink.tables import Field, SinkTable
+
+_TYPES = {
+    "bool": "bit", "int8": "smallint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "real", "double": "float(53)",
+    "date": "date", "time_tz": "varchar(32)", "enum": "nvarchar(255)", "xml": "xml", "uuid": "varchar(36)", "year": "int",
+    "duration": "bigint", "interval": "varchar(64)", "geometry": "varbinary(max)",
+}  # fmt: skip
+_DIGITS, _SECOND_DIGITS = 38, 7
+_KEY_BYTES = 900
+_BYTES, _CHARACTERS = 8000, 4000
+_ROWS = 10_000
+_NATIVE = re.compile(r"\((\d+)\) \(SQL")
+_WORD = re.compile(r"\[(?:[^\]]|\]\])*\]|\?")
+
+
+class SqlServer(MergeDialect):
+    """SQL Server from 2016 on, through pyodbc, which binds arrays, or pymssql, which sends one row after the other."""
+
+    name: ClassVar[str] = "mssql"
+    HINT: ClassVar[str] = " WITH (HOLDLOCK) AS"
+    END: ClassVar[str] = ";"
+    LONGEST: ClassVar[int] = 128
+    DDL_IN_TRANSACTION: ClassVar[bool] = True
+    TRANSIENT: ClassVar[frozenset[str]] = frozenset(
+        {
+            "1205", "1222", "3960", "4221", "6005", "10053", "10054", "10060", "10928", "10929", "20003", "20004", "20006", "20047", "40197", "40501",
+            "40613", "49918", "49919", "49920", "40001", "08S01", "08001",
+        }
+    )  # fmt: skip
+    """Numbers of the server and of pymssql, and SQLSTATEs of pyodbc."""
+
+    def quote(self, name: str) -> str:
+        return "[" + name.replace("]", "]]") + "]"
+
+    def type_of(self, kind: Kind, *, key: bool) -> str:
+        match kind.name:
+            case "number" if not kind.length:
+                return "float(53)"
+            case "decimal" | "number":
+                digits = min(kind.length or _DIGITS, _DIGITS)
+                return f"decimal({digits}, {min(max(kind.scale or 0, 0), digits)})"
+            case "time" | "timestamp" | "timestamp_tz":
+                name = {"time": "time", "timestamp": "datetime2", "timestamp_tz": "datetimeoffset"}[kind.name]
+                return f"{name}({min(6 if kind.scale is None else kind.scale, _SECOND_DIGITS)})"
+            case "bits":
+                size = ((kind.length or 1) + 7) // 8
+                return f"varbinary({size if size <= _BYTES else 'max'})"
+            case "bytes":
+                if key:
+                    return f"varbinary({min(kind.length or _KEY_BYTES, _KEY_BYTES)})"
+                return f"varbinary({kind.length if kind.length and kind.length <= _BYTES else 'max'})"
+            case "text" | "set" | "json" | "ltree" | "vector":
+                if key:
+                    return f"nvarchar({min(kind.length or _KEY_BYTES, _KEY_BYTES // 2)})"
+                # characters are UTF-16 here: some take two
+                return f"nvarchar({kind.length * 2 if kind.length and kind.length * 2 <= _CHARACTERS else 'max'})"
+            case _:
+                return _TYPES[kind.name]
+
+    def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
+        return [f"ALTER TABLE {self.full(table.name)} ADD {', '.join(map(self.column, fields))}"]
+
+    def default(self, kind: Kind, text: str) -> str | None:
+        made = super().default(kind, text)
+        return f"N{made}" if made is not None and made.startswith("'") else made
+
+    def truth(self, value: bool) -> str:
+        return str(int(value))
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
+        fields = fields_of(table, rows)
+        columns = [self.values(texts.whole(rows[field.name]), kind_of(field.column)) for field in fields]
+        made = list(zip(*columns, strict=True))
+        text = statement if connection.dialect.paramstyle == "qmark" else formatted(statement)
+        for at in range(0, len(made), _ROWS):
+            connection.exec_driver_sql(text, made[at : at + _ROWS])
+
+    def values(self, values: pa.Array, kind: Kind) -> list[Any]:
+        """Values as the drivers take them: times as texts, which keep all digits."""
+        match kind.name:
+            case "geometry":
+                values = pc.struct_field(values, "wkb")
+            case "time":
+                values = texts.clock(values, min(kind.scale or 0, 6))
+            case "timestamp" if not pa.types.is_string(values.type):
+                values = texts.moments(values, digits=_SECOND_DIGITS)
+            case "timestamp_tz":
+                values = texts.around(texts.zoned(values, "UTC"), "", " +00:00")
+            case "vector":
+                values = texts.lists(values, "[", "]")
+            case "date":
+                values = values.cast(pa.string())
+        return list(values.to_pylist())
+
+    def code(self, error: sa.exc.DBAPIError) -> str:
+        found = _NATIVE.search(str(error.orig))
+        return found[1] if found else super().code(error)
+
+
+def formatted(statement: str) -> str:
+    """A statement with ``%s`` for question marks, as pymssql reads it.
+
+    >>> formatted("UPDATE [a?b] SET [100%] = ?")
+    'UPDATE [a?b] SET [100%%] = %s'
+    """
+    return _WORD.sub(lambda found: "%s" if found[0] == "?" else found[0], statement.replace("%", "%%"))

@@ -1,0 +1,266 @@
+"""The SQL for Oracle, Db2 and SQL Server, as whole statements, and the values that are bound: what no test server shows."""
+
+from __future__ import annotations
+
+import sys
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.sink import database
+from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.sink.dialects import load_dialect
+from airflow_provider_cdc.sink.dialects.db2_engine import Db2Compiler, Db2Engine
+from airflow_provider_cdc.sink.dialects.merging import MergeDialect
+from airflow_provider_cdc.sink.dialects.sqlserver import formatted
+from airflow_provider_cdc.sink.kinds import Kind
+from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
+
+MERGING = ("oracle", "db2", "mssql")
+
+
+def dialect(name: str) -> MergeDialect:
+    made = load_dialect(name)()
+    assert isinstance(made, MergeDialect)
+    return made
+
+
+def table(named: MergeDialect, *columns: Column, schema: str | None = None) -> SinkTable:
+    """A table whose key is its first column."""
+    fields = [Field(named.fold(column.name), column, key=not at) for at, column in enumerate(columns)]
+    return SinkTable("p.s.t", Name(named.fold("t"), schema), tuple(fields))
+
+
+ID = Column(name="id", type="int64", nullable=False)
+NOTE = Column(name="note", type="string", declared={"length": 20})
+PRICE = Column(name="price", type="decimal128(38, 10)")
+MERGED = {
+    "oracle": 'MERGE INTO "S"."T" t USING (SELECT :1 AS "ID", :2 AS "NOTE", :3 AS "PRICE" FROM dual) s ON (t."ID" = s."ID") '
+    'WHEN MATCHED THEN UPDATE SET "NOTE" = s."NOTE", "PRICE" = s."PRICE" '
+    'WHEN NOT MATCHED THEN INSERT ("ID", "NOTE", "PRICE") VALUES (s."ID", s."NOTE", s."PRICE")',
+    "db2": 'MERGE INTO "S"."T" t USING (VALUES (CAST(? AS BIGINT), CAST(? AS VARCHAR(20 CODEUNITS32)), CAST(? AS DECIMAL(31, 10)))) '
+    'AS s ("ID", "NOTE", "PRICE") ON (t."ID" = s."ID") WHEN MATCHED THEN UPDATE SET "NOTE" = s."NOTE", "PRICE" = s."PRICE" '
+    'WHEN NOT MATCHED THEN INSERT ("ID", "NOTE", "PRICE") VALUES (s."ID", s."NOTE", s."PRICE")',
+    "mssql": "MERGE INTO [S].[t] WITH (HOLDLOCK) AS t USING (VALUES (CAST(? AS bigint), CAST(? AS nvarchar(40)), CAST(? AS decimal(38, 10)))) "
+    "AS s ([id], [note], [price]) ON (t.[id] = s.[id]) WHEN MATCHED THEN UPDATE SET [note] = s.[note], [price] = s.[price] "
+    "WHEN NOT MATCHED THEN INSERT ([id], [note], [price]) VALUES (s.[id], s.[note], s.[price]);",
+}
+KEY_ONLY = {
+    "oracle": 'MERGE INTO "T" t USING (SELECT :1 AS "ID" FROM dual) s ON (t."ID" = s."ID") WHEN NOT MATCHED THEN INSERT ("ID") VALUES (s."ID")',
+    "db2": 'MERGE INTO "T" t USING (VALUES (CAST(? AS BIGINT))) AS s ("ID") ON (t."ID" = s."ID") WHEN NOT MATCHED THEN INSERT ("ID") VALUES (s."ID")',
+    "mssql": "MERGE INTO [t] WITH (HOLDLOCK) AS t USING (VALUES (CAST(? AS bigint))) AS s ([id]) ON (t.[id] = s.[id]) "
+    "WHEN NOT MATCHED THEN INSERT ([id]) VALUES (s.[id]);",
+}
+CREATED = {
+    "oracle": 'CREATE TABLE "T" ("ID" NUMBER(19) NOT NULL, "NOTE" VARCHAR2(20 CHAR), "PRICE" NUMBER(38,10), PRIMARY KEY ("ID"))',
+    "db2": 'CREATE TABLE "T" ("ID" BIGINT NOT NULL, "NOTE" VARCHAR(20 CODEUNITS32), "PRICE" DECIMAL(31, 10), PRIMARY KEY ("ID"))',
+    "mssql": "CREATE TABLE [t] ([id] bigint NOT NULL, [note] nvarchar(40), [price] decimal(38, 10), PRIMARY KEY ([id]))",
+}
+ADDED = {
+    "oracle": ['ALTER TABLE "T" ADD ("NOTE" VARCHAR2(20 CHAR), "PRICE" NUMBER(38,10))'],
+    "db2": [
+        'ALTER TABLE "T" ADD COLUMN "NOTE" VARCHAR(20 CODEUNITS32)',
+        'ALTER TABLE "T" ADD COLUMN "PRICE" DECIMAL(31, 10)',
+    ],
+    "mssql": ["ALTER TABLE [t] ADD [note] nvarchar(40), [price] decimal(38, 10)"],
+}
+CHANGED = {
+    "oracle": 'UPDATE "T" SET "NOTE" = :1 WHERE "ID" = :2',
+    "db2": 'UPDATE "T" SET "NOTE" = ? WHERE "ID" = ?',
+    "mssql": "UPDATE [t] SET [note] = ? WHERE [id] = ?",
+}
+DELETED = {
+    "oracle": 'DELETE FROM "T" WHERE "ID" = :1',
+    "db2": 'DELETE FROM "T" WHERE "ID" = ?',
+    "mssql": "DELETE FROM [t] WHERE [id] = ?",
+}
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_upserts_are_merges(name: str) -> None:
+    named = dialect(name)
+    wanted = table(named, ID, NOTE, PRICE, schema="S")
+    assert named.merge(wanted, wanted.fields) == MERGED[name]
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_where_there_is_nothing_but_a_key_nothing_is_changed(name: str) -> None:
+    named = dialect(name)
+    wanted = table(named, ID)
+    assert named.merge(wanted, wanted.fields) == KEY_ONLY[name]
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_tables_are_made_and_get_columns(name: str) -> None:
+    named = dialect(name)
+    wanted = table(named, ID, NOTE, PRICE)
+    assert named.create(wanted) == CREATED[name]
+    assert named.add(wanted, wanted.rest) == ADDED[name]
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_rows_are_changed_and_deleted_by_their_keys(name: str) -> None:
+    named = dialect(name)
+    key, note = table(named, ID, NOTE).fields
+    assert named.change(table(named, ID, NOTE), {key.name: key}, [note]) == CHANGED[name]
+    assert named.deletion(table(named, ID), [key]) == DELETED[name]
+
+
+def test_columns_of_texts_may_be_null_in_oracle_which_has_no_empty_ones() -> None:
+    named = dialect("oracle")
+    required = [
+        Column(name="note", type="string", nullable=False),
+        Column(name="raw", type="binary", nullable=False),
+        Column(name="count", type="int32", nullable=False),
+    ]
+    made = named.create(table(named, Column(name="id", type="string", nullable=False), *required))
+    assert made == (
+        'CREATE TABLE "T" ("ID" VARCHAR2(4000 CHAR) NOT NULL, "NOTE" CLOB, "RAW" BLOB, "COUNT" NUMBER(10) NOT NULL, PRIMARY KEY ("ID"))'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "truth", "number"),
+    [("oracle", "'it''s'", "1", "7"), ("db2", "'it''s'", "TRUE", "7"), ("mssql", "N'it''s'", "1", "7")],
+)
+def test_defaults_are_those_of_the_source(name: str, text: str, truth: str, number: str) -> None:
+    named = dialect(name)
+    assert named.default(Kind("text", 20), "it's") == text
+    assert named.default(Kind("bool"), "1") == truth
+    assert named.default(Kind("int32"), "7") == number
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "raw", "decimal", "scale"),
+    [
+        ("oracle", "VARCHAR2(4000 CHAR)", "RAW(2000)", "NUMBER(38,10)", "NUMBER(5,-2)"),
+        ("db2", "VARCHAR(512)", "VARBINARY(512)", "DECIMAL(31, 10)", "DECIMAL(5, 0)"),
+        ("mssql", "nvarchar(450)", "varbinary(900)", "decimal(38, 10)", "decimal(5, 0)"),
+    ],
+)
+def test_keys_and_decimals_have_the_longest_lengths_of_the_database(
+    name: str, text: str, raw: str, decimal: str, scale: str
+) -> None:
+    named = dialect(name)
+    assert named.type_of(Kind("text"), key=True) == text
+    assert named.type_of(Kind("text", 100_000), key=True) == text
+    assert named.type_of(Kind("bytes"), key=True) == raw
+    assert named.type_of(Kind("decimal", 60, 10), key=False) == decimal
+    assert named.type_of(Kind("decimal", 5, -2), key=False) == scale
+
+
+@pytest.mark.parametrize(
+    ("kind", "types"),
+    [
+        (Kind("bits", 12), {"mysql": "bit(12)", "postgresql": "bit(12)", "mssql": "varbinary(2)", "oracle": "RAW(2)", "db2": "VARBINARY(2)"}),
+        (Kind("xml"), {"postgresql": "xml", "mssql": "xml", "mysql": "longtext", "oracle": "CLOB", "db2": "CLOB(1G)"}),
+        (Kind("enum", members=("a",)), {"mssql": "nvarchar(255)", "oracle": "VARCHAR2(255 CHAR)", "db2": "VARCHAR(255 CODEUNITS32)"}),
+        (Kind("set", members=("a",)), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
+        (Kind("json"), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
+        (Kind("ltree"), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
+        (Kind("uuid"), {"mssql": "varchar(36)", "oracle": "VARCHAR2(36 CHAR)", "db2": "VARCHAR(36)"}),
+        (Kind("year"), {"mssql": "int", "oracle": "NUMBER(5)", "db2": "INTEGER"}),
+        (Kind("duration"), {"mssql": "bigint", "oracle": "NUMBER(19)", "db2": "BIGINT"}),
+    ],
+)  # fmt: skip
+def test_types_of_some_databases_only_are_plain_ones_in_others(kind: Kind, types: dict[str, str]) -> None:
+    assert {name: load_dialect(name)().type_of(kind, key=False) for name in types} == types
+
+
+def test_moments_are_told_in_a_zone_where_no_type_has_one() -> None:
+    db2: Any = load_dialect("db2")("Europe/Berlin")
+    assert db2.type_of(Kind("timestamp_tz", scale=0), key=False) == "TIMESTAMP(0)"
+    moments = pa.array([0], pa.timestamp("us", tz="UTC"))
+    assert db2.values(moments, Kind("timestamp_tz", scale=0)) == ["1970-01-01 01:00:00"]
+
+
+def test_question_marks_become_what_pymssql_reads() -> None:
+    assert formatted("SELECT [a?]]?], [5%] WHERE x = ?") == "SELECT [a?]]?], [5%%] WHERE x = %s"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "values", "bound"),
+    [
+        ("mssql", Kind("time", scale=6), pa.array([1_500_000, None]), ["00:00:01.500000", None]),
+        ("mssql", Kind("timestamp", scale=9), pa.array([1], pa.timestamp("ns")), ["1970-01-01 00:00:00.0000000"]),
+        ("mssql", Kind("timestamp_tz", scale=6), pa.array([1], pa.timestamp("us", tz="UTC")), ["1970-01-01 00:00:00.000001 +00:00"]),
+        ("mssql", Kind("bits", 12), pa.array([b"\x05\x01"]), [b"\x05\x01"]),
+        ("mssql", Kind("decimal", 5, 2), pa.array([Decimal("1.50")]), [Decimal("1.50")]),
+        ("mssql", Kind("vector"), pa.array([[1.5, 2.0]], pa.list_(pa.float32())), ["[1.5,2.0]"]),
+        ("db2", Kind("time", scale=0), pa.array([3_600_000_000]), ["01:00:00"]),
+        ("db2", Kind("time", scale=6), pa.array([1_500_000]), ["1970-01-01 00:00:01.500000"]),
+        ("db2", Kind("timestamp", scale=9), pa.array([1], pa.timestamp("ns")), ["1970-01-01 00:00:00.000000001"]),
+        ("db2", Kind("decimal", 31, 2), pa.array([Decimal("1.50")]), ["1.50"]),
+    ],
+)  # fmt: skip
+def test_values_are_bound_without_a_loss(name: str, kind: Kind, values: pa.Array, bound: list[Any]) -> None:
+    assert dialect(name).values(values, kind) == bound  # type: ignore[attr-defined]
+
+
+class Refused(Exception):
+    """An error of a driver."""
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "again"),
+    [
+        ("oracle", "ORA-00060: deadlock detected while waiting for resource", True),
+        ("oracle", "DPY-4011: the database or network closed the connection", True),
+        ("oracle", "ORA-00001: unique constraint (S.T) violated", False),
+        ("db2", "SQL0911N  The current transaction has been rolled back.  SQLSTATE=40001 SQLCODE=-911", True),
+        ("db2", "SQL30081N  A communication error has been detected.  SQLSTATE=08001", True),
+        ("db2", "SQL0803N  One or more values are not valid.  SQLSTATE=23505 SQLCODE=-803", False),
+        ("mssql", "[40001] [Microsoft][ODBC Driver 18] Transaction was deadlocked (1205) (SQLExecDirectW)", True),
+        ("mssql", "[42000] [Microsoft][ODBC Driver 18] Lock request time out period exceeded. (1222) (SQLExecDirectW)", True),
+        ("mssql", "[23000] [Microsoft][ODBC Driver 18] Violation of PRIMARY KEY constraint (2627) (SQLExecDirectW)", False),
+        ("mssql", (1205, b"Transaction was deadlocked"), True),
+        ("mssql", (2627, b"Violation of PRIMARY KEY constraint"), False),
+    ],
+)  # fmt: skip
+def test_only_what_passes_is_tried_again(name: str, error: Any, again: bool) -> None:
+    raised = Refused(*error) if isinstance(error, tuple) else Refused(error)
+    assert dialect(name).transient(sa.exc.DBAPIError("UPDATE t", None, raised)) is again
+
+
+@pytest.mark.parametrize(
+    ("url", "driver", "remedy"),
+    [
+        ("oracle://h/?service_name=s", "oracledb", "airflow-provider-cdc[oracle]"),
+        ("db2://h/S", "ibm_db_dbi", "airflow-provider-cdc[db2]"),
+        ("ibm_db_sa://h/S", "ibm_db_dbi", "airflow-provider-cdc[db2]"),
+        ("mssql://h/s", "pyodbc", "pip install pyodbc"),
+        ("mssql+pymssql://h/s", "pymssql", "pip install pymssql"),
+    ],
+)
+def test_a_driver_that_is_missing_is_named_with_how_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, url: str, driver: str, remedy: str
+) -> None:
+    monkeypatch.setitem(sys.modules, driver, None)
+    if url == "mssql://h/s":
+        monkeypatch.setattr(database.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match="is not installed") as caught:
+        open_engine(SinkConfig.parse({"connection.url": url}))
+    assert remedy in str(caught.value)
+
+
+def test_connections_to_db2_have_what_ibms_driver_wants() -> None:
+    url = sa.make_url("db2://u:a%3Bb@h:50001/SAMPLE?authentication=SERVER&Security=SSL")
+    (text, *empty), more = Db2Engine().create_connect_args(url)
+    assert (empty, more) == (["", ""], {})
+    words = [word.partition("=")[::2] for word in text.split(";") if "=" in word]
+    assert dict(words) | {"PWD": "{a;b}"} == {
+        "DATABASE": "SAMPLE", "HOSTNAME": "h", "PORT": "50001", "PROTOCOL": "TCPIP", "UID": "u", "PWD": "{a;b}", "LOBCacheSize": "16777216",
+        "ConnectTimeout": "20", "PATCH2": "15", "ClientApplName": "airflow_provider_cdc", "Authentication": "SERVER", "Security": "SSL",
+    }  # fmt: skip
+    assert "PWD={a;b};" in text
+
+
+def test_savepoints_of_db2_keep_cursors() -> None:
+    text = str(sa.sql.expression.SavepointClause("one").compile(dialect=Db2Engine()))
+    assert (text, Db2Engine.statement_compiler) == ("SAVEPOINT one ON ROLLBACK RETAIN CURSORS", Db2Compiler)

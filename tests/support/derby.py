@@ -1,0 +1,89 @@
+"""What the Db2 stand-in cannot do, for the sink: it has Derby's engine, and IBM's driver on Derby's protocol.
+
+Array binds end the connection (the driver chains requests in a way that Derby does not read), and MERGE takes its rows from a table, not from VALUES. Here, each
+row of an array is executed by itself, and a MERGE from VALUES is one from SYSIBM.SYSDUMMY1, which has one row, with the bound values in their places. Derby has one
+savepoint at a time: one inside another is left out, where the sink runs a single statement, which Derby undoes by itself if it fails. All else is sent as it is. On a real Db2 nothing of this is needed: the statements as they are sent there are compared as texts in ``tests/sink/test_statements.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from dev.servers.db2.dialect import CLAUSES, Masked
+
+_MERGE = re.compile(r"(MERGE INTO .*?) t USING \(VALUES \((.*)\)\) AS s \(([^)]*)\) (ON .*)", re.DOTALL)
+
+_SAVEPOINTS = re.compile(r"(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) (\w+)")
+_SAVEPOINT = "savepoint of Derby"
+
+
+def adapted(engine: sa.Engine) -> sa.Engine:
+    """The engine, that gets along with the stand-in if it is of a Db2."""
+    if engine.dialect.name == "db2":
+        sa.event.listen(engine, "do_execute", _one)
+        sa.event.listen(engine, "do_execute_no_params", lambda cursor, sql, context: _saved(cursor, sql, context))
+        sa.event.listen(engine, "do_executemany", _many)
+        for end in ("commit", "rollback"):
+            sa.event.listen(engine, end, lambda connection: connection.info.pop(_SAVEPOINT, None))
+    return engine
+
+
+def _one(cursor: Any, statement: str, row: Any, context: Any) -> bool:
+    if "SAVEPOINT " in statement[:25]:
+        return _saved(cursor, statement, context)
+    return statement.startswith("MERGE ") and _many(cursor, statement, [row], context)
+
+
+def _saved(cursor: Any, statement: str, context: Any) -> bool:
+    """Whether nothing is left to do for a statement about savepoints."""
+    found = _SAVEPOINTS.match(statement)
+    if found is None:
+        return False
+    what, name = found.groups()
+    info = context.root_connection.info
+    if what == "SAVEPOINT":
+        return info.setdefault(_SAVEPOINT, name) != name
+    if info.get(_SAVEPOINT) != name:
+        return True
+    del info[_SAVEPOINT]
+    cursor.execute(statement)
+    if what != "RELEASE SAVEPOINT":
+        cursor.execute(f"RELEASE SAVEPOINT {name}")
+    return True
+
+
+def _many(cursor: Any, statement: str, rows: Any, context: Any) -> bool:
+    sql, places = _of_derby(statement)
+    for row in rows:
+        cursor.execute(sql, row if places is None else tuple(row[at] for at in places))
+    return True
+
+
+@lru_cache
+def _of_derby(statement: str) -> tuple[str, list[int] | None]:
+    """A statement for Derby, and which values it takes, in which order.
+
+    >>> _of_derby('MERGE INTO "T" t USING (VALUES (CAST(? AS INTEGER))) AS s ("A") ON (t."A" = s."A") WHEN NOT MATCHED THEN INSERT ("A") VALUES (s."A")')[1]
+    [0, 0]
+    """
+    masked = Masked(statement)
+    found = _MERGE.fullmatch(masked.text)
+    if found is None:
+        return statement, None
+    head, values, names, rest = found.groups()
+    for pattern, instead in CLAUSES:
+        values = pattern.sub(instead, values)
+    marks = ["CAST(" + part for part in values.removeprefix("CAST(").split(", CAST(")]
+    order = [masked.shown(name) for name in names.split(", ")]
+    places: list[int] = []
+
+    def bound(column: re.Match[str]) -> str:
+        places.append(order.index(masked.shown(column[1])))
+        return marks[places[-1]]
+
+    rest = re.sub(r"\bs\.(\x01\d+\x01)", bound, rest)
+    return masked.shown(f"{head} t USING SYSIBM.SYSDUMMY1 s {rest}"), places
