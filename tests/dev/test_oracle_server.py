@@ -243,7 +243,7 @@ def test_expressions_mean_what_they_mean_in_oracle(owner: oracledb.Connection, e
 
 @pytest.mark.parametrize(
     "statement",
-    ["FROBNICATE the table", "SELECT 1 FROM dual CONNECT BY PRIOR a = b", "EXPLAIN PLAN FOR SELECT 1 FROM dual", "CREATE VIEW v AS SELECT 1 FROM dual",
+    ["FROBNICATE the table", "SELECT 1 FROM dual CONNECT BY PRIOR a = b", "FLASHBACK TABLE t TO BEFORE DROP", "CREATE VIEW v AS SELECT 1 FROM dual",
      "ALTER SESSION SET MOOD = 'good'", "BEGIN dbms_magic.trick; END;", "EXPLAIN PLAN FOR SELECT 1 FROM dual", "SELECT 1", "ANALYZE INDEX i",
      "SELECT 1 FROM dual d JOIN dual e USING (dummy)", "BEGIN IF 1 = 1 THEN NULL; END IF; END;", "CREATE TABLE ty (a GEOMETRY)", "SELECT * FROM dual, dual"],
 )  # fmt: skip
