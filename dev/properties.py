@@ -1,4 +1,4 @@
-"""Writes the tables of docs/configuration.md from the configuration models: ``python -m dev.properties``.
+"""Writes the tables of docs/configuration.md from the configuration models, and that of docs/databases.md from the dialects of the relational sink: ``python -m dev.properties``.
 
 Every kind of source in the registry has a section with what it has besides the properties that all have: a new source needs
 nothing here.
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
 
 PAGE = paths.ROOT / "docs" / "configuration.md"
+DATABASES = paths.ROOT / "docs" / "databases.md"
 _BEGIN, _END = "<!-- {} begins -->", "<!-- {} ends -->"
 
 
@@ -31,11 +32,22 @@ def page(text: str) -> str:
         "sources": "\n\n".join(_section(kinds, config) for config, kinds in configs().items()),
     }
     for name, table in tables.items():
-        begin, end = _BEGIN.format(name), _END.format(name)
-        head, rest = text.split(begin)
-        _, tail = rest.split(end)
-        text = f"{head}{begin}\n{table}\n{end}{tail}"
+        text = _replaced(text, name, table)
     return text
+
+
+def databases(text: str) -> str:
+    """The page about relational targets with its table of types as the dialects are now."""
+    from airflow_provider_cdc.sink.type_table import type_table
+
+    return _replaced(text, "types", type_table())
+
+
+def _replaced(text: str, name: str, table: str) -> str:
+    begin, end = _BEGIN.format(name), _END.format(name)
+    head, rest = text.split(begin)
+    _, tail = rest.split(end)
+    return f"{head}{begin}\n{table}\n{end}{tail}"
 
 
 def configs() -> dict[type[ConnectorConfig], list[str]]:
@@ -99,6 +111,7 @@ def _reasons(table: dict[str, str]) -> str:
 
 def main() -> int:
     Path(PAGE).write_text(page(PAGE.read_text()))
+    Path(DATABASES).write_text(databases(DATABASES.read_text()))
     return 0
 
 

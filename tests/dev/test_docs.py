@@ -13,15 +13,26 @@ from pydantic import Field
 
 from airflow_provider_cdc.core.config.base import Decides
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.sink.type_table import NAMES
 from airflow_provider_cdc.sources import SOURCES, load_source
 from dev import paths
-from dev.properties import PAGE, configs, page
+from dev.properties import DATABASES, PAGE, configs, databases, page
 
 PAGES = sorted([*paths.ROOT.glob("*.md"), *(paths.ROOT / "docs").rglob("*.md"), *(paths.ROOT / "dev").glob("*.md")])
 
 
 def test_configuration_page_has_every_property_as_it_is() -> None:
     assert PAGE.read_text() == page(PAGE.read_text()), "run: .venv/bin/python -m dev.properties"
+
+
+def test_page_about_databases_has_every_type_as_it_is() -> None:
+    assert DATABASES.read_text() == databases(DATABASES.read_text()), "run: .venv/bin/python -m dev.properties"
+
+
+def test_page_about_databases_says_how_far_each_is_tried() -> None:
+    tried = DATABASES.read_text().partition("## How far this is tried")[2].partition("\n## ")[0]
+    assert [name for name in NAMES.values() if name not in tried] == []
+    assert "It is experimental" in DATABASES.read_text()
 
 
 def test_every_property_says_what_it_is_for() -> None:
