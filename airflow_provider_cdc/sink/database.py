@@ -59,10 +59,16 @@ def _install(database: str) -> str:
 
 
 def place_of(engine: sa.Engine, config: SinkConfig) -> str:
-    """Where the tables of a sink are, without secrets: ``postgresql://db:5432/shop/cdc_applied``, and the sink's name if it has one."""
+    """Where the tables of a sink are, without secrets: ``postgresql://db:5432/shop/cdc_applied``, and the sink's name if it has one.
+
+    Where users have schemas of their own, the user is part of it: ``oracle://db:1521/ORCLPDB1/APP/cdc_applied``.
+    """
     url = engine.url
     host = f"{url.host or ''}{'' if url.port is None else f':{url.port}'}"
-    place = f"{engine.dialect.name}://{host}/{url.database or ''}/{config.marker_table}"
+    database = url.database or url.query.get("service_name") or ""
+    if engine.dialect.name in ("oracle", "db2"):
+        database = f"{database}/{(url.username or '').upper()}"
+    place = f"{engine.dialect.name}://{host}/{database}/{config.marker_table}"
     return f"{place}/{config.name}" if config.name else place
 
 

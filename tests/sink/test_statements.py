@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sink import database
 from airflow_provider_cdc.sink.config import SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.sink.database import open_engine, place_of
 from airflow_provider_cdc.sink.dialects import load_dialect
 from airflow_provider_cdc.sink.dialects.db2_engine import Db2Compiler, Db2Engine
 from airflow_provider_cdc.sink.dialects.merging import MergeDialect
@@ -259,6 +259,21 @@ def test_connections_to_db2_have_what_ibms_driver_wants() -> None:
         "ConnectTimeout": "20", "PATCH2": "15", "ClientApplName": "airflow_provider_cdc", "Authentication": "SERVER", "Security": "SSL",
     }  # fmt: skip
     assert "PWD={a;b};" in text
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("oracle://app:x@h:1521/?service_name=PDB1", "oracle://h:1521/PDB1/APP/cdc_applied"),
+        ("oracle://other:x@h:1521/?service_name=PDB1", "oracle://h:1521/PDB1/OTHER/cdc_applied"),
+        ("oracle://app:x@h/XE", "oracle://h/XE/APP/cdc_applied"),
+        ("db2://app:x@h:50000/SAMPLE", "db2://h:50000/SAMPLE/APP/cdc_applied"),
+        ("postgresql://app:x@h:5432/shop", "postgresql://h:5432/shop/cdc_applied"),
+    ],
+)
+def test_users_that_have_schemas_of_their_own_are_different_places(url: str, place: str) -> None:
+    config = SinkConfig.parse({"connection.url": url})
+    assert place_of(open_engine(config), config) == place
 
 
 def test_savepoints_of_db2_keep_cursors() -> None:

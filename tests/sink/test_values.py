@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.errors import TargetError, TargetUnavailable
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sink.dialects import dialect_of
 from airflow_provider_cdc.sink.dialects.base import run
 from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
@@ -132,3 +133,11 @@ def test_an_empty_text_in_a_key_of_oracle_is_refused_with_its_row(engine: sa.Eng
     connector.capture()
     with pytest.raises(TargetError, match=r"(?s)P_S_T cannot take a row: ORA-01400.*row with ID="):
         Sink(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name).apply()
+
+
+@BOTH
+def test_a_password_that_is_wrong_is_an_error_of_the_target(url: str, tmp_path: Any) -> None:
+    engine = open_engine(SinkConfig.parse({"connection.url": url, "connection.password": "wrong"}))
+    connector = memory_connector(MemoryDatabase(str(tmp_path)), tmp_path, topic_prefix="p")
+    with pytest.raises(TargetUnavailable, match="see that the database runs and that the connection is right"):
+        Sink(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name)
