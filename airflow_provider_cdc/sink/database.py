@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetUnavailable
 from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.sink.jdbc_urls import sqlalchemy_url
 
 
 def open_engine(config: SinkConfig) -> sa.Engine:
@@ -22,7 +23,7 @@ def open_engine(config: SinkConfig) -> sa.Engine:
         )
     sa.dialects.registry.register("db2.ibm_db", "airflow_provider_cdc.sink.dialects.db2_engine", "Db2Engine")
     try:
-        url = sa.make_url(config.connection_url.removeprefix("jdbc:"))
+        url = sa.make_url(sqlalchemy_url(config.connection_url))
         if config.connection_username is not None:
             url = url.set(username=config.connection_username)
         if config.connection_password is not None:

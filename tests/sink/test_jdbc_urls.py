@@ -1,0 +1,41 @@
+"""What URLs of the Debezium JDBC sink connector mean here."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.sink.jdbc_urls import sqlalchemy_url
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        ("jdbc:postgresql://db:5432/shop", ("postgresql", "db", 5432, "shop", {})),
+        ("jdbc:mysql://db:3306/shop", ("mysql", "db", 3306, "shop", {})),
+        ("jdbc:mariadb://db/shop", ("mariadb", "db", None, "shop", {})),
+        ("jdbc:oracle:thin:@//db:1521/ORCLPDB1", ("oracle", "db", 1521, "", {"service_name": "ORCLPDB1"})),
+        ("jdbc:oracle:thin:@db:1521/ORCLPDB1", ("oracle", "db", 1521, "", {"service_name": "ORCLPDB1"})),
+        ("jdbc:oracle:thin:@db:1521:XE", ("oracle", "db", 1521, "XE", {})),
+        ("jdbc:db2://db:50000/SAMPLE", ("db2", "db", 50000, "SAMPLE", {})),
+        ("jdbc:sqlserver://db:1433;databaseName=shop", ("mssql", "db", 1433, "shop", {})),
+        ("jdbc:sqlserver://db", ("mssql", "db", None, "", {})),
+        ("oracle://db/?service_name=S", ("oracle", "db", None, "", {"service_name": "S"})),
+    ],
+)
+def test_jdbc_urls_are_those_of_the_same_database(url: str, parts: tuple[object, ...]) -> None:
+    made = sa.make_url(sqlalchemy_url(url))
+    assert (made.get_backend_name(), made.host, made.port, made.database or "", dict(made.query)) == parts
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["jdbc:sqlserver://db;databaseName=shop;encrypt=true;password=hidden", "jdbc:db2://db:50000/S:sslConnection=true;password=hidden;"],
+)  # fmt: skip
+def test_properties_of_a_jdbc_driver_are_refused_by_their_names(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"connection\.url has (encrypt, password|password, sslconnection)") as caught:
+        open_engine(SinkConfig.parse({"connection.url": url}))
+    assert "hidden" not in str(caught.value)
