@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years | fleet``."""
+"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years | fleet | jdbc``."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from dev.benchmarks import (
     fleet,
     freshness,
     incremental,
+    jdbc,
     machine,
     oracle,
     tables,
@@ -43,7 +44,14 @@ CAPTURE_BARS = [
     Bar("ours.peak_rss_mb", 500, at_most=True),
 ]
 SNAPSHOT_BARS = [Bar("ratio.rows_per_s", 5), Bar("ours.peak_rss_mb", 500, at_most=True)]
-_WITHOUT_SERVER = {"oracle": oracle.run, "db2": db2.run, "apply": apply.run, "fixed": fixed.run, "fleet": fleet.run}
+_WITHOUT_SERVER = {
+    "oracle": oracle.run,
+    "db2": db2.run,
+    "apply": apply.run,
+    "fixed": fixed.run,
+    "fleet": fleet.run,
+    "jdbc": jdbc.run,
+}
 _BIG = {"innodb_buffer_pool_size": "512M", "max_binlog_size": "1G"}
 
 
@@ -176,6 +184,7 @@ def _arguments() -> argparse.Namespace:
             "tables",
             "years",
             "fleet",
+            "jdbc",
         ],
     )
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)
@@ -206,7 +215,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tables", type=int, help="small tables (apply: 200; tables, years: 1,000)")
     parser.add_argument("--connectors", type=int, help="how many (fleet; 200)")
     parser.add_argument("--group", type=int, help="how many of them are captured by one task (fleet; 25)")
-    parser.add_argument("--transaction-rows", type=int, default=1000, help="changes of a transaction (db2; 1,000)")
+    parser.add_argument(
+        "--transaction-rows",
+        type=int,
+        help="changes of a transaction (db2: 1,000; jdbc: of all in one, for its memory)",
+    )
+    parser.add_argument(
+        "--databases", nargs="+", choices=jdbc.DATABASES, default=list(jdbc.DATABASES), help="which ones (jdbc; both)"
+    )
     parser.add_argument("--batches", type=int, help="batches in a row (apply: 500), of the history (years: 200,000)")
     parser.add_argument("--sources", nargs="+", choices=fixed.SOURCES, help="kinds of sources (fixed; all of them)")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a bar is not met")

@@ -41,7 +41,9 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
             server.catch_up()
             ours.run(step.progress)
         with report.step(f"{options.rows:,} changes to serve"):
-            served = server.serve_changes(options.rows, TABLE, schema=SCHEMA, transaction_rows=options.transaction_rows)
+            served = server.serve_changes(
+                options.rows, TABLE, schema=SCHEMA, transaction_rows=options.transaction_rows or 1000
+            )
             server.catch_up()
         with report.step("the driver fetches them, and that is all") as step:
             fetches = [_fetched(server, served, folder) for _ in range(options.repeat)]

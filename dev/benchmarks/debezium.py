@@ -114,7 +114,12 @@ class Debezium:
     def _command(self, program: str, *arguments: str) -> list[str]:
         config = self._folder / "connector.properties"
         config.write_text("".join(f"{k}={v}\n" for k, v in self._properties.items()))
-        return [
-            "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{BUILT}/classes:{BUILT}/lib/*",
-            program, str(config), *arguments,
-        ]  # fmt: skip
+        return command(program, config, *arguments)
+
+
+def command(program: str, properties: Path, *arguments: str) -> list[str]:
+    """A program of the runner, told of its connector in a file."""
+    return [
+        "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", f"{BUILT}/classes:{BUILT}/lib/*",
+        program, str(properties), *arguments,
+    ]  # fmt: skip

@@ -53,7 +53,7 @@ def compared(ours: dict[str, Any], debezium: dict[str, Any] | None, unit: str) -
 
 def table(document: dict[str, Any], unit: str) -> str:
     """For people."""
-    sides = [name for name in ("ours", "debezium") if name in document]
+    sides = [name for name in ("ours", "debezium", "tuned") if name in document]
     rows = [
         (f"{unit} per second", f"{unit}_per_s", "{:,.0f}"),
         (f"{unit} per CPU second", f"{unit}_per_cpu_s", "{:,.0f}"),

@@ -1,0 +1,42 @@
+"""One measured apply into a database in a process of its own: ``python -m dev.benchmarks.run_sink FILE``, FILE saying of what.
+
+The figures are those of the apply itself, without the start of Python and its imports; CPU with the start is given beside them. The last line of stdout is a
+JSON object.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from dev.benchmarks import machine
+
+
+def main() -> int:
+    given = json.loads(Path(sys.argv[1]).read_text())
+    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.sink.apply import Sink
+    from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+    from airflow_provider_cdc.sink.database import open_engine
+
+    config = SinkConfig.parse({**EQUAL, "connection.url": given["url"]})
+    engine = open_engine(config)
+    began, cpu = time.perf_counter(), time.process_time()
+    done = Sink(engine, config, ChangeLog(given["changelog"]), given["connector"]).apply()
+    seconds, used = time.perf_counter() - began, time.process_time() - cpu
+    figures = {
+        "events": done.events,
+        "seconds": round(seconds, 3),
+        "cpu_s": round(used, 3),
+        "cpu_s_total": round(time.process_time(), 3),
+        "peak_rss_mb": round(machine.rss_mb(os.getpid(), peak=True), 1),
+    }
+    print(json.dumps(figures), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
