@@ -18,6 +18,7 @@ from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
+from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import place_of, unavailable
 from airflow_provider_cdc.sink.dialects import dialect_of
@@ -119,6 +120,8 @@ class Sink:
         self._errors = ErrorsTable(config.errors_table, self._markers.of)
         self._reports = AppliedReports(changelog.storage, connector)
         self._way, self._at_work = (0, 0), ""
+        self._not_new = set[str]()
+        """Topics whose tables had rows already that the source called new: none of theirs are taken for new any more."""
 
     def apply(self) -> Done:
         """Apply everything that the change log has.
@@ -391,18 +394,18 @@ class Sink:
         def committed(ms: int) -> None:
             self._newest[table.topic] = max(ms, self._newest.get(table.topic, 0))
 
-        for step in steps(
-            self._changelog, self._connector, pending, table, self._config, each=each, committed=committed
-        ):
-            try:
-                if each and self._config.errors_tolerance is OnError.ALL:
-                    self._or_kept(connection, table, step, there)
-                else:
-                    self._step(connection, table, step, there)
-            except sa.exc.DBAPIError as e:
-                if not each or self._dialect.transient(e):
-                    raise
-                raise self._refused(table, step, e) from e
+        made = steps(self._changelog, self._connector, pending, table, self._config, each=each, committed=committed)
+        with ahead(made) as coming:
+            for step in coming:
+                try:
+                    if each and self._config.errors_tolerance is OnError.ALL:
+                        self._or_kept(connection, table, step, there)
+                    else:
+                        self._step(connection, table, step, there)
+                except sa.exc.DBAPIError as e:
+                    if not each or self._dialect.transient(e):
+                        raise
+                    raise self._refused(table, step, e) from e
 
     def _or_kept(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
         """Make a step of one event, or keep its row with the errors."""
@@ -431,7 +434,24 @@ class Sink:
             case "write" if self._config.insert_mode is InsertMode.UPDATE:
                 self._dialect.update(connection, table, step.rows)
             case _:
-                self._dialect.upsert(connection, table, step.rows, unique=there.unique)
+                if not (step.new and self._inserted(connection, table, step, there)):
+                    self._dialect.upsert(connection, table, step.rows, unique=there.unique)
+
+    def _inserted(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> bool:
+        """Insert new rows, which is cheaper than to look whether they are there; whether the table took them."""
+        if table.topic in self._not_new or set(there.key) != {field.name for field in table.key}:
+            return False
+        savepoint = connection.begin_nested()
+        try:
+            self._dialect.insert(connection, table, step.rows)
+        except sa.exc.DBAPIError as e:
+            if self._dialect.transient(e):
+                raise
+            savepoint.rollback()
+            self._not_new.add(table.topic)
+            return False
+        savepoint.commit()
+        return True
 
     def _refused(self, table: SinkTable, step: Step, error: sa.exc.DBAPIError) -> TargetError:
         row: dict[str, Any] = pa.Table.to_pylist(step.rows)[0] if step.rows.num_rows else {}

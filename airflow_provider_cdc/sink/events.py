@@ -37,11 +37,13 @@ class Step:
         next, in case that it was not there
     :param rows: by the columns of the target; of ``delete`` the key columns only; of ``move`` also those of the key before, see :data:`PREVIOUS`
     :param seq: numbers of the events in the change log
+    :param new: whether these are rows that the source has made, which should not be in the table yet
     """
 
     what: Literal["write", "delete", "empty", "move"]
     rows: pa.Table
     seq: npt.NDArray[np.int64]
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,11 @@ class _Events:
     def take(self, chosen: npt.NDArray[Any]) -> _Events:
         """Some of them.
 
-        :param chosen: which ones: truth values, or numbers in order
+        :param chosen: which ones: truth values, or numbers in order, each once
         """
         at = np.flatnonzero(chosen) if chosen.dtype == np.bool_ else chosen
+        if len(at) == len(self.op):
+            return self
         numbers = pa.array(at)
         left_out = None if self.left_out is None else self.left_out[at]
         found = _Events(self.op[at], self.seq[at], self.rows.take(numbers), left_out)
@@ -183,21 +187,28 @@ def _between(events: _Events, table: SinkTable, config: SinkConfig) -> Iterator[
         yield from _written(events, key)
         return
     if config.insert_mode is not InsertMode.INSERT and events.left_out is None:
-        yield from _one_each(events.take(_last(events.rows, key)), key)
+        first, last = _ends(events.rows, key)
+        made = np.isin(events.op[first], ("c", "r"))
+        yield from _one_each(events.take(last[~made]), key)
+        yield from _one_each(events.take(last[made]), key, new=True)
         return
     rank = _rank(events.rows, key)
     for number in range(int(rank.max()) + 1):
         yield from _one_each(events.take(rank == number), key)
 
 
-def _one_each(events: _Events, key: list[str]) -> Iterator[Step]:
-    """Steps of events that have different keys: first what goes, so that what was unique to it may come again."""
+def _one_each(events: _Events, key: list[str], *, new: bool = False) -> Iterator[Step]:
+    """Steps of events that have different keys: first what goes, so that what was unique to it may come again.
+
+    :param new: as of :class:`Step`
+    """
     gone = events.op == "d"
     if gone.any():
         deleted = events.take(gone)
         yield Step("delete", deleted.rows.select(key), deleted.seq)
     if not gone.all():
-        yield from _written(events.take(~gone), key)
+        for step in _written(events.take(~gone), key):
+            yield replace(step, new=new)
 
 
 def _written(events: _Events, key: list[str]) -> Iterator[Step]:
@@ -212,10 +223,13 @@ def _written(events: _Events, key: list[str]) -> Iterator[Step]:
         yield Step("write", some.rows.select(kept), some.seq)
 
 
-def _last(rows: pa.Table, key: list[str]) -> npt.NDArray[np.int64]:
-    """Where the last event of each key is, in order."""
-    found = _numbered(rows, key).group_by([f"k{i}" for i in range(len(key))]).aggregate([("at", "max")])
-    return np.sort(found["at_max"].to_numpy())
+def _ends(rows: pa.Table, key: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Where the first and the last event of each key are, in the order of the last ones."""
+    plain = [f"k{i}" for i in range(len(key))]
+    found = _numbered(rows, key).group_by(plain).aggregate([("at", "min"), ("at", "max")])
+    first, last = found["at_min"].to_numpy(), found["at_max"].to_numpy()
+    order = np.argsort(last)
+    return first[order], last[order]
 
 
 def _rank(rows: pa.Table, key: list[str]) -> npt.NDArray[np.int64]:

@@ -132,6 +132,19 @@ def around(values: pa.Array, before: str, after: str = "") -> pa.Array:
     return pc.binary_join_element_wise(before, values, after, "")
 
 
+def joined(values: pa.StringArray) -> bytes:
+    """All texts as one, in UTF-8.
+
+    >>> joined(pa.array(["x", "a", None, "ä"]).slice(1))
+    b'a\\xc3\\xa4'
+    """
+    _, offsets, data = values.buffers()
+    if data is None or not len(values):
+        return b""
+    starts = np.frombuffer(offsets, np.int32)
+    return memoryview(data)[starts[values.offset] : starts[values.offset + len(values)]].tobytes()
+
+
 def whole(values: pa.ChunkedArray | pa.Array) -> pa.Array:
     """One array."""
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

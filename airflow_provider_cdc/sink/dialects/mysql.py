@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
+from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of, run
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Field, SinkTable
@@ -112,8 +113,9 @@ class MariaDb(Dialect):
 
     def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
         head = f"DELETE FROM {self.full(table.name)} WHERE ({self.listed(keys.column_names)}) IN ("
-        for values in self._statements(table, keys):
-            run(connection, f"{head}{values})")
+        with ahead(self._statements(table, keys)) as statements:
+            for values in statements:
+                run(connection, f"{head}{values})")
 
     def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> str:
         """A table of the session's own that has these rows."""
@@ -128,24 +130,31 @@ class MariaDb(Dialect):
 
     def _insert(self, connection: sa.Connection, into: str, table: SinkTable, rows: pa.Table, tail: str = "") -> None:
         head = f"INSERT INTO {into} ({self.listed(rows.column_names)}) VALUES "
-        for values in self._statements(table, rows):
-            run(connection, f"{head}{values}{tail}")
+        with ahead(self._statements(table, rows)) as statements:
+            for values in statements:
+                run(connection, f"{head}{values}{tail}")
 
     def _statements(self, table: SinkTable, rows: pa.Table) -> Iterator[str]:
         """``(…),(…)`` of as many rows as a statement takes."""
-        columns = [self._literals(texts.whole(rows[f.name]), f) for f in fields_of(table, rows)]
-        made = texts.around(pc.binary_join_element_wise(*columns, ",") if len(columns) > 1 else columns[0], "(", ")")
-        step = max(1, len(made) * _STATEMENT // max(made.nbytes, 1))
-        for at in range(0, len(made), step):
-            yield ",".join(made.slice(at, step).to_pylist())
+        piece = max(1, rows.num_rows * _STATEMENT // max(rows.nbytes, 1))
+        for begin in range(0, rows.num_rows, piece):
+            some = rows.slice(begin, piece)
+            columns = [self._literals(texts.whole(some[f.name]), f) for f in fields_of(table, rows)]
+            made = pc.binary_join_element_wise(*columns, ",") if len(columns) > 1 else columns[0]
+            made = texts.around(made, "(", "),")
+            step = max(1, len(made) * _STATEMENT // max(made.nbytes, 1))
+            for at in range(0, len(made), step):
+                yield texts.joined(made.slice(at, step)).decode()[:-1]
 
     def _literals(self, values: pa.Array, field: Field) -> pa.Array:
         """Values in SQL, NULL among them."""
         kind = kind_of(field.column)
         text = self._as_text(values, kind)
         if kind.name in _QUOTED:
+            there = texts.joined(text)
             for what, instead in (("\\", "\\\\"), ("'", "''")):
-                text = pc.replace_substring(text, what, instead)
+                if what.encode() in there:
+                    text = pc.replace_substring(text, what, instead)
             text = texts.around(text, "'", "'")
         return pc.coalesce(text, "NULL")
 

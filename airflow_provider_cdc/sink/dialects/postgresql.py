@@ -140,5 +140,7 @@ def as_text(values: pa.Array, kind: Kind) -> pa.Array:
             return texts.around(values.cast(pa.string()), "", " microseconds")
         case "vector":
             return texts.lists(values, "{", "}")
+        case "int8" | "int16" | "int32" | "int64" | "float" | "double" | "decimal":
+            return values  # the writer makes their texts, and puts no quotes around them
         case _:
             return texts.numbers(values)
