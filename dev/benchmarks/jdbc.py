@@ -37,7 +37,7 @@ BATCH_EVENTS, WARM_SHARE = 100_000, 10
 """Events of a batch of the change log, and how many times fewer warm the connector up."""
 FORMS = {"debezium": (500, {}), "tuned": (5000, {"batch.size": 5000, "use.reduction.buffer": True})}
 """Form of the connector → ``max.poll.records``, and properties."""
-TUNED_URL = {"postgres": "?reWriteBatchedInserts=true", "mariadb": "?useBulkStmts=true"}
+TUNED_URL = {"postgres": "?reWriteBatchedInserts=true", "mariadb": ""}
 TRANSACTION_BAR_MB = 500
 _COLUMNS = "id, name, amount, created, qty, score, note, flag"
 _DIGESTS = {
