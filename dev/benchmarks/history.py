@@ -33,6 +33,9 @@ def make(ours: Ours, batches: int, changes: int, step: Step) -> None:
     with engine.begin() as c:
         before = c.execute(sa.select(OffsetRow.__table__)).one()
         batch = c.execute(sa.select(BatchRow.__table__).order_by(BatchRow.batch.desc())).first()
+        # what there is becomes older than what comes: retention goes by time, and offsets have theirs in their order
+        for row in (OffsetHistoryRow, BatchRow, SchemaHistoryRow):
+            c.execute(sa.update(row).values(created_at=_began(batches)))
     assert batch is not None
     schemas: dict[str, TableSchema] = {}
     for manifest in changelog.manifests(CONNECTOR):
