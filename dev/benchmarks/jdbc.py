@@ -34,7 +34,7 @@ from dev.servers import MariaDb, Postgres
 
 DATABASES = ("postgres", "mariadb")
 BATCH_EVENTS, WARM_SHARE = 100_000, 10
-"""Events of a batch of the change log, and how many times fewer warm the connector up."""
+"""Events of a batch of the change log, and how many times fewer warm both sides up, in a table of their own."""
 FORMS = {"debezium": (500, {}), "tuned": (5000, {"batch.size": 5000, "use.reduction.buffer": True})}
 """Form of the connector → ``max.poll.records``, and properties."""
 TUNED_URL = {"postgres": "?reWriteBatchedInserts=true", "mariadb": ""}
@@ -116,15 +116,15 @@ class _Log:
     """
 
     def __init__(self, folder: Path, rows: int, *, at_once: bool, texts: bool) -> None:
-        self.changes = Changes(folder / "changelog", "bench")
         self.warm, self.lines = folder / "warm.tsv", folder / "events.tsv"
-        table = SourceTable("stream", 0)
-        parts = list(_stream(table, rows, rows if at_once else BATCH_EVENTS))
-        for part in [_joined(parts)] if at_once else parts:
-            self.changes.commit([(table, part)])
-        if texts:
-            _write(self.lines, parts)
-            _write(self.warm, list(_stream(SourceTable("warm", 0), rows // WARM_SHARE, BATCH_EVENTS)))
+        size = rows if at_once else BATCH_EVENTS
+        for topic, file, events in (("warm", self.warm, rows // WARM_SHARE), ("stream", self.lines, rows)):
+            table, changes = SourceTable(topic, 0), Changes(folder / "changelog", topic)
+            parts = list(_stream(table, events, size))
+            for part in [_joined(parts)] if at_once else parts:
+                changes.commit([(table, part)])
+            if texts:
+                _write(file, parts)
 
 
 def _stream(table: SourceTable, rows: int, batch: int) -> Iterator[Events]:
@@ -170,7 +170,7 @@ class _Measured:
         """One run of ours."""
         with self._database() as database:
             url = self._server.url(f"{database}?charset=utf8mb4" if self.name == "mariadb" else database)
-            given = {"url": url, "changelog": str(self._folder / "changelog"), "connector": "bench"}
+            given = {"url": url, "changelog": str(self._folder / "changelog")}
             file = self._folder / "sink.json"
             file.write_text(json.dumps(given))
             return self._run(

@@ -247,3 +247,25 @@ def test_many_tables_are_captured_and_applied_with_few_open_files(tmp_path: Path
         assert 3 < document[captured]["open_files"] < 256
         assert document[captured]["peak_rss_mb"] > 50
     assert document["apply"]["seconds_per_table"] == pytest.approx(document["apply"]["seconds"] / 3, rel=0.1)
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.mysql  # starts a MariaDB and a PostgreSQL of its own
+def test_the_relational_sink_is_measured_on_both_databases(tmp_path: Path) -> None:
+    document = _bench(tmp_path, "jdbc", "--skip-debezium")
+    for name in ("postgres", "mariadb"):
+        ours = document[name]["ours"]
+        assert ours["events"] == ROWS
+        assert all(ours[figure] > 0 for figure in ("events_per_s", "events_per_cpu_s", "peak_rss_mb"))
+
+
+@pytest.mark.long
+@pytest.mark.slow
+@pytest.mark.mysql  # starts a MariaDB and a PostgreSQL of its own
+def test_a_transaction_of_two_million_rows_is_applied_with_little_memory(tmp_path: Path) -> None:
+    document = _bench(tmp_path, "jdbc", "--transaction-rows", "2000000")
+    for name in ("postgres", "mariadb"):
+        ours = document[name]["ours"]
+        assert ours["events"] == 2_000_000
+        assert ours["peak_rss_mb"] < 500
