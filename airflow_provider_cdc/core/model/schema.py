@@ -203,6 +203,8 @@ GEOMETRY = "struct<wkb: binary, srid: int32>"
 """``Column.type`` of spatial columns."""
 NOT_CAPTURED = "null"
 """``Column.type`` of columns that cannot be captured."""
+HEADER = "__header."
+"""What names of columns begin with that are no columns of the table, but headers of its records."""
 
 
 def row_struct(schema: TableSchema, *, only: tuple[str, ...] | None = None) -> pa.StructType:

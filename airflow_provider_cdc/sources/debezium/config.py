@@ -1,0 +1,249 @@
+"""Properties of the source of Debezium events."""
+
+from __future__ import annotations
+
+import enum
+import json
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Final, Self
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
+
+from airflow_provider_cdc.core.config.base import ConnectionForm
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.values import LostMode, SnapshotMode
+from airflow_provider_cdc.core.model.schema import TableId
+
+
+class LineFormat(enum.StrEnum):
+    """What a line of a file is (``events.line.format``)."""
+
+    RECORD = "record"
+    VALUE = "value"
+
+
+class KeyFormat(enum.StrEnum):
+    """What the key of a Kafka record is (``events.key.format``)."""
+
+    JSON = "json"
+    STRING = "string"
+
+
+class ZonedForm(enum.StrEnum):
+    """What becomes of timestamps with a time zone (``events.zoned.timestamp.mode``)."""
+
+    MOMENT = "moment"
+    TEXT = "text"
+
+
+def _listed(value: object) -> object:
+    """Names with commas between them, as they are: names of topics and headers may have other signs than those of properties."""
+    return tuple(filter(None, map(str.strip, value.split(",")))) if isinstance(value, str) else value
+
+
+def _regex(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as e:
+        raise ValueError(f"{text!r} is not a regular expression: {e}") from None
+    return text
+
+
+Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+_WITHOUT_EFFECT: Final = (
+    "column.propagate.source.type", "datatype.propagate.source.type", "decimal.handling.mode", "binary.handling.mode",
+    "time.precision.mode", "provide.transaction.metadata", "snapshot.include.collection.list", "snapshot.query.mode",
+    "signal.data.collection", "heartbeat.action.query", "read.only",
+)  # fmt: skip
+_CONSUMER: Final = {
+    "security.protocol": "such as SSL or SASL_SSL",
+    "sasl.mechanism": "such as PLAIN or SCRAM-SHA-512",
+    "sasl.username": "",
+    "sasl.password": "",
+    "ssl.ca.location": "a PEM file",
+    "ssl.certificate.location": "a PEM file",
+    "ssl.key.location": "a PEM file",
+    "ssl.key.password": "",
+}
+"""Properties of the Kafka client, as librdkafka calls them → an example."""
+
+
+class DebeziumConfig(ConnectorConfig):
+    """Where the events are, and how they are read."""
+
+    events_path: str | None = Field(
+        None,
+        alias="events.path",
+        min_length=1,
+        description="File, folder, or pattern with `*`, as a path or URL (fsspec): files of JSON lines, also of gzip (`.gz`) and zstd (`.zst`), read in the order of their names.",
+    )
+    events_path_options: SecretStr | None = Field(
+        None,
+        alias="events.path.options",
+        description="Options of the filesystem of `events.path`, as a JSON object; may hold secrets, so it comes from the connection.",
+    )
+    events_line_format: LineFormat = Field(
+        LineFormat.RECORD,
+        alias="events.line.format",
+        description="A line of a file is a `record` (`topic`, `key`, `value`, `headers`), or the bare `value`.",
+    )
+    events_topic: str | None = Field(
+        None,
+        alias="events.topic",
+        description="Topic of lines that name none: bare values without a `source` block.",
+    )
+    events_key_field: str | None = Field(
+        None, alias="events.key.field", description="Name of the key column of records whose key is a bare value."
+    )
+    events_key_format: KeyFormat = Field(
+        KeyFormat.JSON,
+        alias="events.key.format",
+        description="Keys of Kafka records are `json` (JsonConverter) or a `string` (StringConverter).",
+    )
+    events_headers: Names = Field(
+        (),
+        alias="events.headers",
+        description="Names of headers that are kept, each as a column `__header.<name>`; the relational sink takes its key from them with primary.key.mode=record_header.",
+    )
+    events_zoned_timestamp_mode: ZonedForm = Field(
+        ZonedForm.MOMENT,
+        alias="events.zoned.timestamp.mode",
+        description="Timestamps with a time zone become a `moment` of microseconds in UTC, or stay a `text` with all digits and their offset.",
+    )
+    topics: Names = Field((), alias="topics", description="Topics of Kafka to read, with commas between them.")
+    topics_regex: Annotated[str, AfterValidator(_regex)] | None = Field(
+        None, alias="topics.regex", description="The same as a regular expression of Python's for whole names."
+    )
+    bootstrap_servers: str | None = Field(None, alias="bootstrap.servers", description="Brokers of the Kafka topics.")
+    consumer_security_protocol: str | None = Field(
+        None,
+        alias="consumer.security.protocol",
+        description="How the brokers are spoken to; by default without encryption.",
+    )
+    consumer_sasl_mechanism: str | None = Field(
+        None, alias="consumer.sasl.mechanism", description="How the consumer logs in."
+    )
+    consumer_sasl_username: str | None = Field(None, alias="consumer.sasl.username", description="Who logs in.")
+    consumer_sasl_password: SecretStr | None = Field(
+        None, alias="consumer.sasl.password", description="The password; from the connection."
+    )
+    consumer_ssl_ca_location: str | None = Field(
+        None,
+        alias="consumer.ssl.ca.location",
+        description="PEM file with the certificates that brokers' are signed with.",
+    )
+    consumer_ssl_certificate_location: str | None = Field(
+        None, alias="consumer.ssl.certificate.location", description="PEM file with the consumer's own certificate."
+    )
+    consumer_ssl_key_location: str | None = Field(
+        None, alias="consumer.ssl.key.location", description="PEM file with the key of that."
+    )
+    consumer_ssl_key_password: SecretStr | None = Field(
+        None, alias="consumer.ssl.key.password", description="The password of that file; from the connection."
+    )
+    unavailable_value_placeholder: str = Field(
+        "__debezium_unavailable_value",
+        alias="unavailable.value.placeholder",
+        description="Stands for a value that the event does not have; as the connector that wrote the events was told.",
+    )
+    snapshot_mode: SnapshotMode = Field(
+        SnapshotMode.NEVER,
+        alias="snapshot.mode",
+        description="`never`: there are only events, and they are read from the first one on.",
+    )
+
+    FORM: ClassVar[ConnectionForm] = ConnectionForm(
+        labels={"host": "Kafka brokers", "login": "SASL user name", "password": "SASL password"},
+        hidden=("schema", "port"),
+        placeholders={"host": "kafka-1:9092,kafka-2:9092"},
+        extras={
+            f"consumer.{name}": f"of the Kafka client{', ' + such if such else ''}"
+            for name, such in _CONSUMER.items()
+            if not name.startswith(("sasl.username", "sasl.password"))
+        },
+        stand_ins={},
+    )
+    CONNECTION: ClassVar[Mapping[str, str]] = {
+        "host": "bootstrap.servers",
+        "login": "consumer.sasl.username",
+        "password": "consumer.sasl.password",
+    }
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = ("events.path.options",)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        kafka = bool(self.topics or self.topics_regex)
+        if self.topics and self.topics_regex is not None:
+            raise ValueError("topics and topics.regex exclude each other: set only one of them")
+        if kafka and self.events_path is not None:
+            raise ValueError(
+                "events.path and topics exclude each other: files or Kafka. Of the topics in files, table.include.list and table.exclude.list choose"
+            )
+        if not kafka and self.events_path is None:
+            raise ValueError("events.path: set it to read files, or topics or topics.regex to read from Kafka")
+        if kafka and not self.bootstrap_servers:
+            raise ValueError("bootstrap.servers: required by topics and topics.regex, and not set")
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_without_effect(self) -> Self:
+        fields = {str(field.alias): name for name, field in type(self).model_fields.items()}
+        for name in _WITHOUT_EFFECT:
+            if fields[name] in self.model_fields_set and getattr(self, fields[name]):
+                raise ValueError(f"{name}: has no effect here: events are read as they were written. Remove it")
+        if self.snapshot_mode is not SnapshotMode.NEVER:
+            raise ValueError("snapshot.mode: only never: there are events, and no tables that could be read")
+        if self.position_lost_mode is not LostMode.FAIL:
+            raise ValueError("position.lost.mode: only fail: there are events, and no tables that could be read again")
+        return self
+
+    @model_validator(mode="after")
+    def _options_are_an_object(self) -> Self:
+        self.path_options()
+        return self
+
+    @property
+    def from_files(self) -> bool:
+        """Whether events are read from files, and not from Kafka."""
+        return self.events_path is not None
+
+    def path_options(self) -> dict[str, Any]:
+        """What ``events.path.options`` says."""
+        text = "{}" if self.events_path_options is None else self.events_path_options.get_secret_value()
+        try:
+            options = json.loads(text)
+        except ValueError:
+            options = None
+        if not isinstance(options, dict):
+            raise ValueError("events.path.options: give a JSON object")
+        return options
+
+    def consumer(self) -> dict[str, str]:
+        """Properties of the Kafka client."""
+        found = {name: getattr(self, f"consumer_{name.replace('.', '_')}") for name in _CONSUMER}
+        return {
+            name: value.get_secret_value() if isinstance(value, SecretStr) else value
+            for name, value in found.items()
+            if value is not None
+        }
+
+    def reads(self, topic: str) -> bool:
+        """Whether records of a topic are read; of files, all are.
+
+        >>> DebeziumConfig.parse({"topic.prefix": "shop", "topics": "shop.a.b", "bootstrap.servers": "kafka:9092"}).reads("shop.a.b")
+        True
+        """
+        if self.topics:
+            return topic in self.topics
+        return self.topics_regex is None or re.fullmatch(self.topics_regex, topic) is not None
+
+    def table(self, topic: str) -> TableId:
+        """The table that a topic is: without ``topic.prefix``, if it begins with it; what is before the last dot is the namespace.
+
+        >>> DebeziumConfig.parse({"topic.prefix": "shop", "events.path": "/in"}).table("shop.inventory.orders")
+        TableId(namespace='inventory', name='orders', catalog=None)
+        """
+        rest = topic.removeprefix(f"{self.topic_prefix}{self.topic_delimiter}")
+        namespace, _, name = rest.rpartition(self.topic_delimiter)
+        return TableId(namespace=namespace or self.topic_prefix, name=name)
