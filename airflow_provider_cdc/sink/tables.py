@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.schema import Column, TableSchema
+from airflow_provider_cdc.core.model.schema import HEADER, Column, TableSchema
 from airflow_provider_cdc.sink.config import PrimaryKeyMode, SinkConfig
 
 COORDINATES = (
@@ -91,8 +91,10 @@ def table_of(topic: str, schema: TableSchema, config: SinkConfig, folded: Callab
     chosen = _wanted(topic, schema, config)
     keys = _keys(topic, schema, chosen, config)
     own = [] if config.primary_key_mode is not PrimaryKeyMode.KAFKA else list(COORDINATES)
-    fields = [Field(fold(column.name), column, key=True) for column in (*own, *keys)]
-    fields += [Field(fold(column.name), column) for column in chosen if column not in keys]
+    fields = [Field(fold(column.name.removeprefix(HEADER)), column, key=True) for column in (*own, *keys)]
+    taken = {field.name for field in fields} if config.primary_key_mode is PrimaryKeyMode.RECORD_HEADER else set()
+    rest = [Field(fold(column.name.removeprefix(HEADER)), column) for column in chosen if column not in keys]
+    fields += [field for field in rest if field.name not in taken]  # a header that is the key stands for a column of its name
     _refuse_twice(topic, fields)
     return SinkTable(topic, name_of(topic, schema, config, fold), tuple(fields))
 
@@ -128,9 +130,12 @@ def _wanted(topic: str, schema: TableSchema, config: SinkConfig) -> list[Column]
         return any(re.fullmatch(pattern, f"{topic}:{name}") or re.fullmatch(pattern, name) for pattern in patterns)
 
     columns = [column for column in schema.columns if column.type != "null"]
+    key = {*schema.key}
+    if config.primary_key_mode is PrimaryKeyMode.RECORD_HEADER:
+        key |= {column.name for column in columns if column.name.startswith(HEADER)}
     if config.field_include_list:
-        return [c for c in columns if c.name in schema.key or listed(config.field_include_list, c.name)]
-    return [c for c in columns if c.name in schema.key or not listed(config.field_exclude_list, c.name)]
+        return [c for c in columns if c.name in key or listed(config.field_include_list, c.name)]
+    return [c for c in columns if c.name in key or not listed(config.field_exclude_list, c.name)]
 
 
 def _keys(topic: str, schema: TableSchema, columns: list[Column], config: SinkConfig) -> list[Column]:
@@ -141,6 +146,8 @@ def _keys(topic: str, schema: TableSchema, columns: list[Column], config: SinkCo
     mode, fields = config.primary_key_mode, config.primary_key_fields
     if mode in (PrimaryKeyMode.NONE, PrimaryKeyMode.KAFKA):
         return []
+    if mode is PrimaryKeyMode.RECORD_HEADER:
+        return _headers(topic, columns, fields)
     names = {column.name for column in columns}
     known = list(schema.key) if mode is PrimaryKeyMode.RECORD_KEY else [column.name for column in columns]
     wanted = [name for name in known if name in names and (not fields or name in fields)]
@@ -157,6 +164,23 @@ def _keys(topic: str, schema: TableSchema, columns: list[Column], config: SinkCo
             remedy="give the source's table a primary key, name columns with message.key.columns of the connector, or leave the topic out with topics.regex",
         )
     return [schema.column(name) for name in wanted]
+
+
+def _headers(topic: str, columns: list[Column], fields: tuple[str, ...]) -> list[Column]:
+    """The headers that the table's key has.
+
+    :raises ConfigError: there are none, or not all that ``primary.key.fields`` names
+    """
+    kept = {column.name.removeprefix(HEADER): column for column in columns if column.name.startswith(HEADER)}
+    missing = [name for name in fields if name not in kept]
+    if missing or not kept:
+        raise ConfigError(
+            f"primary.key.mode=record_header takes the key from headers, and the events of {topic} have kept {', '.join(kept) or 'none'}"
+            + (f": there is no {', '.join(missing)}." if missing else "."),
+            safe="No table was changed.",
+            remedy="name the headers in events.headers of the connector, whose source has to be debezium: other sources have no headers",
+        )
+    return [kept[name] for name in fields] if fields else list(kept.values())
 
 
 def _refuse_twice(topic: str, fields: list[Field]) -> None:
