@@ -4,6 +4,7 @@ What may be set as Airflow variables:
 
 - ``cdc_changelog``: folder or object store prefix of the change log, by default ``$AIRFLOW_HOME/cdc/changelog``;
 - ``cdc_lake``: where the Delta tables are, by default ``$AIRFLOW_HOME/cdc/lake``;
+- ``cdc_events``: where Debezium events are, as files of JSON lines, by default ``$AIRFLOW_HOME/cdc/events``;
 - ``cdc_jars``: Spark jars of Delta, comma-separated, where machines cannot fetch them from Maven Central by themselves.
 """
 
@@ -55,5 +56,16 @@ inventory_db2 = ConnectorDefinition(
     properties={
         "schema.include.list": "INVENTORY",
         "table.include.list": r"INVENTORY\.(CUSTOMERS|PRODUCTS|ORDERS)",
+    },
+)
+
+inventory_events = ConnectorDefinition(
+    name="inventory_events",
+    source="debezium",
+    changelog=CHANGELOG,
+    properties={
+        "topic.prefix": "inventory",  # that of the Debezium which writes the events
+        "events.path": variable("cdc_events", f"{HOME}/cdc/events"),
+        "table.include.list": r"inventory\.(customers|products|orders)",
     },
 )

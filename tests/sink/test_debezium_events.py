@@ -12,6 +12,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from tests.sources.debezium.written import Row, Topic, connector, node, write
 from tests.support.connectors import Connector
 
@@ -108,6 +109,7 @@ def test_types_of_the_source_that_events_tell_refine_the_columns(engine: sa.Engi
     declared = schema.column("name").declared
     assert (declared.type_name, declared.length) == ("VARCHAR", 20)
     assert schema.column("name").parameters == told
+    assert kind_of(schema.column("name")) == Kind("text", 20)
 
 
 HEADED = {"events.headers": "tenant,number"}
