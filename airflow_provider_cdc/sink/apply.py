@@ -255,11 +255,18 @@ class Sink:
         for manifest in self._changelog.manifests(self._connector, after=after, until=until):
             group.append(manifest.contents)
             size += group[-1].bytes
-            if size >= GROUP_BYTES or len(group) == GROUP_BATCHES:
+            if self._full(size, len(group)):
                 yield Batches(self._changelog, group)
                 group, size = [], 0
         if group:
             yield Batches(self._changelog, group)
+
+    def _full(self, size: int, batches: int) -> bool:
+        """Whether a group is large enough.
+
+        :param size: bytes of its files
+        """
+        return size >= GROUP_BYTES or batches >= GROUP_BATCHES
 
     def _group(self, group: Batches, markers: Markers, done: Done) -> Markers:
         """Apply some batches to all tables that are not behind, in one transaction.

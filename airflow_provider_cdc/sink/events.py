@@ -255,15 +255,11 @@ def _numbered(rows: pa.Table, key: list[str]) -> pa.Table:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _events(
-    changelog: ChangeLog,
-    connector: str,
-    pending: Pending,
-    table: SinkTable,
-    after: int,
-    committed: Callable[[int], None],
-) -> Iterator[_Events]:
-    """The events after one, in their order."""
+def files_of(pending: Pending) -> list[DataFile]:
+    """The files of a topic, in the order of their events.
+
+    :raises ChangeLogDamaged: two of them have events of the same time
+    """
     files = sorted((file for _, file in pending.files), key=lambda file: file.first_seq)
     for one, other in itertools.pairwise(files):
         if other.first_seq <= one.last_seq:
@@ -273,17 +269,58 @@ def _events(
                 safe="The table was not changed.",
                 remedy="read the table again with an ad hoc snapshot",
             )
-    for file in files:
+    return files
+
+
+def _events(
+    changelog: ChangeLog,
+    connector: str,
+    pending: Pending,
+    table: SinkTable,
+    after: int,
+    committed: Callable[[int], None],
+) -> Iterator[_Events]:
+    """The events after one, in their order."""
+    for file in files_of(pending):
         if file.last_seq <= after:
             continue
+        for found in read(changelog, connector, file, pending, table, committed=committed):
+            yield found if file.first_seq > after else found.take(found.seq > after)
+
+
+def read(
+    changelog: ChangeLog,
+    connector: str,
+    file: DataFile,
+    pending: Pending,
+    table: SinkTable,
+    *,
+    share: int = 0,
+    of: int = 1,
+    committed: Callable[[int], None] = lambda _: None,
+) -> Iterator[_Events]:
+    """The events of a file, in their order.
+
+    :param share: which one of its shares is read
+    :param of: how many shares it has; each has some of its row groups
+    :param committed: told when the newest of the file's events was committed, in ms since 1970
+    """
+    with changelog.open(connector, file) as opened:
+        source = pq.ParquetFile(opened)
+        committed(committed_ms(source.metadata))
+        there, groups = set(source.schema_arrow.names), range(share, source.num_row_groups, of)
+        wanted = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
+        for batch in source.iter_batches(WHOLE_GROUP, row_groups=groups, columns=wanted):
+            yield _made(pa.Table.from_batches([batch]), file, pending, table)
+
+
+def newest_commit(changelog: ChangeLog, connector: str, pending: Pending) -> int:
+    """When the newest of a topic's events was committed at the source, in ms since 1970; 0 if that is not known."""
+    newest = 0
+    for _, file in pending.files:
         with changelog.open(connector, file) as opened:
-            source = pq.ParquetFile(opened)
-            committed(committed_ms(source.metadata))
-            there = set(source.schema_arrow.names)
-            wanted = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
-            for batch in source.iter_batches(WHOLE_GROUP, columns=wanted):
-                found = _made(pa.Table.from_batches([batch]), file, pending, table)
-                yield found if file.first_seq > after else found.take(found.seq > after)
+            newest = max(newest, committed_ms(pq.read_metadata(opened)))
+    return newest
 
 
 def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) -> _Events:

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
 from airflow_provider_cdc.sink.ahead import ahead
-from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of, run
+from airflow_provider_cdc.sink.dialects.base import fields_of, run
+from airflow_provider_cdc.sink.dialects.staging import StagingDialect
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Field, SinkTable
 
@@ -30,7 +31,7 @@ _KEY_LENGTH, _VARCHAR = 255, 16_000
 _STAGE = "cdc_stage"
 
 
-class MariaDb(Dialect):
+class MariaDb(StagingDialect):
     """MariaDB through PyMySQL."""
 
     name: ClassVar[str] = "mariadb"
@@ -84,17 +85,53 @@ class MariaDb(Dialect):
         if not unique:
             self._insert(connection, self.full(table.name), table, rows, self._or_update(rest or key[:1]))
             return
-        # ON DUPLICATE KEY UPDATE would change whatever row has a unique value of these, and tell nobody
-        stage = self._staged(connection, table, rows)
-        if rest:
+        self._write_by_key(connection, table, self._staged(connection, table, rows), rows.column_names)
+
+    def _write_by_key(self, connection: sa.Connection, table: SinkTable, stage: str, names: Sequence[str]) -> None:
+        """ON DUPLICATE KEY UPDATE would change whatever row has a unique value of these, and tell nobody."""
+        key = [field.name for field in table.key]
+        if rest := [name for name in names if name not in key]:
             self._from_stage(connection, table, stage, {name: name for name in key}, rest)
         same = " AND ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in key)
-        columns = ", ".join(f"s.{self.quote(name)}" for name in rows.column_names)
+        columns = ", ".join(f"s.{self.quote(name)}" for name in names)
         run(
             connection,
-            f"INSERT INTO {self.full(table.name)} ({self.listed(rows.column_names)}) SELECT {columns} FROM {stage} s "
+            f"INSERT INTO {self.full(table.name)} ({self.listed(names)}) SELECT {columns} FROM {stage} s "
             f"LEFT JOIN {self.full(table.name)} t ON {same} WHERE t.{self.quote(key[0])} IS NULL",
         )
+
+    # -- from staging tables ------------------------------------------------------------------------------------------
+
+    def stage(self, connection: sa.Connection, table: SinkTable, name: str, rows: pa.Table) -> None:
+        self._make_stage(connection, table, rows, f"CREATE TABLE {self.quote(name)}", " ENGINE=InnoDB")
+        self._insert(connection, self.quote(name), table, rows)
+
+    def write_staged(
+        self, connection: sa.Connection, table: SinkTable, name: str, columns: Sequence[str], *, unique: bool
+    ) -> None:
+        if unique:
+            self._write_by_key(connection, table, self.quote(name), columns)
+            return
+        key = [field.name for field in table.key]
+        rest = [column for column in columns if column not in key] or key[:1]
+        sets = ", ".join(f"{self.full(table.name)}.{self.quote(n)} = s.{self.quote(n)}" for n in rest)
+        taken = ", ".join(f"s.{self.quote(column)}" for column in columns)
+        run(
+            connection,
+            f"INSERT INTO {self.full(table.name)} ({self.listed(columns)}) SELECT {taken} FROM {self.quote(name)} s "
+            f"ON DUPLICATE KEY UPDATE {sets}",
+        )
+
+    def delete_staged(self, connection: sa.Connection, table: SinkTable, name: str) -> None:
+        same = " AND ".join(f"t.{self.quote(f.name)} = s.{self.quote(f.name)}" for f in table.key)
+        run(connection, f"DELETE t FROM {self.full(table.name)} t JOIN {self.quote(name)} s ON {same}")
+
+    def unstage(self, connection: sa.Connection, name: str) -> None:
+        run(connection, "SET SESSION lock_wait_timeout = 5")
+        try:
+            run(connection, f"DROP TABLE IF EXISTS {self.quote(name)}")
+        finally:
+            run(connection, "SET SESSION lock_wait_timeout = DEFAULT")
 
     def _or_update(self, names: list[str]) -> str:
         return " ON DUPLICATE KEY UPDATE " + ", ".join(f"{self.quote(n)} = VALUES({self.quote(n)})" for n in names)

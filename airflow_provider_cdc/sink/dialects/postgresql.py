@@ -10,7 +10,8 @@ import pyarrow.csv as pa_csv
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
-from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of, run, wrapped
+from airflow_provider_cdc.sink.dialects.base import fields_of, run, wrapped
+from airflow_provider_cdc.sink.dialects.staging import StagingDialect
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
@@ -27,7 +28,7 @@ _DIGITS = 6
 _STAGE = "cdc_stage"
 
 
-class PostgreSql(Dialect):
+class PostgreSql(StagingDialect):
     """PostgreSQL through psycopg."""
 
     name: ClassVar[str] = "postgresql"
@@ -53,15 +54,7 @@ class PostgreSql(Dialect):
         self._copy(connection, self.full(table.name), table, rows)
 
     def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
-        names, key = rows.column_names, [field.name for field in table.key]
-        rest = [name for name in names if name not in key]
-        sets = ", ".join(f"{self.quote(name)} = EXCLUDED.{self.quote(name)}" for name in rest)
-        stage = self._staged(connection, table, rows)
-        run(
-            connection,
-            f"INSERT INTO {self.full(table.name)} ({self.listed(names)}) SELECT {self.listed(names)} FROM {stage} "
-            f"ON CONFLICT ({self.listed(key)}) DO {f'UPDATE SET {sets}' if rest else 'NOTHING'}",
-        )
+        self._write_from(connection, table, self._staged(connection, table, rows), rows.column_names)
 
     def _update(
         self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
@@ -71,8 +64,39 @@ class PostgreSql(Dialect):
         run(connection, f"UPDATE {self.full(table.name)} t SET {sets} FROM {stage} s WHERE {self._same(key)}")
 
     def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
-        stage = self._staged(connection, table, keys)
-        where = self._same({name: name for name in keys.column_names})
+        self._delete_from(connection, table, self._staged(connection, table, keys))
+
+    # -- from staging tables ------------------------------------------------------------------------------------------
+
+    def stage(self, connection: sa.Connection, table: SinkTable, name: str, rows: pa.Table) -> None:
+        self._make_stage(connection, table, rows, f"CREATE UNLOGGED TABLE {self.quote(name)}")
+        self._copy(connection, self.quote(name), table, rows)
+        run(connection, f"ANALYZE {self.quote(name)}")
+
+    def write_staged(
+        self, connection: sa.Connection, table: SinkTable, name: str, columns: Sequence[str], *, unique: bool
+    ) -> None:
+        self._write_from(connection, table, self.quote(name), columns)
+
+    def delete_staged(self, connection: sa.Connection, table: SinkTable, name: str) -> None:
+        self._delete_from(connection, table, self.quote(name))
+
+    def unstage(self, connection: sa.Connection, name: str) -> None:
+        run(connection, "SET LOCAL lock_timeout = '5s'")
+        run(connection, f"DROP TABLE IF EXISTS {self.quote(name)}")
+
+    def _write_from(self, connection: sa.Connection, table: SinkTable, stage: str, names: Sequence[str]) -> None:
+        key = [field.name for field in table.key]
+        rest = [name for name in names if name not in key]
+        sets = ", ".join(f"{self.quote(name)} = EXCLUDED.{self.quote(name)}" for name in rest)
+        run(
+            connection,
+            f"INSERT INTO {self.full(table.name)} ({self.listed(names)}) SELECT {self.listed(names)} FROM {stage} "
+            f"ON CONFLICT ({self.listed(key)}) DO {f'UPDATE SET {sets}' if rest else 'NOTHING'}",
+        )
+
+    def _delete_from(self, connection: sa.Connection, table: SinkTable, stage: str) -> None:
+        where = self._same({field.name: field.name for field in table.key})
         run(connection, f"DELETE FROM {self.full(table.name)} t USING {stage} s WHERE {where}")
 
     def session_table(self, name: str) -> Name:
