@@ -65,6 +65,12 @@ class Done:
         """Change events that were applied."""
         return sum(sum(table["rows"].values()) for table in self.tables.values())
 
+    def document(self) -> dict[str, Any]:
+        """What tasks and jobs tell of it."""
+        return {
+            "place": self.place, "batch": self.batch, "events": self.events, "tables": self.tables, "seconds": self.seconds
+        }  # fmt: skip
+
     def add(self, later: Done) -> None:
         """What was done next."""
         for topic, table in later.tables.items():

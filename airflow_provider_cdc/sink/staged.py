@@ -92,14 +92,18 @@ class StagedSink(Sink):
         self._workers, self._parallel, self._sizes = workers, parallel, sizes or Sizes()
         self._options, self._sink = dict(options or {}), digest_of(connector, config)
         self._ahead = dict[str, list[Part]]()
-        self._unstaged = 0
+        self._unstaged, self._used, self._tidy = 0, False, False
+
+    def _all(self, done: Done) -> None:
+        if not self._tidy:
+            self._drop(self._retried(self._markers.read).batch)
+        super()._all(done)
 
     def _full(self, size: int, batches: int) -> bool:
         return size >= GROUP_BYTES or batches >= GROUP_BATCHES
 
     def _group(self, group: Batches, markers: Markers, done: Done) -> Markers:
-        self._drop(markers.batch)
-        run = Run(self._sink, markers.batch, uuid4().hex[:6])
+        run, self._used = Run(self._sink, markers.batch, uuid4().hex[:6]), False
         try:
             self._ahead = self._staged(group, markers, run)
             after = super()._group(group, markers, done)
@@ -115,9 +119,13 @@ class StagedSink(Sink):
             raise
         finally:
             self._ahead = {}
-            self._drop(markers.batch, run)
+            if self._used:
+                self._drop(markers.batch, run)
         self._unstaged = 0
-        self._drop(after.batch)
+        if self._used or not self._tidy:
+            # tables of a killed run, which might have been of one that was alive until the marker moved on
+            self._drop(after.batch)
+            self._tidy = True
         return after
 
     # -- staging ------------------------------------------------------------------------------------------------------
@@ -144,6 +152,7 @@ class StagedSink(Sink):
         work_ = Work(run, self._connector, self._changelog.storage.url, self._options, self._config, topics)
         self._at_work = f"{len(topics)} tables by {work_.partitions} tasks"
         log.info("Batches up to %d: %s tables are staged by %d tasks.", group.last, len(topics), work_.partitions)
+        self._used = True
         try:
             parts = self._workers(work_, shares)
         except Exception:

@@ -1,0 +1,133 @@
+"""Apply a change log to tables of a relational database: ``spark-submit sink_jdbc.py --changelog … --connector …``.
+
+The properties of the sink are in the environment, as a JSON object (``CDC_SINK_PROPERTIES``): the password of the database is among them. Those that are not there are
+such that the tables equal the source. Executors read the change log and fill staging tables; the driver takes their rows in one transaction with the marker.
+
+Exit status: 0 all tables have the last batch, 1 some tables failed (the others have it), 2 the arguments cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TerminalError
+from airflow_provider_cdc.sink.apply import Done
+from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.sink.staged import Sizes, StagedSink
+from spark_jobs import log_lines
+from spark_jobs.apply_changes import seconds
+from spark_jobs.session import STORAGE_OPTIONS, open_changelog
+from spark_jobs.workers import executors
+
+PROPERTIES = "CDC_SINK_PROPERTIES"
+"""Environment variable with the properties of the sink as JSON."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _arguments(arguments)
+    log_lines.begin()
+    try:
+        done = _applied(given)
+    except CdcError as e:
+        print(e, file=sys.stderr)
+        _tell(given.result, {"error": str(e), "terminal": isinstance(e, TerminalError)})
+        return 2 if isinstance(e, ConfigError) else 1
+    _tell(given.result, done.document())
+    for topic, table in sorted(done.tables.items()):
+        print(f"{topic}: {sum(table['rows'].values())} events, batches {table['first_batch']} to {table['last_batch']}")
+    return 0
+
+
+def _applied(given: argparse.Namespace) -> Done:
+    config = SinkConfig.parse({**EQUAL, **_properties()})
+    changelog, engine = open_changelog(given.changelog), open_engine(config)
+    try:
+        spark = _session(f"cdc sink {given.connector}")
+        try:
+            sink = StagedSink(
+                engine, config, changelog, given.connector, executors(spark),
+                sizes=Sizes(little=given.staged_from), options=json.loads(os.environ.get(STORAGE_OPTIONS) or "{}"), parallel=spark.sparkContext.defaultParallelism,
+            )  # fmt: skip
+            return sink.follow(_over(given.run_for)) if given.run_for else sink.apply()
+        finally:
+            spark.stop()
+    finally:
+        engine.dispose()
+
+
+def _session(name: str) -> SparkSession:
+    """A session without tables. Settings of the user win."""
+    settings = SparkConf().setAppName(name)
+    settings.setIfMissing("spark.ui.showConsoleProgress", "false")
+    spark = SparkSession(SparkContext.getOrCreate(settings))
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def _over(run_for: float) -> Callable[[float], bool]:
+    """Until the time is over, or somebody ends the job."""
+    ended, until = threading.Event(), time.monotonic() + run_for
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+
+    def over(wait: float) -> bool:
+        left = until - time.monotonic()
+        return ended.wait(max(min(wait, left), 0)) or left <= 0
+
+    return over
+
+
+def _properties() -> dict[str, Any]:
+    """:raises ConfigError: there are none, or they cannot be read"""
+    try:
+        properties: Any = json.loads(os.environ.get(PROPERTIES) or "null")
+    except ValueError:
+        properties = None
+    if not isinstance(properties, dict):
+        raise ConfigError(
+            f"The environment variable {PROPERTIES} does not hold a JSON object with the properties of the sink.",
+            safe="Nothing was read or changed.",
+            remedy=f"""for example {PROPERTIES}='{{"connection.url": "postgresql://db:5432/shop", "connection.password": "…"}}'""",
+        )
+    return properties
+
+
+def _tell(file: Path | None, result: dict[str, Any]) -> None:
+    if file is not None:
+        file.write_text(json.dumps(result))
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")
+    parser.add_argument("--connector", required=True)
+    parser.add_argument(
+        "--run-for",
+        metavar="SECONDS",
+        type=seconds,
+        default=0.0,
+        help="go on for so long: batches are applied as they come",
+    )
+    parser.add_argument(
+        "--staged-from", metavar="BYTES", type=int, default=Sizes().little,
+        help="tables with fewer bytes of changes are written by the driver itself",
+    )  # fmt: skip
+    parser.add_argument("--result", metavar="FILE", type=Path, help="what was done, or the error, as JSON")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

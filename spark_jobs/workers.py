@@ -1,0 +1,65 @@
+"""Executors as the workers of the relational sink: shares of the change log are read, rows of a key meet in one partition, and each partition is written by one task.
+
+Rows are Arrow streams all the way, so that no value has to be one that Spark has a type for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.sink.staged import Workers
+from airflow_provider_cdc.sink.staging import Message, Part, Share, Work, read_share, write_partition
+
+_SHOWN = 2000
+
+
+def executors(spark: SparkSession) -> Workers:
+    """Workers that are tasks of a session.
+
+    What they have to know, secrets of the database among it, is part of the tasks' code: it is in no setting, no log, no command line and on no page of Spark's.
+    """
+
+    def run(work: Work, shares: Sequence[Share]) -> list[Part]:
+        from py4j.protocol import Py4JJavaError
+
+        def read(share: Share) -> Iterator[tuple[int, Message]]:
+            return read_share(work, share)
+
+        def write(partition: int, messages: Iterable[tuple[int, Message]]) -> Iterator[Part]:
+            context = TaskContext.get()
+            assert context is not None
+            yield write_partition(work, partition, context.taskAttemptId(), (message for _, message in messages))
+
+        given = spark.sparkContext.parallelize(shares, len(shares))
+        try:
+            return given.flatMap(read).partitionBy(work.partitions, _itself).mapPartitionsWithIndex(write).collect()
+        except (Py4JJavaError, PySparkException) as e:
+            raise _failed(str(e)) from None
+
+    return run
+
+
+def _itself(partition: int) -> int:
+    return partition
+
+
+def _failed(said: str) -> CdcError:
+    """What a job's error says, without where it was in whose code."""
+    lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("    ", "  File", "\t"))]
+    short = "\n".join(lines)[:_SHOWN]
+    if "ModuleNotFoundError" in said:
+        return ConfigError(
+            f"Executors lack a package: {short}",
+            safe="No table was changed.",
+            remedy="install airflow-provider-cdc and the driver of the database in the Python of the workers, or name such a Python by PYSPARK_PYTHON",
+        )
+    return CdcError(
+        f"Tasks of Spark have failed: {short}",
+        safe="The tables have every batch up to the one that their marker names.",
+        remedy="mend what they say, then run the apply again: it drops their staging tables and goes on",
+    )
