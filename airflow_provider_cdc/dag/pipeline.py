@@ -13,6 +13,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
+from airflow_provider_cdc.operators.apply_to_database_on_spark import ApplyToDatabaseOnSparkOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
@@ -35,6 +36,7 @@ def cdc_task_group(
     tables: Any = (),
     database: str | None = None,
     sink: Mapping[str, Any] | None = None,
+    on_spark: bool = False,
     group_id: str | None = None,
     state_conn_id: str = DEFAULT_CONN_ID,
     storage_conn_id: str | None = None,
@@ -56,6 +58,8 @@ def cdc_task_group(
     :param database: Airflow connection to a relational database whose tables are kept equal to the source, instead of tables in a lakehouse:
         :class:`~airflow_provider_cdc.operators.apply_to_database.ApplyToDatabaseOperator`
     :param sink: properties of the tables there, as of that operator
+    :param on_spark: have Spark (``spark_conn_id``) bring changes into the database, for loads that outgrow one machine:
+        :class:`~airflow_provider_cdc.operators.apply_to_database_on_spark.ApplyToDatabaseOnSparkOperator`
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
     :param wait_timeout: how long to wait for changes; then the run is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log
@@ -66,8 +70,10 @@ def cdc_task_group(
     """
     if location is None and (tables or (apply and database is None)):
         raise ConfigError("tables and apply say how changes are applied, and without location they are not.")
-    if sink and database is None:
-        raise ConfigError("sink says how changes are applied to a database, and without database they are not.")
+    if (sink or on_spark) and database is None:
+        raise ConfigError(
+            "sink and on_spark say how changes are applied to a database, and without database they are not."
+        )
     if location is not None and database is not None:
         raise ConfigError(
             "location and database are two targets: one DAG captures, and another one applies to each of them."
@@ -93,6 +99,10 @@ def cdc_task_group(
             task = ApplyChangesOperator(
                 location=location, target=target, tables=tables, conn_id=spark_conn_id, **common_apply
             )
+        elif database is not None and on_spark:
+            task = ApplyToDatabaseOnSparkOperator(
+                database_conn_id=database, sink=sink, conn_id=spark_conn_id, **common_apply
+            )
         elif database is not None:
             task = ApplyToDatabaseOperator(conn_id=database, sink=sink, **common_apply)
         if task is not None and not continuous:
@@ -117,6 +127,7 @@ def cdc_dag(
     tables: Any = (),
     database: str | None = None,
     sink: Mapping[str, Any] | None = None,
+    on_spark: bool = False,
     dag_id: str | None = None,
     schedule: Any = CONTINUOUS,
     continuous: bool = False,
@@ -134,6 +145,7 @@ def cdc_dag(
         as of :class:`ApplyChangesOperator`
     :param database: Airflow connection to a relational database whose tables are kept equal to the source, instead of ``location``
     :param sink: properties of the tables there, as of :class:`~airflow_provider_cdc.operators.apply_to_database.ApplyToDatabaseOperator`
+    :param on_spark: have Spark bring changes into the database, as of :func:`cdc_task_group`
     :param dag_id: by default ``cdc_<connector>``
     :param schedule: as of ``DAG``. With a fixed schedule, ``group={"wait": False}`` keeps runs from waiting
     :param continuous: capture and apply without a pause; changes are in the tables within seconds. A run takes an hour, or
@@ -155,7 +167,14 @@ def cdc_dag(
     arguments = {"tags": ["cdc", definition.source], "doc_md": f"Keeps {done}.", **arguments}
     with DAG(dag_id or f"cdc_{definition.name}", schedule=schedule, **arguments) as made:
         cdc_task_group(
-            definition, conn_id=conn_id, location=location, tables=tables, database=database, sink=sink, **group
+            definition,
+            conn_id=conn_id,
+            location=location,
+            tables=tables,
+            database=database,
+            sink=sink,
+            on_spark=on_spark,
+            **group,
         )
     return made
 

@@ -76,16 +76,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         finally:
             if sink is not None:
                 self._measure(sink.take(), seconds=time.monotonic() - began, failed=failed)
-        for topic, table in done.tables.items():
-            context["outlet_events"][alias(self.connector)].add(
-                asset(self.connector, topic),
-                extra={"rows": table["rows"], "last_batch": done.batch, "location": table["location"]},
-            )
-            self.log.info("%s: %d events.", topic, sum(table["rows"].values()))
-        return {
-            "connector": self.connector, "target": done.place, "last_batch": done.batch, "events": done.events,
-            "tables": sorted(done.tables), "seconds": done.seconds,
-        }  # fmt: skip
+        return announced(context, self.connector, done.document(), self.log)
 
     def _measure(self, done: Done, **more: Any) -> None:
         """Report what was measured, which costs the task nothing if it fails.
@@ -118,3 +109,20 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             return self._ended.wait(max(min(seconds, left), 0)) or left <= 0
 
         return over
+
+
+def announced(context: Context, connector: str, done: Mapping[str, Any], log: Any) -> dict[str, Any]:
+    """Emit the events of the assets that were changed; what the task returns.
+
+    :param done: as of :meth:`airflow_provider_cdc.sink.apply.Done.document`
+    """
+    for topic, table in done["tables"].items():
+        context["outlet_events"][alias(connector)].add(
+            asset(connector, topic),
+            extra={"rows": table["rows"], "last_batch": done["batch"], "location": table["location"]},
+        )
+        log.info("%s: %d events.", topic, sum(table["rows"].values()))
+    return {
+        "connector": connector, "target": done["place"], "last_batch": done["batch"], "events": done["events"],
+        "tables": sorted(done["tables"]), "seconds": done["seconds"],
+    }  # fmt: skip

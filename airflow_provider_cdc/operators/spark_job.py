@@ -38,7 +38,7 @@ _PROPERTY = re.compile(r"-D([^\s=]+)=")
 class SubmitsJob(SparkSubmitOperator):
     """Submits a job of :mod:`spark_jobs`. Secret options of storages reach it by its environment.
 
-    :param target: kind of the tables that it works on, ``delta`` or ``iceberg``
+    :param target: kind of the tables that it works on, ``delta`` or ``iceberg``; empty if they are not in a lakehouse
     :raises ConfigError: the target is not known
     """
 
@@ -51,7 +51,8 @@ class SubmitsJob(SparkSubmitOperator):
             if given in kwargs:
                 raise ConfigError(f"{given} cannot be set: the operator submits its own job.")
         super().__init__(conn_id=conn_id, **kwargs)
-        self.target, self._format = target, load_format(target)
+        self.target = target
+        self._packages = load_format(target).packages if target else ()
 
     def _prepare_job(self, script: str, *arguments: str) -> None:
         """Set what is submitted.
@@ -61,7 +62,7 @@ class SubmitsJob(SparkSubmitOperator):
         self._refuse_secrets()
         self.application = job_path(script)
         self.application_args = [*arguments]
-        self._find_spark(self._format.packages)
+        self._find_spark(self._packages)
 
     def _submit(self, context: Context) -> AirflowException | None:
         """Submit what is prepared, and wait for its end.

@@ -30,6 +30,7 @@ from airflow_provider_cdc.dag import (
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
+from airflow_provider_cdc.operators.apply_to_database_on_spark import ApplyToDatabaseOnSparkOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
 from tests.support.face import Shop, context, make_shop
@@ -177,6 +178,23 @@ def test_a_continuous_dag_applies_to_a_database_as_batches_come() -> None:
     assert apply.run_for is not None
     assert apply.run_for > 600
     assert not capture.downstream_list
+
+
+def test_spark_may_bring_changes_into_a_database() -> None:
+    dag = cdc_dag(
+        SHOP,
+        conn_id="shop",
+        database="warehouse",
+        on_spark=True,
+        sink={"name": "second"},
+        group={"spark_conn_id": "big"},
+    )
+    apply = dag.get_task("apply")
+    assert isinstance(apply, ApplyToDatabaseOnSparkOperator)
+    assert (apply.database_conn_id, apply.sink, apply._conn_id) == ("warehouse", {"name": "second"}, "big")
+    assert dag.get_task("capture").downstream_task_ids == {"apply"}
+    with pytest.raises(ConfigError, match="without database"):
+        cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", on_spark=True)
 
 
 def test_one_target_is_meant_and_its_properties_need_it() -> None:

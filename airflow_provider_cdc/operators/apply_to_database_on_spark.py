@@ -1,0 +1,118 @@
+"""The task that brings relational tables up to the change log by a Spark job, for loads that outgrow one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_cdc.core.config.secrets import credentials
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.connector import storage_options
+from airflow_provider_cdc.hooks.database import CdcDatabaseHook
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
+from airflow_provider_cdc.operators.apply_to_database import announced
+from airflow_provider_cdc.operators.connector_tables import alias
+from airflow_provider_cdc.operators.spark_job import SubmitsJob
+from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.runtime import ConnectorDefinition
+
+PROPERTIES = "CDC_SINK_PROPERTIES"
+"""Environment variable in which the job finds the properties of the sink, the login of the database among them, as a JSON object."""
+
+
+class ApplyToDatabaseOnSparkOperator(ConnectorFields, SubmitsJob):
+    """As :class:`~airflow_provider_cdc.operators.apply_to_database.ApplyToDatabaseOperator`, by a Spark job: executors read the change log and fill staging tables of
+    the database, and one transaction takes their rows, with the marker. Either operator goes on where the other one has ended.
+
+        >>> ApplyToDatabaseOnSparkOperator(task_id="apply", definition=shop, database_conn_id="warehouse", conn_id="spark_default")
+
+    The login of the database reaches the driver by its environment, and executors with the code of their tasks: it is on no command line, in no setting and on no page
+    of Spark. There is no such way in cluster mode, which is refused.
+
+    :param definition: the connector; paths are templated
+    :param database_conn_id: Airflow connection to the target database (templated): PostgreSQL, MySQL or MariaDB
+    :param sink: properties of the Debezium JDBC sink connector that say otherwise (templated); see docs/databases.md
+    :param run_for: go on for so long, as batches come
+    :param storage_conn_id: Airflow connection with secret fsspec options of the change log in its extra (templated)
+    :param conn_id: Airflow connection to Spark; this and all others are those of ``SparkSubmitOperator``
+    """
+
+    template_fields: Sequence[str] = (
+        *SubmitsJob.template_fields, "changelog", "changelog_options", "sink", "database_conn_id", "storage_conn_id",
+    )  # fmt: skip
+    template_fields_renderers: ClassVar[dict[str, str]] = {"changelog_options": "json", "conf": "json", "sink": "json"}
+    ui_color = "#fdebd3"
+
+    def __init__(
+        self,
+        *,
+        definition: ConnectorDefinition,
+        database_conn_id: str,
+        sink: Mapping[str, Any] | None = None,
+        run_for: float | timedelta | None = None,
+        conn_id: str = "spark_default",
+        storage_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("name", f"cdc-sink-{definition.name}")
+        kwargs["outlets"] = [*(kwargs.get("outlets") or []), alias(definition.name)]
+        super().__init__(target="", conn_id=conn_id, **kwargs)
+        self._set_connector(definition, conn_id, DEFAULT_CONN_ID, storage_conn_id)
+        self.database_conn_id, self.sink = database_conn_id, dict(sink or {})
+        self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+        try:
+            SinkConfig.parse({**EQUAL, **self._properties()})
+            with tempfile.TemporaryDirectory(prefix="cdc-sink-") as folder:
+                told = Path(folder) / "result.json"
+                more = [] if self.run_for is None else ["--run-for", str(self.run_for)]
+                self._prepare_job(
+                    "sink_jdbc.py", "--changelog", self.changelog, "--connector", self.connector, "--result", str(told), *more
+                )  # fmt: skip
+                error = self._submit(context)
+                result = json.loads(told.read_text()) if told.exists() else None
+        except CdcError as e:
+            raise failure(e) from e
+        if result is None:
+            raise error or AirflowException("The Spark job ended well, but did not say what it has done.")
+        if "error" in result:
+            raise (AirflowFailException if result["terminal"] else AirflowException)(result["error"]) from error
+        return announced(context, self.connector, result, self.log)
+
+    def _properties(self) -> dict[str, Any]:
+        return {**self.sink, **CdcDatabaseHook(self.database_conn_id).properties()}
+
+    def _with_secrets(self) -> list[str]:
+        return super()._with_secrets() + (["changelog"] if credentials("url", self.changelog) else [])
+
+    def _storage_options(self) -> dict[str, Any]:
+        return {**self.changelog_options, **storage_options(self.storage_conn_id)}
+
+    @contextlib.contextmanager
+    def _storage_environment(self) -> Iterator[None]:
+        if self._cluster_mode():
+            raise ConfigError(
+                "The login of a database cannot be given to a Spark job in cluster mode without showing it.",
+                safe="Nothing was submitted.",
+                remedy="use deploy mode client",
+            )
+        os.environ[PROPERTIES] = json.dumps(self._properties())
+        try:
+            with super()._storage_environment():
+                yield
+        finally:
+            del os.environ[PROPERTIES]

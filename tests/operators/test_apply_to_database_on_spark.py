@@ -1,0 +1,142 @@
+"""The task that applies to a relational database by a Spark job: what it submits, and what it makes of what the job tells.
+
+A stand-in for ``spark-submit`` records how it was called; the real one is at work in ``tests/spark/test_sink_jdbc.py``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from airflow_provider_cdc.operators.apply_to_database_on_spark import PROPERTIES, ApplyToDatabaseOnSparkOperator
+from airflow_provider_cdc.operators.connector_tables import alias
+from airflow_provider_cdc.operators.spark_job import job_path
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from spark_jobs import sink_jdbc
+from tests.support.face import connect, context
+
+SUBMIT = """#!{python}
+import json, os, pathlib, sys
+folder = pathlib.Path({folder!r})
+(folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}))
+result = folder / "result.json"
+if result.exists():
+    pathlib.Path(sys.argv[sys.argv.index("--result") + 1]).write_text(result.read_text())
+sys.exit(int((folder / "status").read_text()))
+"""
+DONE = {
+    "place": "postgresql://db:5432/shop/cdc_applied", "batch": 7, "events": 3, "seconds": 1.5,
+    "tables": {"shop.inventory.orders": {"rows": {"c": 2, "d": 1}, "location": "shop_inventory_orders"}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = tmp_path / "bin" / "spark-submit"
+    program.parent.mkdir()
+    program.write_text(SUBMIT.format(python=sys.executable, folder=str(tmp_path)))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    connect(monkeypatch, "spark_default", conn_type="spark", host="spark://master:7077")
+    connect(
+        monkeypatch,
+        "warehouse",
+        conn_type="postgres",
+        host="db",
+        port=5432,
+        schema="shop",
+        login="cdc",
+        password="sesame",
+    )
+    will(tmp_path, DONE)
+    return tmp_path
+
+
+def will(folder: Path, result: dict[str, Any] | None, status: int = 0) -> None:
+    (folder / "status").write_text(str(status))
+    (folder / "result.json").unlink(missing_ok=True)
+    if result is not None:
+        (folder / "result.json").write_text(json.dumps(result))
+
+
+def called(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / "call.json").read_text()))
+
+
+def apply(folder: Path, given: Any = None, **more: Any) -> dict[str, Any]:
+    definition = ConnectorDefinition("shop", "mariadb", f"{folder}/changelog", {}, more.pop("options", {}))
+    operator = ApplyToDatabaseOnSparkOperator(
+        task_id="apply", definition=definition, database_conn_id="warehouse", **more
+    )
+    return operator.execute(given or context())
+
+
+def test_it_submits_the_job_and_announces_what_that_has_changed(spark: Path) -> None:
+    given = context()
+    assert apply(spark, given, sink={"insert.mode": "upsert"}, run_for=60) == {
+        "connector": "shop", "target": DONE["place"], "last_batch": 7, "events": 3, "tables": ["shop.inventory.orders"],
+        "seconds": 1.5,
+    }  # fmt: skip
+    (event,) = given["outlet_events"][alias("shop")].asset_alias_events
+    assert event.dest_asset_key.uri == "cdc://shop/shop.inventory.orders"
+    assert event.extra == {"rows": {"c": 2, "d": 1}, "last_batch": 7, "location": "shop_inventory_orders"}
+    arguments = called(spark)["arguments"]
+    assert arguments[arguments.index(job_path("sink_jdbc.py")) :][:5] == [
+        job_path("sink_jdbc.py"), "--changelog", f"{spark}/changelog", "--connector", "shop",
+    ]  # fmt: skip
+    assert arguments[-2:] == ["--run-for", "60"]
+    assert "delta" not in " ".join(arguments)
+
+
+def test_the_login_of_the_database_reaches_the_job_by_its_environment_and_nothing_else(spark: Path) -> None:
+    apply(spark, sink={"name": "second"}, options={"auto_mkdir": True})
+    call = called(spark)
+    assert "sesame" not in " ".join(call["arguments"])
+    assert PROPERTIES == sink_jdbc.PROPERTIES
+    assert json.loads(call["environment"][PROPERTIES]) == {
+        "name": "second", "connection.url": "postgresql+psycopg://db:5432/shop", "connection.username": "cdc",
+        "connection.password": "sesame",
+    }  # fmt: skip
+    assert json.loads(call["environment"]["CDC_STORAGE_OPTIONS"]) == {"auto_mkdir": True}
+    assert PROPERTIES not in os.environ
+
+
+def test_the_login_of_the_database_is_not_handed_to_a_cluster(spark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "spark_default", conn_type="spark", host="yarn", extra={"deploy-mode": "cluster"})
+    with pytest.raises(AirflowFailException, match=r"(?s)cluster mode.*client"):
+        apply(spark)
+    assert not (spark / "call.json").exists()
+
+
+@pytest.mark.parametrize(("terminal", "kind"), [(True, AirflowFailException), (False, AirflowException)])
+def test_what_the_job_has_failed_with_is_the_error_of_the_task(spark: Path, terminal: bool, kind: type) -> None:
+    will(spark, {"error": "p_s_t cannot take a row", "terminal": terminal}, status=1)
+    with pytest.raises(AirflowException, match="p_s_t cannot take a row") as caught:
+        apply(spark)
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize(("status", "told"), [(1, "Cannot execute"), (0, "did not say what it has done")])
+def test_a_job_that_says_nothing_is_an_error(spark: Path, status: int, told: str) -> None:
+    will(spark, None, status=status)
+    with pytest.raises(AirflowException, match=told):
+        apply(spark)
+
+
+def test_a_property_that_there_is_not_fails_before_anything_is_submitted(spark: Path) -> None:
+    with pytest.raises(AirflowFailException, match=r"insert\.mod: unknown property"):
+        apply(spark, sink={"insert.mod": "upsert"})
+    assert not (spark / "call.json").exists()
+
+
+def test_a_secret_on_the_command_line_is_refused(spark: Path) -> None:
+    with pytest.raises(AirflowFailException, match=r"conf\[spark\.hadoop\.fs\.s3a\.secret\.key\]"):
+        apply(spark, conf={"spark.hadoop.fs.s3a.secret.key": "open"})
+    assert not (spark / "call.json").exists()
