@@ -65,6 +65,7 @@ def commands() -> list[GroupCommand]:
         _check(),
         *_lists(),
         _events(),
+        _row(),
         _maintain(),
         *_targets(),
         _verify(),
@@ -168,6 +169,29 @@ def _events() -> ActionCommand:
         _STATE,
         description="Records have topic, key, value and headers; a delete is followed by its tombstone, whose value is null.",
     )
+
+
+def _row() -> ActionCommand:
+    return _command(
+        "row",
+        "Show every change of one row from the change log, newest first",
+        _arg("table", help="<database>.<table> or <schema>.<table>, as it is called now"),
+        _arg("key", nargs="+", help="values of its key columns in their order, or one JSON object with all of them"),
+        _arg("--connector", help="that captures it, where several do"),
+        _arg("--as-of", metavar="TIME", help="the row as of a time, for example 2026-03-01T12:00:00+00:00, under the key that it had then"),
+        _arg("--compare", action="store_true", help="read the row at the source too, and say what differs"),
+        _arg("--database-conn-id", action="append", metavar="CONN", help="a connection to a target database, to look at its row there; may be repeated"),
+        _arg(
+            "--timeout", type=seconds, default=60.0, metavar="SECONDS",
+            help="how long to look at batches that the index of keys does not have yet (default: %(default)s)",
+        ),
+        _arg("--json", action="store_true", help="the same as -o json"),
+        _STATE,
+        _OUTPUT,
+        where="row.row",
+        description="It shows data. Airflow's configuration has to allow it, [cdc] show_rows_of, and each look is among the connector's notifications. "
+        "Exit status: 0; 2 if there was no time for all batches.",
+    )  # fmt: skip
 
 
 def _maintain() -> ActionCommand:

@@ -42,6 +42,12 @@ class Notifications:
     def __init__(self, database: Database) -> None:
         self._database = database
 
+    def add(self, connector: str, notification: Notification) -> None:
+        """Write a notification in a transaction of its own."""
+        for attempt in self._database.attempts():
+            with attempt, self._database.write() as c:
+                record_notifications(c, connector, [notification], None)
+
     def newest(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[NotificationRecord]:
         """Notifications of a connector, oldest first.
 

@@ -6,13 +6,14 @@ forgotten the connector, the base is of another history and not used.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.schema import as_document
+from airflow_provider_cdc.core.model.schema import TableId, as_document
 from airflow_provider_cdc.core.model.schema_history import BaseSchema, StoredSchemas
 from airflow_provider_cdc.core.spi.interfaces import Lease
 from airflow_provider_cdc.state.database import Database
@@ -29,6 +30,18 @@ class SchemaHistories:
     def changes(self, connector: str) -> Iterator[SchemaChangeRecord]:
         """All recorded schema changes, oldest first."""
         return (SchemaChangeRecord.model_validate(row.record) for row in self._changes(connector, 0))
+
+    def of_table(self, connector: str, table: TableId) -> list[tuple[int, SchemaChangeRecord]]:
+        """The recorded schema changes that concern a name of a table, each with its batch, oldest first."""
+        r = SchemaHistoryRow
+        statement = sa.select(r.batch, r.record).where(r.connector == connector).order_by(r.id)
+        if re.fullmatch(r"[A-Za-z0-9_$#]+", table.name):  # others are written in more than one way
+            statement = statement.where(sa.cast(r.record, sa.Text).contains(f'"{table.name}"', autoescape=True))
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
+                rows = c.execute(statement).all()
+        found = ((row.batch, SchemaChangeRecord.model_validate(row.record)) for row in rows)
+        return [one for one in found if any(table in (change.id, change.previous_id) for change in one[1].changes)]
 
     def schemas(self, connector: str) -> StoredSchemas:
         """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.schemas`."""

@@ -14,6 +14,7 @@ from typing import Any
 from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import BaseSchema, StoredSchemas
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState, Lease, StoredOffset
@@ -116,6 +117,10 @@ class StateStore:
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
         return self._schemas.changes(connector)
 
+    def schema_changes_of(self, connector: str, table: TableId) -> list[tuple[int, SchemaChangeRecord]]:
+        """The recorded schema changes that concern a name of a table, each with its batch, oldest first."""
+        return self._schemas.of_table(connector, table)
+
     def schemas(self, connector: str) -> StoredSchemas:
         return self._schemas.schemas(connector)
 
@@ -142,6 +147,13 @@ class StateStore:
 
     def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[NotificationRecord]:
         return self._notifications.newest(connector, after=after, limit=limit)
+
+    def note(self, connector: str, notification: Notification) -> None:
+        """Keep a notification that comes from no run: somebody has looked at data.
+
+        :raises StateUnavailable: it could not be kept
+        """
+        self._notifications.add(connector, notification)
 
     # -- steering -----------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,9 @@ BLOCKING: Final = "Blocking Snapshot"
 SIGNAL: Final = "Signal"
 """Our own kind: of signals that were refused, or that failed."""
 
+ROW: Final = "Row"
+"""Our own kind: somebody has looked at the data of a row. Kept for good, as it is the only record of it."""
+
 
 class Type(enum.StrEnum):
     STARTED = "STARTED"
@@ -33,6 +36,7 @@ class Type(enum.StrEnum):
     SKIPPED = "SKIPPED"
     REFUSED = "REFUSED"
     FAILED = "FAILED"
+    LOOKED_AT = "LOOKED_AT"
 
 
 class ScanStatus(enum.StrEnum):

@@ -1,0 +1,182 @@
+"""``airflow cdc row``: every change of one row, from the change log."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.cli.common import command, open_store, who
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.row_look import Asked, look
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.model.row_story import AppliedAt, RowChange, RowStory
+
+_PATIENCE_S = 3.0
+"""Work that takes longer says how far it is."""
+_SPOKEN_S = 2.0
+
+
+@command
+def row(args: argparse.Namespace) -> None:
+    """The story of a row."""
+    asked = Asked(
+        args.table, args.key, who(), args.connector or "", _time(args.as_of), args.compare, args.database_conn_id or (), args.timeout
+    )  # fmt: skip
+    with open_store(args) as store:
+        story = look(store, asked, _Progress())
+    if args.json or args.output == "json":
+        print(story.model_dump_json(indent=2))
+    else:
+        print("\n".join(_lines(story)))
+    if story.left_out:
+        raise SystemExit(2)
+
+
+def _time(text: str | None) -> datetime | None:
+    """
+    :raises ConfigError: it is no time
+    """
+    if text is None:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ConfigError(
+            f"--as-of is {text!r}, which is no time.",
+            safe="Nothing was shown.",
+            remedy="for example 2026-03-01T12:00:00+00:00",
+        ) from None
+    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+
+
+class _Progress:
+    """Says how far the index of keys is, where that takes long."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._next = self._began + _PATIENCE_S
+
+    def __call__(self, done: int, of: int) -> None:
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + _SPOKEN_S
+            left = (now - self._began) / done * (of - done)
+            print(f"Index of keys: {done:,} of {of:,} batches, about {left:,.0f} s left", file=sys.stderr, flush=True)
+
+
+def _lines(story: RowStory) -> Iterator[str]:
+    when = f" as of {story.as_of}" if story.as_of else ""
+    yield f"{story.table} {_key(story.key)} ({story.connector}){when}: {_now(story)}"
+    for change in story.changes:
+        yield ""
+        yield from _change(change)
+    if not story.changes:
+        yield "No change of this row is in the change log."
+    yield ""
+    yield f"Batches {story.first_batch:,} to {story.last_batch:,} were looked at."
+    yield from story.notes
+    for first, last in story.left_out:
+        yield f"There was no time for batches {first:,} to {last:,}: run the command again, which goes on from here, or airflow cdc maintain {story.connector} --only retention."
+    yield from _elsewhere(story)
+
+
+def _now(story: RowStory) -> str:
+    if story.row.state == "unknown":
+        return "what it is, the change log that is kept does not tell"
+    if story.row.row is None:
+        return "there is no such row"
+    lacking = dict.fromkeys(story.row.unavailable, "(not known)")
+    return _values({**story.row.row, **lacking})
+
+
+def _change(change: RowChange) -> Iterator[str]:
+    key = "" if change.key is None else f" {_key(change.key)}"
+    moved = f", before {_key(change.previous_key)}" if change.previous_key else ""
+    moved += f", since then {_key(change.next_key)}" if change.next_key else ""
+    snapshot = f" (snapshot: {change.snapshot})" if change.snapshot else ""
+    yield f"{change.committed_at}  {change.operation}{snapshot} {change.table}{key}{moved}"
+    if change.statement:
+        yield f"  {change.statement}"
+    yield from _images(change)
+    where = ", ".join(f"{name} {value}" for name, value in change.position.items())
+    transaction = (
+        ""
+        if not change.transaction
+        else f"; transaction {change.transaction['id']}, event {change.transaction['total_order']}"
+    )
+    yield f"  at {where or 'no position'}{transaction}; seq {change.seq:,}, batch {change.batch:,}"
+    times = [f"captured {change.captured_at}"] if change.captured_at else []
+    times += [f"in the change log {change.batch_at}"] if change.batch_at else []
+    times += [_applied(one) for one in change.applied]
+    if times:
+        yield f"  {'; '.join(times)}"
+
+
+def _images(change: RowChange) -> Iterator[str]:
+    """Before and after, side by side; ``*`` marks what has changed."""
+    if change.before is None and change.after is None:
+        return
+    rows = [("", "column", "before", "after")]
+    for name in change.columns:
+        before = _image(change.before, name, change.unavailable_before)
+        after = _image(change.after, name, change.unavailable)
+        rows.append(("*" if name in change.changed else "", name, before, after))
+    wide = [max(len(row[n]) for row in rows) for n in range(4)]
+    for row_ in rows:
+        yield "  " + "  ".join(text.ljust(width) for text, width in zip(row_, wide, strict=True)).rstrip()
+
+
+def _image(image: dict[str, Any] | None, name: str, unavailable: list[str]) -> str:
+    if image is None:
+        return ""
+    if name in unavailable:
+        return "(not in the log)"
+    return _value(image[name]) if name in image else "(left out)"
+
+
+def _applied(one: AppliedAt) -> str:
+    where = f"{one.target} {one.location}"
+    if one.state == "waits":
+        return f"not yet in {where}"
+    if one.state == "unknown" or one.at is None:
+        return f"in {where}: not known"
+    return f"in {where} {'by' if one.at_latest else 'at'} {one.at}"
+
+
+def _elsewhere(story: RowStory) -> Iterator[str]:
+    for target in story.targets:
+        held = (
+            target.why
+            if target.state == "not looked at"
+            else "no such row"
+            if target.row is None
+            else _values(target.row)
+        )
+        batch = "" if target.batch is None else f", batch {target.batch:,}"
+        yield f"{target.target} {target.table or target.location}{batch}: {'not looked at: ' if target.state == 'not looked at' else ''}{held}"
+    if (source := story.source) is not None:
+        found = "no such row" if source.row is None else _values(source.row)
+        same = {True: "equal", False: "not equal", None: "cannot be compared"}[source.equal]
+        which = f" ({', '.join(source.different)})" if source.different else ""
+        yield f"The source now, its log at {source.position}: {found}: {same}{which}"
+
+
+def _key(key: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={_value(value)}" for name, value in key.items())
+
+
+def _values(row_: dict[str, Any]) -> str:
+    return ", ".join(f"{name}={_value(value)}" for name, value in row_.items())
+
+
+def _value(value: Any) -> str:
+    """As JSON, so that a text cannot be taken for NULL or a number, nor move the cursor."""
+    text = "NULL" if value is None else json.dumps(value, ensure_ascii=False)
+    text = "".join(one if one.isprintable() else f"\\u{ord(one):04x}" for one in text)
+    return text if len(text) <= 200 else f"{text[:200]}… ({len(text):,} characters)"

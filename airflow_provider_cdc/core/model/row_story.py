@@ -1,0 +1,146 @@
+"""The story of a row, as ``airflow cdc row --json`` prints it and the page's API gives it. Values are as JSON has them: decimals and moments as texts, bytes as base64."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Row = dict[str, Any]
+Operation = Literal["read", "create", "update", "delete", "key change", "truncate", "schema change"]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class AppliedAt(_Model):
+    """What became of a change at one target.
+
+    :param state: ``applied``; ``waits``: it has not got the batch yet; ``unknown``: its last report does not say
+    :param at: when the run ended after which the target had it, ISO 8601; ``None`` if that is not known any more
+    :param at_latest: the run may have been an earlier one: runs before it are not remembered
+    """
+
+    target: str
+    location: str
+    state: Literal["applied", "waits", "unknown"]
+    at: str | None = None
+    at_latest: bool = False
+
+
+class RowChange(_Model):
+    """One change of the row, or of its whole table (``truncate``, ``schema change``).
+
+    :param table: what the table was called
+    :param topic: of its events
+    :param key: of the row after the change; of a delete, before it
+    :param previous_key: of a key change: what the row was called before
+    :param next_key: of a key change that took the row from the key that was asked for: what it is called since
+    :param columns: names of the row's columns at that time
+    :param unavailable: columns whose value in ``after`` the log does not have: an update has left them as they were
+    :param unavailable_before: likewise, in ``before``
+    :param changed: columns that differ between ``before`` and ``after``
+    :param position: the source's own fields: where in its log the change is
+    :param transaction: its id and the place in it, where the connector captures them
+    :param committed_at: when the change was made in the database, ISO 8601 in UTC, as the other moments
+    :param captured_at: when the event was made of it
+    :param batch_at: when its batch was committed to the change log
+    :param statement: of a schema change
+    """
+
+    seq: int
+    batch: int
+    operation: Operation
+    table: str
+    topic: str | None = None
+    key: Row | None = None
+    previous_key: Row | None = None
+    next_key: Row | None = None
+    schema_version: int | None = None
+    columns: list[str] = Field(default_factory=list)
+    before: Row | None = None
+    after: Row | None = None
+    unavailable: list[str] = Field(default_factory=list)
+    unavailable_before: list[str] = Field(default_factory=list)
+    changed: list[str] = Field(default_factory=list)
+    snapshot: str | None = None
+    position: Row = Field(default_factory=dict)
+    transaction: Row | None = None
+    committed_at: str
+    captured_at: str | None = None
+    batch_at: str | None = None
+    statement: str | None = None
+    applied: list[AppliedAt] = Field(default_factory=list)
+
+
+class RowNow(_Model):
+    """A row as somebody has it.
+
+    :param state: ``unknown`` if the change log that is kept does not tell
+    :param row: ``None`` if there is none
+    :param unavailable: columns whose value is not known
+    """
+
+    state: Literal["row", "no row", "unknown"]
+    row: Row | None = None
+    unavailable: list[str] = Field(default_factory=list)
+
+
+class TargetNow(_Model):
+    """What a target holds of the row now.
+
+    :param state: ``not looked at``: ``why`` says the reason
+    :param batch: the last batch that its table has, by its report
+    """
+
+    target: str
+    location: str
+    table: str | None = None
+    batch: int | None = None
+    state: Literal["row", "no row", "not looked at"]
+    row: Row | None = None
+    why: str = ""
+
+
+class SourceNow(_Model):
+    """The row at the source now, beside the newest change.
+
+    :param equal: whether they are the same; ``None`` if the change log does not tell what it should be
+    :param different: columns that are not
+    :param position: where the source's log ended then: what came after the newest change may be captured later
+    """
+
+    row: Row | None
+    equal: bool | None
+    different: list[str] = Field(default_factory=list)
+    position: str = ""
+
+
+class RowStory(_Model):
+    """The story of a row.
+
+    :param key: that was asked for
+    :param changes: newest first
+    :param as_of: the time that was asked for; the story ends there
+    :param row: as it is after the newest of the changes
+    :param first_batch: the first batch that is kept
+    :param last_batch: the newest batch that was looked at
+    :param begins_at: when the change log that is kept begins, if it is not with the first batch: what was before is not known
+    :param left_out: batches, from and to, that there was no time for
+    :param notes: what a reader has to know
+    """
+
+    connector: str
+    table: str
+    key: Row
+    as_of: str | None = None
+    changes: list[RowChange] = Field(default_factory=list)
+    row: RowNow
+    first_batch: int = 0
+    last_batch: int = 0
+    begins_at: str | None = None
+    left_out: list[tuple[int, int]] = Field(default_factory=list)
+    notes: list[str] = Field(default_factory=list)
+    targets: list[TargetNow] = Field(default_factory=list)
+    source: SourceNow | None = None

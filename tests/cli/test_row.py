@@ -1,0 +1,181 @@
+"""``airflow cdc row``: what it shows, who may see it, and that each look is recorded."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.model.row_story import RowStory
+from airflow_provider_cdc.core.spi.retention import StateRetention
+from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
+from tests.cli.conftest import capture, clean, run
+from tests.support.face import Shop, connect, context, make_shop
+
+
+@pytest.fixture(autouse=True)
+def allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "other, shop")
+
+
+def _story(capfd: Any, *line: str) -> RowStory:
+    clean(capfd)
+    run("row", *line, "--json")
+    return RowStory.model_validate_json(capfd.readouterr().out)
+
+
+def _work(shop: Shop) -> None:
+    shop.order(1, "one")
+    capture(shop)
+    with shop.database.transaction() as t:
+        t.update("inventory.orders", {"id": 1}, {"note": "two"})
+    with shop.database.transaction() as t:
+        t.update("inventory.orders", {"id": 1}, {"id": 7})
+    capture(shop)
+
+
+def test_the_story_as_text(shop: Shop, capfd: Any) -> None:
+    _work(shop)
+    clean(capfd)
+    run("row", "inventory.orders", "7")
+    said = capfd.readouterr().out.splitlines()
+    assert said[0] == 'inventory.orders id=7 (shop): id=7, note="two"'
+    assert any("key change inventory.orders id=7, before id=1" in line for line in said)
+    (changed,) = [line for line in said if line.split()[:2] == ["*", "note"]]
+    assert changed.split() == ["*", "note", '"one"', '"two"']
+    assert any("captured 2" in line and "in the change log 2" in line for line in said)
+    assert said[-1].startswith("Batches 1 to ")
+
+
+def test_the_story_as_json(shop: Shop, capfd: Any) -> None:
+    _work(shop)
+    story = _story(capfd, "inventory.orders", '{"id": 7}')
+    assert [change.operation for change in story.changes] == ["key change", "update", "read"]
+    assert [change.changed for change in story.changes] == [["id"], ["note"], []]
+    assert story.row.row == {"id": 7, "note": "two"}
+    assert story.changes[0].previous_key == {"id": 1}
+    assert story.changes[-1].snapshot is not None
+    gone = _story(capfd, "inventory.orders", "1")
+    assert gone.row.state == "no row"
+    assert gone.changes[0].next_key == {"id": 7}
+
+
+def test_as_of_a_time(shop: Shop, capfd: Any) -> None:
+    _work(shop)
+    times = [change.committed_at for change in _story(capfd, "inventory.orders", "7").changes]
+    story = _story(capfd, "inventory.orders", "1", "--as-of", times[1])
+    assert story.row.row == {"id": 1, "note": "two"}
+    assert _story(capfd, "inventory.orders", "1", "--as-of", times[2]).row.row == {"id": 1, "note": "one"}
+    assert _story(capfd, "inventory.orders", "7", "--as-of", times[1]).row.row is None
+    with pytest.raises(SystemExit, match="no time"):
+        run("row", "inventory.orders", "1", "--as-of", "yesterday")
+
+
+def test_compared_with_the_source(shop: Shop, capfd: Any) -> None:
+    _work(shop)
+    equal = _story(capfd, "inventory.orders", "7", "--compare").source
+    assert equal is not None
+    assert (equal.equal, equal.row) == (True, {"id": 7, "note": "two"})
+    with shop.database.transaction() as t:
+        t.update("inventory.orders", {"id": 7}, {"note": "three"})
+    later = _story(capfd, "inventory.orders", "7", "--compare").source
+    assert later is not None
+    assert (later.equal, later.different) == (False, ["note"])
+    with shop.database.transaction() as t:
+        t.delete("inventory.orders", {"id": 7})
+    gone = _story(capfd, "inventory.orders", "7", "--compare").source
+    assert gone is not None
+    assert (gone.equal, gone.row) == (False, None)
+
+
+def test_masked_columns_stay_masked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any) -> None:
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")
+    masked = {"column.mask.with.3.chars": r"inventory\.orders\.note"}
+    shop = make_shop(monkeypatch, tmp_path, "cli-masked", **masked)
+    _work(shop)
+    clean(capfd)
+    run("row", "inventory.orders", "7", "--compare")
+    said = capfd.readouterr().out
+    assert "***" in said
+    assert "one" not in said.replace("no one", "")
+    assert "two" not in said
+    assert ": equal" in said
+    shop.store.close()
+
+
+def test_rows_are_not_shown_unless_somebody_has_allowed_it(
+    shop: Shop, capfd: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _work(shop)
+    for value in ("", "other", "sho"):
+        monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", value)
+        clean(capfd)
+        with pytest.raises(SystemExit, match="AIRFLOW__CDC__SHOW_ROWS_OF=shop"):
+            run("row", "inventory.orders", "7")
+        assert capfd.readouterr().out == ""
+    assert not [one for one in shop.store.notifications("shop") if one.notification.aggregate_type == "Row"]
+    monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "*")
+    assert _story(capfd, "inventory.orders", "7").changes
+
+
+def test_each_look_is_recorded_for_good(shop: Shop, capfd: Any) -> None:
+    _work(shop)
+    _story(capfd, "inventory.orders", "7")
+    _story(capfd, "inventory.orders", "12345", "--compare")
+    with pytest.raises(SystemExit, match="int64"):
+        run("row", "inventory.orders", "x")
+    looks = [one.notification for one in shop.store.notifications("shop") if one.notification.aggregate_type == "Row"]
+    assert [look.additional_data["key"] for look in looks] == ["7", "12345"]
+    assert all(look.type == "LOOKED_AT" and " on " in look.additional_data["by"] for look in looks)
+    shop.store.prune("shop", StateRetention.parse({}), datetime(2100, 1, 1, tzinfo=UTC))
+    kept = [one.notification.aggregate_type for one in shop.store.notifications("shop")]
+    assert kept == ["Row", "Row"]
+
+
+def test_nothing_is_shown_if_the_look_cannot_be_recorded(shop: Shop, capfd: Any) -> None:
+    _work(shop)
+    with shop.store.database.engine.begin() as c:
+        c.execute(sa.text("DROP TABLE cdc_notification"))
+    clean(capfd)
+    with pytest.raises(Exception, match="cdc_notification"):
+        run("row", "inventory.orders", "7")
+    assert "two" not in capfd.readouterr().out
+
+
+def test_errors_say_what_a_key_is(shop: Shop) -> None:
+    _work(shop)
+    for texts, said in {
+        ("x",): "a whole JSON number",
+        ("1", "2"): "2 values are given",
+        ('{"n": 1}',): "not n",
+        ("{",): "no JSON",
+    }.items():
+        with pytest.raises(SystemExit, match=said) as e:
+            run("row", "inventory.orders", *texts)
+        assert "The key of inventory.orders is id (int64)" in str(e.value)
+    with pytest.raises(SystemExit, match=r"inventory\.orders"):
+        run("row", "inventory.lines", "1")
+    with pytest.raises(SystemExit, match="No connector 'crm'"):
+        run("row", "inventory.orders", "1", "--connector", "crm")
+
+
+def test_targets(shop: Shop, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
+    _work(shop)
+    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
+    with shop.database.transaction() as t:
+        t.update("inventory.orders", {"id": 7}, {"note": "three"})
+    capture(shop)
+    story = _story(capfd, "inventory.orders", "7", "--database-conn-id", "warehouse")
+    assert [change.applied[0].state for change in story.changes] == ["waits", "applied", "applied", "applied"]
+    assert story.changes[1].applied[0].at is not None
+    (held,) = story.targets
+    assert (held.state, held.row) == ("row", {"id": 7, "note": "two"})
+    (unseen,) = _story(capfd, "inventory.orders", "7").targets
+    assert (unseen.state, unseen.row) == ("not looked at", None)
+    assert "--database-conn-id" in unseen.why
+    assert json.loads(story.model_dump_json())["targets"][0]["batch"] == held.batch

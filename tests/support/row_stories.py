@@ -1,0 +1,116 @@
+"""What was done to each row of a memory database, by its own log; and the story that the change log tells of it."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from functools import partial
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from airflow_provider_cdc.changelog.row_events import RowEvents
+from airflow_provider_cdc.changelog.row_story import RowStories
+from airflow_provider_cdc.core.model.events import DELETE, UPDATE
+from airflow_provider_cdc.core.model.row_story import RowChange, RowStory
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.sources.memory.database import Entry, MemoryDatabase
+from airflow_provider_cdc.sources.memory.database import RowChange as Logged
+from tests.support.connectors import Connector
+
+Row = dict[str, Any]
+Done = tuple[str, Row | None, Row | None, tuple[int, int]]
+"""Operation, image before, image after (each without what the log does not have), entry and row of the log."""
+CHANGES = ("create", "update", "delete", "key change", "truncate")
+
+
+class Doings:
+    """What was done to each row, told forwards: table → key → all of it, oldest first. Its tables have the key ``id``.
+
+    A row takes what was done to it along to another key, and a table to another name. Whoever gets a key after a row was deleted goes on with what was done to that.
+    """
+
+    def __init__(self, database: MemoryDatabase) -> None:
+        self.database, self.rows = database, defaultdict[TableId, dict[int, list[Done]]](dict)
+        self._at = 0
+
+    def captured(self) -> None:
+        """The rows that are there now are read, and nothing before is known."""
+        self._at = len(self.database.log)
+
+    def advance(self) -> Doings:
+        """Take in what was done since."""
+        for at in range(self._at, len(self.database.log)):
+            self._entry(self.database.log[at], at)
+        self._at = len(self.database.log)
+        return self
+
+    def _entry(self, entry: Entry, at: int) -> None:
+        if entry.truncated is not None:
+            for done in self.rows[entry.truncated].values():
+                done.append(("truncate", None, None, (at, 0)))
+        moved = {
+            change.id: self.rows.pop(change.previous_id, {})
+            for change in entry.changes
+            if change.previous_id is not None
+        }
+        self.rows.update(moved)
+        for number, change in enumerate(entry.rows):
+            if number >= entry.rollback_of and change.table.key:
+                self._row(change, (at, number))
+
+    def _row(self, change: Logged, place: tuple[int, int]) -> None:
+        rows, before, after = self.rows[change.table.id], change.before, change.after
+        if change.op == DELETE:
+            assert before is not None
+            rows.setdefault(before["id"], []).append(("delete", before, None, place))
+        elif change.op == UPDATE and before is not None and after is not None and before["id"] != after["id"]:
+            until = rows.get(before["id"], [])
+            rows[after["id"]] = [*until, ("key change", before, after, place)]
+            rows[before["id"]] = [*until, ("key change", before, None, place)]
+        else:
+            assert after is not None
+            rows.setdefault(after["id"], []).append(
+                ("update" if change.op == UPDATE else "create", before, after, place)
+            )
+
+
+def stories(connector: Connector, *, seconds: float = 60) -> RowStories:
+    """Tells what the change log has now."""
+    events = RowEvents(connector.changelog, connector.name, time.monotonic() + seconds)
+    return RowStories(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
+
+
+def told(story: RowStory, database: MemoryDatabase) -> list[Done]:
+    """The same of a story, oldest first. A table that is read again is emptied before: the database knows nothing of it."""
+    changes = [change for change in reversed(story.changes) if change.operation in CHANGES]
+    return [_done(change) for change in changes if change.operation != "truncate" or _truncates(database, change)]
+
+
+def _truncates(database: MemoryDatabase, change: RowChange) -> bool:
+    at = change.position["entry"]
+    return at < len(database.log) and str(database.log[at].truncated) == change.table
+
+
+def _done(change: RowChange) -> Done:
+    place = change.position["entry"], change.position["row"]
+    return (
+        change.operation,
+        _known(change.before, change.unavailable_before),
+        _known(change.after, change.unavailable),
+        place,
+    )
+
+
+def _known(image: Row | None, lacks: list[str]) -> Row | None:
+    return None if image is None else {name: value for name, value in image.items() if name not in lacks}
+
+
+def kept_places(connector: Connector) -> set[tuple[int, int]]:
+    """Entry and row of every event that the change log still has."""
+    changelog, found = connector.changelog, set[tuple[int, int]]()
+    for manifest in changelog.manifests(connector.name, after=changelog.first(connector.name) - 1):
+        for file in manifest.files:
+            for row in pq.read_table(changelog.storage.path(connector.name, file.path), columns=["source"]).to_pylist():
+                found.add((row["source"]["entry"], row["source"]["row"]))
+    return found
