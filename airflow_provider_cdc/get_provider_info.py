@@ -66,6 +66,20 @@ def get_provider_info() -> dict[str, Any]:
         ],
         "db-managers": ["airflow_provider_cdc.state.db_manager.CdcDBManager"],
         "cli": ["airflow_provider_cdc.cli.definition.commands"],
+        "config": {
+            "cdc": {
+                "description": "Change data capture.",
+                "options": {
+                    "show_rows_of": {
+                        "description": "Connectors of which ``airflow cdc row`` may show rows, with commas between them; ``*`` = all. Rows are data: by default none are shown.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "shop",
+                        "default": "",
+                    },
+                },
+            },
+        },
         "asset-uris": [{"schemes": ["cdc"], "handler": None}],
     }
 

@@ -96,7 +96,8 @@ class ChangeLog:
         would be those of a new connector of this name."""
         self.storage.abort_uploads(self.storage.path(connector))
         self.kept(connector).forget()
-        for folder in (("manifests",), ()):
+        # an index of keys would be that of a new connector of this name, too
+        for folder in (("keys",), ("manifests",), ()):
             self.storage.delete_folder(self.storage.path(connector, *folder))
 
     # -- reading ------------------------------------------------------------------------------------------------------

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.state.store import StateStore
 
 T = TypeVar("T")
+INDEX_S = 300.0
+"""How long a maintenance brings the index of keys up; the next one goes on."""
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,8 @@ class Retained:
     :param rows: kind of row of the state tables → how many were removed; ``None`` if that has failed, or was not to be done
     :param log_error: what has failed with the change log
     :param state_error: what has failed with the state tables
+    :param not_indexed: batches that the index of keys still lacks, though there was time for the others; ``None`` if it was not to be brought up, or that has failed
+    :param index_error: what has failed with it
     """
 
     connector: str
@@ -35,22 +39,26 @@ class Retained:
     rows: dict[str, int] | None = None
     log_error: Exception | None = None
     state_error: Exception | None = None
+    not_indexed: int | None = None
+    index_error: Exception | None = None
 
     @property
     def errors(self) -> list[Exception]:
         """What has failed."""
-        return [error for error in (self.log_error, self.state_error) if error is not None]
+        return [error for error in (self.log_error, self.index_error, self.state_error) if error is not None]
 
     @property
     def problems(self) -> list[str]:
         """What has failed, for people."""
-        return [problem for problem in (self._log_problem, self._state_problem) if problem]
+        return [problem for problem in (self._log_problem, self._index_problem, self._state_problem) if problem]
 
     def lines(self) -> list[str]:
         """What was done, for people."""
         from airflow_provider_cdc.core.lifecycle.retention import removed_text
 
         done = [] if self.plan is None else self.plan.lines(self.connector)
+        if self.not_indexed:
+            done.append(f"Index of keys: {self.not_indexed} batches are left for the next maintenance.")
         return done if self.rows is None else [*done, f"State tables: {removed_text(self.rows)}"]
 
     def held_back(self) -> list[str]:
@@ -71,6 +79,14 @@ class Retained:
         )
 
     @property
+    def _index_problem(self) -> str:
+        return (
+            ""
+            if self.index_error is None
+            else f"The index of keys of {self.connector} is not up to date: {self.index_error}"
+        )
+
+    @property
     def _state_problem(self) -> str:
         return (
             ""
@@ -82,7 +98,7 @@ class Retained:
 def retain(
     access: ConnectorAccess, opened: Callable[[], AbstractContextManager[StateStore]], *, dry_run: bool = False
 ) -> Retained:
-    """Remove what ``changelog.retention.*`` and ``state.retention.*`` of the connector's definition leave no reason to keep.
+    """Remove what ``changelog.retention.*`` and ``state.retention.*`` of the connector's definition leave no reason to keep, and bring the index of keys up.
 
     An error is not raised: what else is to be maintained does not depend on it.
 
@@ -90,8 +106,9 @@ def retain(
     :param dry_run: only say what would be removed of the change log; the state tables are not looked at
     """
     plan, log_error = _tried(lambda: _retain_log(access, dry_run=dry_run))
+    left, index_error = (None, None) if dry_run or log_error is not None else _tried(lambda: _index(access))
     rows, state_error = (None, None) if dry_run else _tried(lambda: _retain_state(access, opened))
-    return Retained(access.definition.name, plan, rows, log_error, state_error)
+    return Retained(access.definition.name, plan, rows, log_error, state_error, left, index_error)
 
 
 def _retain_log(access: ConnectorAccess, *, dry_run: bool) -> Plan:
@@ -100,6 +117,12 @@ def _retain_log(access: ConnectorAccess, *, dry_run: bool) -> Plan:
     definition = access.definition
     retention = Retention(access.changelog(), definition.name, Limits.of(definition.properties))
     return retention.plan() if dry_run else retention.run()
+
+
+def _index(access: ConnectorAccess) -> int:
+    from airflow_provider_cdc.changelog.key_index import bring_up_index
+
+    return bring_up_index(access.changelog(), access.definition.name, seconds=INDEX_S)
 
 
 def _retain_state(access: ConnectorAccess, opened: Callable[[], AbstractContextManager[StateStore]]) -> dict[str, int]:

@@ -81,12 +81,12 @@ def _files(connector: Connector) -> list[Path]:
 
 
 def test_all_batches_are_found_and_files_are_joined(tmp_path: Path) -> None:
-    connector, batches = _log(tmp_path, "index-all", 230, Random(1))
+    connector, batches = _log(tmp_path, "index-all", 130, Random(1))
     index, last = KeyIndex(connector.changelog, "test"), connector.changelog.last("test")
     assert index.bring_up(1, last) == 0
     names = [path.name for path in _files(connector)]
     assert f"{1:012d}-{100:012d}.keys" in names
-    assert len(names) == 2 + (last - 200) // 10
+    assert len(names) == 1 + (last - 100) // 10
     _complete(connector, batches)
 
 
@@ -150,7 +150,7 @@ def test_a_connector_that_is_made_again_has_no_index(tmp_path: Path) -> None:
 def test_two_at_once_make_the_same(tmp_path: Path) -> None:
     from threading import Thread
 
-    connector, batches = _log(tmp_path, "index-two", 120, Random(6))
+    connector, batches = _log(tmp_path, "index-two", 105, Random(6))
     last = connector.changelog.last("test")
     threads = [Thread(target=KeyIndex(connector.changelog, "test").bring_up, args=(1, last)) for _ in range(4)]
     for thread in threads:
@@ -175,9 +175,9 @@ while True:
 @pytest.mark.crash
 def test_a_kill_leaves_an_index_that_misses_nothing(tmp_path: Path) -> None:
     r = Random(7)
-    connector, batches = _log(tmp_path, "index-killed", 320, r)
+    connector, batches = _log(tmp_path, "index-killed", 125, r)
     last = connector.changelog.last("test")
-    for blocks in (1, 3, 9, 10, 12, 21):
+    for blocks in (1, 4, 11, 12):
         for path in _files(connector):
             path.unlink()
         command = [sys.executable, "-c", _BRING_UP, connector.changelog.storage.url, str(last)]

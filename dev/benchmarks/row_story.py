@@ -1,0 +1,121 @@
+"""How long the story of a row takes over a million batches of which a hundred have its key.
+
+    python -m dev.benchmarks.row_story --batches 1000000
+
+The index is that of a million batches with a hundred keys each, as a maintenance would have made it; the keys are random numbers. Of the batches themselves there are those that a look reads: the hundred
+that have the key, and those by which files of the index are known to be about this log. They are copies of a batch that was captured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+import zlib
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import orjson
+
+from airflow_provider_cdc.changelog.key_hashes import BITS, form
+from airflow_provider_cdc.changelog.key_index import FOLDER, KeyIndex, bring_up_index
+from airflow_provider_cdc.changelog.key_segment import Stretch, entries, packed
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.row_events import RowEvents
+from airflow_provider_cdc.changelog.row_key import RowKey
+from airflow_provider_cdc.changelog.row_story import RowStories
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.state.store import StateStore
+
+NAME, TABLE, KEY = "bench", "shop.orders", 7
+KEYS, HELD, TIMES = 100, 100, 9
+STRETCH = 10_000
+"""Batches of one file of the index, as such batches get them."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--batches", type=int, default=1_000_000)
+    batches = parser.parse_args().batches
+    with tempfile.TemporaryDirectory() as folder:
+        store, changelog, built_s = _captured(Path(folder))
+        _years(changelog, batches)
+        seconds = [_look(store, changelog, batches) for _ in range(TIMES)]
+    index = KEYS * batches * 8
+    print(json.dumps({
+        "batches": batches, "held_by": HELD, "index_bytes": index, "index_ms_per_batch": round(built_s * 1000, 2), "times": TIMES,
+        "p50_s": round(statistics.median(seconds), 3), "worst_s": round(max(seconds), 3),
+    }))  # fmt: skip
+
+
+def _captured(folder: Path) -> tuple[StateStore, ChangeLog, float]:
+    """A change log whose batches have a hundred events each; and the seconds that the index takes for each of them."""
+    database = MemoryDatabase("row-story")
+    database.create_table(TABLE, {"id": "int64!", "note": "string", "n": "int64"}, key=("id",))
+    state = f"sqlite:///{folder}/state.db"
+    store = StateStore(state)
+    store.create_tables()
+    definition = ConnectorDefinition(
+        NAME, "memory", f"{folder}/log", {"memory.database": "row-story", "batch.max.rows": 100}
+    )
+    changelog = ChangeLog(definition.changelog)
+    with open_capture(definition, state) as capture:
+        capture.run()
+    for first in range(0, 20_000, 100):
+        with database.transaction() as t:
+            for key in range(first, first + 100):
+                t.insert(TABLE, {"id": key, "note": "one more row", "n": key})
+    with open_capture(definition, state) as capture:
+        capture.run()
+    began = time.perf_counter()
+    bring_up_index(changelog, NAME, seconds=600)
+    return store, changelog, (time.perf_counter() - began) / changelog.last(NAME)
+
+
+def _years(changelog: ChangeLog, batches: int) -> None:
+    """Make a million batches of it, as far as a look reads them."""
+    folder, random = changelog.storage.path(NAME, FOLDER), np.random.default_rng(1)
+    changelog.storage.delete_folder(folder)
+    pattern = next(m for m in changelog.manifests(NAME) if m.events == 100)
+    own = RowKey({"id": KEY}).hash(TABLE, (("id", "int64"),))
+    assert own is not None
+    held = np.sort(random.choice(np.arange(1000, batches - 100), HELD, replace=False))
+    keys = {TABLE: {pattern.files[0].schema_version: ((("id", "int64"),),)}}
+    document = pattern.document()
+    for batch in {*held.tolist(), *range(STRETCH, batches + 1, STRETCH)}:
+        seq = batch * 1000
+        files = [{**document["files"][0], "first_seq": seq, "last_seq": seq + 99}]
+        found = {**document, "batch": batch, "first_seq": seq, "last_seq": seq + 99, "files": files}
+        Path(changelog.path_of(NAME, batch)).write_bytes(orjson.dumps(found))
+    os.makedirs(folder)
+    for low in range(1, batches, STRETCH):
+        stretch = Stretch(low, STRETCH)
+        others = random.integers(0, 2**BITS, STRETCH * KEYS, dtype=np.uint64)
+        found = (others << np.uint64(64 - BITS)) | np.repeat(np.arange(STRETCH, dtype=np.uint64), KEYS)
+        mine = [entries(np.array([own], np.uint64), stretch, int(b)) for b in held if low <= b <= stretch.high]
+        stamp = zlib.crc32(Path(changelog.path_of(NAME, stretch.high)).read_bytes(), form())
+        Path(folder, stretch.name).write_bytes(packed(stretch, np.concatenate([found, *mine]), keys, stamp))
+    assert not KeyIndex(changelog, NAME).view(1, batches).unknown
+
+
+def _look(store: StateStore, changelog: ChangeLog, batches: int) -> float:
+    began = time.perf_counter()
+    events = RowEvents(changelog, NAME, time.monotonic() + 60, after=batches)
+    story = RowStories(events, NAME, partial(store.schema_changes_of, NAME)).tell(
+        TableId(namespace="shop", name="orders"), RowKey({"id": KEY})
+    )
+    seconds = time.perf_counter() - began
+    rows = [change for change in story.changes if change.operation == "create"]
+    assert len(rows) == HELD, f"{len(rows)} changes were found instead of {HELD}"
+    assert not story.left_out
+    return seconds
+
+
+if __name__ == "__main__":
+    main()

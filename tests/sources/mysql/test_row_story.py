@@ -1,0 +1,72 @@
+"""The story of a row of MariaDB, end to end: positions, transactions, a key of two columns, and the row at the source."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+
+from airflow_provider_cdc.changelog.row_events import RowEvents
+from airflow_provider_cdc.changelog.row_key import key_of_texts
+from airflow_provider_cdc.changelog.row_story import RowStories
+from airflow_provider_cdc.core.model.row_story import RowStory
+from airflow_provider_cdc.core.model.schema import TableId
+from dev.servers import Database
+from tests.support.connectors import Connector, mysql_connector
+
+KEY = (("id", "int32"), ("region", "string"))
+
+
+def _story(connector: Connector, table: TableId, *key: str) -> RowStory:
+    events = RowEvents(connector.changelog, connector.name, time.monotonic() + 60)
+    stories = RowStories(events, connector.name, partial(connector.store.schema_changes_of, connector.name))
+    (columns,) = set(events.keys()[table.full_name][max(events.keys()[table.full_name])])
+    assert columns == KEY
+    return stories.tell(table, key_of_texts(key, columns, str(table)))
+
+
+def test_the_story_of_a_row_of_mariadb(database: Database, tmp_path: Path) -> None:
+    database.sql(
+        "CREATE TABLE items (id INT, region VARCHAR(5), price DECIMAL(8, 2), note TEXT, at DATETIME(6), PRIMARY KEY (id, region))",
+        "INSERT INTO items VALUES (7, 'eu', 1.50, 'one', '2024-02-29 12:00:00.000001'), (7, 'us', 9, 'other', NULL)",
+    )
+    connector = mysql_connector(
+        database.server, tmp_path, database_include_list=database.name, provide_transaction_metadata=True
+    )
+    connector.capture()
+    database.sql(
+        "UPDATE items SET price = 2 WHERE id = 7 AND region = 'eu'",
+        "ALTER TABLE items RENAME COLUMN note TO remark",
+        "RENAME TABLE items TO goods",
+        "UPDATE goods SET region = 'uk', remark = 'two' WHERE id = 7 AND region = 'eu'",
+        "DELETE FROM goods WHERE region = 'us'",
+    )
+    connector.capture()
+    table = TableId(namespace=database.name, name="goods")
+    story = _story(connector, table, "7", "uk")
+    assert [change.operation for change in story.changes] == [
+        "key change",
+        "schema change",
+        "schema change",
+        "update",
+        "read",
+    ]
+    moved, renamed_table, renamed_column, updated, read = story.changes
+    assert moved.previous_key == {"id": 7, "region": "eu"}
+    assert moved.changed == ["region", "remark"]
+    assert moved.transaction is not None
+    assert {"file", "pos"} <= set(moved.position)
+    assert "RENAME TABLE" in (renamed_table.statement or "")
+    assert "remark" in (renamed_column.statement or "")
+    assert (updated.changed, updated.table) == (["price"], f"{database.name}.items")
+    assert read.after == {"id": 7, "region": "eu", "price": "1.50", "note": "one", "at": "2024-02-29T12:00:00.000001"}
+    assert story.row.row == {
+        "id": 7,
+        "region": "uk",
+        "price": "2.00",
+        "remark": "two",
+        "at": "2024-02-29T12:00:00.000001",
+    }
+    gone = _story(connector, table, "7", "us")
+    assert [change.operation for change in gone.changes] == ["delete", "schema change", "schema change", "read"]
+    assert gone.row.state == "no row"
