@@ -15,6 +15,7 @@ from dev.servers.hive_metastore import HiveMetastore
 from dev.servers.iceberg_rest import IcebergRest
 from dev.servers.kafka import Kafka
 from dev.servers.mariadb import MariaDb
+from dev.servers.mongodb.launch import MongoDb, ReplicaSet
 from dev.servers.mysql import MySql
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES, Database
 from dev.servers.oracle import Oracle
@@ -32,9 +33,11 @@ __all__ = [
     "IcebergRest",
     "Kafka",
     "MariaDb",
+    "MongoDb",
     "MySql",
     "Oracle",
     "Postgres",
+    "ReplicaSet",
     "Server",
     "ServerError",
     "SparkCluster",

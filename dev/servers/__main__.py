@@ -15,7 +15,7 @@ from typing import Any
 
 from dev import paths
 from dev.bootstrap.report import Problem
-from dev.servers import S3, Db2, Kafka, MariaDb, MySql, Postgres, Server, ServerError
+from dev.servers import S3, Db2, Kafka, MariaDb, MongoDb, MySql, Postgres, Server, ServerError
 from dev.servers.process import GUARD, command_line
 
 KINDS: dict[str, Callable[[dict[str, Any], int | None], Server]] = {
@@ -25,6 +25,9 @@ KINDS: dict[str, Callable[[dict[str, Any], int | None], Server]] = {
     "mysql80": lambda options, port: MySql(options, edition="8.0", port=port),
     "postgres": lambda options, port: Postgres(options, port=port),
     "db2": lambda options, port: Db2({name: json.loads(value) for name, value in options.items()}, port=port),
+    "mongodb": lambda options, port: MongoDb(
+        {name: json.loads(value) for name, value in options.items()}, port=port
+    ),
     "kafka": lambda options, port: Kafka(options, port=port),
     "s3": lambda options, port: S3(options, port=port),
 }
@@ -84,6 +87,11 @@ def _how_to_connect(server: Server) -> list[str]:
             f"  capture user   {server.user} / {server.password}",
             f"  owner          {server.owner} / {server.owner_password}",
             f"  {server.dsn()}",
+        ]
+    elif isinstance(server, MongoDb):
+        lines = [
+            f"A stand-in for MongoDB runs on {server.host}:{server.port}, a replica set of one; no password is needed",
+            f"  {server.url()}",
         ]
     elif isinstance(server, Postgres):
         lines = [

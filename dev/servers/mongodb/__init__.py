@@ -1,0 +1,34 @@
+"""A test server that MongoDB's own drivers connect to. A stand-in: no line of it is MongoDB's, and it has never stood beside one.
+
+Real are the drivers and the protocol between them and the server. What the server answers is checked against recordings of a MongoDB 8.0.10
+(``tests/data/mongodb``): commands with their replies, and every event of every change stream. Passing a test here shows no more than those recordings
+and the public documentation say.
+
+>>> with MongoDb() as server:
+...     server.connect().shop.orders.insert_one({"_id": 1})
+
+It refuses a command, an option, a stage or an operator that it does not know with the server's error; it never answers such a one with nothing.
+
+How it is made: each change is an entry of the oplog first, and the collections are what the entries make of them (:mod:`dev.servers.mongodb.node`), on
+the primary, on those that follow it, and after a kill. Change streams read the oplog (:mod:`dev.servers.mongodb.streams`), and resume tokens have the
+server's format (:mod:`dev.servers.mongodb.tokens`). Filters, updates and expressions are written here and not taken from mongomock or montydb: those
+work on Python's values, lose the widths of numbers and the types that Python has no order for, and do not say what an update changed, of which
+the oplog is made.
+
+Where it differs from MongoDB, as far as is known:
+
+* There is no storage engine: everything is in memory, and in one file per member that holds the whole oplog. Sizes in statistics are of the BSON.
+* Views and time series are entries of the oplog of their own form; documents of a time series are stored one by one, not in buckets.
+* Indexes are unique where they say so, and otherwise only listed. ``explain`` knows the index of ``_id`` and no other.
+* Members speak a protocol of their own with each other, and elect within seconds.
+* Collations are kept and shown, and not applied. ``$jsonSchema``, ``$text``, geometry and JavaScript are not known.
+* A transaction that makes a collection shows it to others before it commits.
+* Snappy is not among the compressors.
+* ``serverStatus``, ``collStats`` and ``buildInfo`` are a part of the server's.
+
+Still to come: routers and shards (recordings ``sharded_structure`` and ``sharded_resume``), configuration by ``replSetReconfig``, moving and resharding.
+"""
+
+from dev.servers.mongodb.launch import MongoDb, ReplicaSet
+
+__all__ = ["MongoDb", "ReplicaSet"]

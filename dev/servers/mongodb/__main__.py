@@ -1,0 +1,29 @@
+"""One member as a process: ``python -m dev.servers.mongodb ORDER``, the order as JSON."""
+
+import asyncio
+import json
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from dev.servers.mongodb.node import Settings
+from dev.servers.mongodb.server import Server
+
+
+async def main() -> None:
+    """Serve until SIGTERM."""
+    order = json.loads(sys.argv[1])
+    if order.get("folder"):
+        order["folder"] = Path(order["folder"])
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
+    server = Server(Settings(**order))
+    await server.start()
+    logging.getLogger("mongodb").info("ready on %s", order["port"])
+    done = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, done.set)
+    await done.wait()
+
+
+asyncio.run(main())

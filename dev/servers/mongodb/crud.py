@@ -1,0 +1,574 @@
+"""The commands that read and write documents."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from bson import Int64, ObjectId, Timestamp
+
+from dev.servers.mongodb import expressions, order, projections, queries, stages, updates
+from dev.servers.mongodb.documents import Document, encode, same
+from dev.servers.mongodb.errors import MongoError, type_name
+from dev.servers.mongodb.registry import command
+from dev.servers.mongodb.storage import Collection, key_of
+from dev.servers.mongodb.transactions import DELETE_GROUP, GROUP_BYTES, GROUP_DOCUMENTS, View, Writer
+
+if TYPE_CHECKING:
+    from dev.servers.mongodb.context import Context
+
+LARGEST_DOCUMENT = 16 * 1024 * 1024
+FIRST_BATCH = 101
+BATCH_BYTES = 16 * 1024 * 1024
+
+
+def writable(context: Context, name: str) -> Collection:
+    """The collection to write to, made when it is not there."""
+    from dev.servers.mongodb import ddl
+
+    return existing(context, name) or ddl.make_collection(context, context.db, name, {})
+
+
+def existing(context: Context, name: str) -> Collection | None:
+    """The collection to write to, if it is there."""
+    context.must_write()
+    found = context.collection(name)
+    if found is None:
+        return None
+    if found.kind == "view":
+        raise MongoError(166, f"Namespace {found.namespace} is a view, not a collection")
+    if found.kind == "timeseries":
+        buckets = context.server.node.catalog.find(f"{found.db}.system.buckets.{found.name}")
+        assert buckets
+        return buckets
+    return found
+
+
+# writing
+
+
+@command("insert", "documents", "ordered", write=True)
+def insert(context: Context, body: Document) -> Document:
+    """Insert documents; those of one command go into the oplog together when none fails."""
+    documents = body.get("documents")
+    if not isinstance(documents, list) or not documents:
+        raise MongoError(
+            9 if documents is None else 16, "Write batch sizes must be between 1 and 100000. Got 0 operations."
+        )
+    done = context.retried(range(len(documents)))
+    if done is not None:
+        return done
+    collection = writable(context, body["insert"])
+    writer = context.writer()
+    errors: list[Document] = []
+    count = 0
+    grouped = writer.transaction is None and not collection.capped and not collection.name.startswith("system.")
+    group: list[Document] = []
+    prepared = [_prepared(context, document) for document in documents]
+    if grouped and len(documents) > 1 and _all_new(writer, collection, prepared):
+        size = 0
+        for document in prepared:
+            group.append(document)
+            size += len(encode(document))
+            if len(group) >= GROUP_DOCUMENTS or size > GROUP_BYTES:
+                _insert_group(writer, collection, group)
+                group, size = [], 0
+        _insert_group(writer, collection, group)
+        return context.written(len(prepared), errors, {})
+    for index, document in enumerate(prepared):
+        try:
+            _insert_one(writer, collection, document)
+            count += 1
+            _make_room(writer, collection)
+        except MongoError as error:
+            context.fail_transaction(error)
+            errors.append({"index": index, **_write_error(error)})
+            if body.get("ordered", True):
+                break
+    return context.written(count, errors, {})
+
+
+def _insert_group(writer: Writer, collection: Collection, group: list[Document]) -> None:
+    if len(group) == 1:
+        writer.insert(collection, group[0])
+    elif group:
+        writer.insert_group(collection, group)
+
+
+def _all_new(writer: Writer, collection: Collection, documents: list[Document]) -> bool:
+    seen: set[Any] = set()
+    for document in documents:
+        try:
+            _check(writer, collection, document)
+        except MongoError:
+            return False
+        for name in ({"_id": 1}, *(index["key"] for index in collection.indexes if index.get("unique"))):
+            key = (tuple(name), *(order.key(_first(document, path)) for path in name))
+            if key in seen:
+                return False
+            seen.add(key)
+    return True
+
+
+def _write_error(error: MongoError) -> Document:
+    return {"code": error.code, "errmsg": error.message, **error.more}
+
+
+def _prepared(context: Context, document: Document) -> Document:
+    """A document with its ``_id``, in front, and with the server's time where a timestamp is empty."""
+    out = (
+        document
+        if next(iter(document), "") == "_id"
+        else {"_id": document["_id"] if "_id" in document else ObjectId(), **document}
+    )
+    for name, value in out.items():
+        if isinstance(value, Timestamp) and not value.time and not value.inc and name != "_id":
+            out = {**out, name: context.server.node.tick()}
+    return out
+
+
+def _check(writer: Writer, collection: Collection, document: Document) -> None:
+    updates.check_id(document["_id"])
+    if len(encode(document)) > LARGEST_DOCUMENT:
+        raise MongoError(
+            2, f"object to insert too large. size in bytes: {len(encode(document))}, max size: {LARGEST_DOCUMENT}"
+        )
+    key = key_of(document)
+    if writer.view.get(collection, key) is not None or (
+        writer.transaction and collection.get(key) is not None and writer.view.get(collection, key) is not None
+    ):
+        raise _duplicate(collection, {"_id": 1}, {"_id": document["_id"]}, "_id_")
+    _check_unique(writer, collection, document, None)
+    _validate(collection, document)
+
+
+def _check_unique(writer: Writer, collection: Collection, document: Document, before: Document | None) -> None:
+    for index in collection.indexes:
+        if not index.get("unique"):
+            continue
+        values = [_first(document, name) for name in index["key"]]
+        for other in writer.view.documents(collection):
+            if before is not None and order.equal(other["_id"], before["_id"]):
+                continue
+            if all(order.equal(value, _first(other, name)) for value, name in zip(values, index["key"], strict=True)):
+                raise _duplicate(collection, index["key"], dict(zip(index["key"], values, strict=True)), index["name"])
+
+
+def _first(document: Document, path: str) -> Any:
+    value = expressions.walked(document, path.split("."))
+    return None if value is queries.MISSING else value
+
+
+def _validate(collection: Collection, document: Document) -> None:
+    validator = collection.options.get("validator")
+    if (
+        validator
+        and collection.options.get("validationAction", "error") == "error"
+        and not queries.compiled(validator)(document)
+    ):
+        raise MongoError(121, "Document failed validation", errInfo={"failingDocumentId": document["_id"]})
+
+
+def _duplicate(collection: Collection, pattern: Document, value: Document, name: str) -> MongoError:
+    return MongoError(
+        11000,
+        f"E11000 duplicate key error collection: {collection.namespace} index: {name} dup key: {shown(value)}",
+        keyPattern=pattern,
+        keyValue=value,
+    )
+
+
+def shown(value: Any) -> str:
+    """A value as the server's messages write it."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{name}: {shown(item)}" for name, item in value.items()) + " }" if value else "{}"
+    return f'"{value}"' if isinstance(value, str) else "null" if value is None else str(value)
+
+
+def _insert_one(writer: Writer, collection: Collection, document: Document) -> None:
+    _check(writer, collection, document)
+    writer.insert(collection, document)
+
+
+def _make_room(writer: Writer, collection: Collection) -> None:
+    if not collection.capped or writer.transaction is not None:
+        return
+    limit, size = collection.options.get("max"), int(collection.options.get("size", 0))
+    documents = list(collection.documents())
+    total = sum(len(encode(document)) for document in documents)
+    while documents and ((limit and len(documents) > limit) or total > size):
+        oldest = documents.pop(0)
+        total -= len(encode(oldest))
+        writer.delete(collection, oldest)
+
+
+@command("update", "updates", "ordered", "bypassDocumentValidation", "let", write=True)
+def update(context: Context, body: Document) -> Document:
+    """Change documents."""
+    done = context.retried(range(len(body["updates"])), modified=True)
+    if done is not None:
+        return done
+    matched = modified = 0
+    upserted: list[Document] = []
+    errors: list[Document] = []
+    for index, statement in enumerate(body["updates"]):
+        try:
+            collection = (
+                writable(context, body["update"]) if statement.get("upsert") else existing(context, body["update"])
+            )
+            result = update_one(context, collection, statement, body.get("let"))
+            matched += result[0]
+            modified += result[1]
+            if result[2] is not None:
+                upserted.append({"index": index, "_id": result[2]["_id"]})
+        except MongoError as error:
+            context.fail_transaction(error)
+            errors.append({"index": index, **_write_error(error)})
+            if body.get("ordered", True):
+                break
+    more: Document = {"upserted": upserted} if upserted else {}
+    return context.written(matched + len(upserted), errors, more, modified)
+
+
+def update_one(
+    context: Context, collection: Collection | None, statement: Document, constants: Document | None = None
+) -> tuple[int, int, Document | None]:
+    """One statement: how many documents matched, how many changed, and what was inserted instead."""
+    known = {
+        "q",
+        "u",
+        "c",
+        "multi",
+        "upsert",
+        "collation",
+        "arrayFilters",
+        "hint",
+        "sort",
+        "upsertSupplied",
+        "sampleId",
+    }
+    if unknown := set(statement) - known:
+        raise MongoError(40415, f"BSON field 'update.updates.{min(unknown)}' is an unknown field.")
+    query, multi = statement["q"], bool(statement.get("multi"))
+    work = updates.parsed(
+        statement["u"],
+        statement.get("arrayFilters"),
+        context.server.node.tick,
+        {**(constants or {}), **statement.get("c", {})},
+    )
+    if multi and isinstance(work, updates.Replacement):
+        raise MongoError(9, "multi update is not supported for replacement-style update")
+    if collection is None:
+        return 0, 0, None
+    writer = context.writer()
+    found = matching(writer.view, collection, query, sort=statement.get("sort"))
+    matched = modified = 0
+    for before in list(found) if multi else _one(found):
+        matched += 1
+        modified += change_document(context, writer, collection, before, work, query)
+    if matched or not statement.get("upsert"):
+        return matched, modified, None
+    made = upserted_document(context, work, query)
+    _insert_one(writer, collection, made)
+    return 0, 0, made
+
+
+def _one(found: Iterator[Document]) -> list[Document]:
+    first = next(found, None)
+    return [] if first is None else [first]
+
+
+def change_document(
+    context: Context, writer: Writer, collection: Collection, before: Document, work: Any, query: Document
+) -> int:
+    """Apply an update to a document; returns whether it changed it."""
+    writer.check(collection, key_of(before))
+    result = work.applied(before, query=query)
+    if not result.changed:
+        return 0
+    if len(encode(result.document)) > LARGEST_DOCUMENT:
+        raise MongoError(17419, f"Resulting document after update is larger than {LARGEST_DOCUMENT}")
+    _check_unique(writer, collection, result.document, before)
+    _validate(collection, result.document)
+    after = result.document
+    if isinstance(work, updates.Replacement):
+        after = _prepared(context, after)
+    writer.update(collection, before, after, result.diff)
+    return 1
+
+
+def upserted_document(context: Context, work: Any, query: Document) -> Document:
+    """What an update inserts when nothing matched: the equalities of the query and what the update makes of them."""
+    base: Document = {}
+    for name, value in updates._flat(query):
+        if name.startswith("$"):
+            continue
+        if queries.is_operators(value):
+            if "$eq" not in value:
+                continue
+            value = value["$eq"]
+        base = projections.with_value(base, name.split("."), value)
+    if isinstance(work, updates.Replacement):
+        base = {"_id": base["_id"]} if "_id" in base else {}
+    result = work.applied(base, inserting=True, query={})
+    return _prepared(context, result.document)
+
+
+@command("delete", "deletes", "ordered", "let", write=True)
+def delete(context: Context, body: Document) -> Document:
+    """Delete documents."""
+    done = context.retried(range(len(body["deletes"])))
+    if done is not None:
+        return done
+    context.must_write()
+    count = 0
+    errors: list[Document] = []
+    for index, statement in enumerate(body["deletes"]):
+        try:
+            if "limit" not in statement:
+                raise MongoError(40414, "BSON field 'delete.deletes.limit' is missing but a required field")
+            target = existing(context, body["delete"])
+            if target is not None:
+                count += delete_matching(context, target, statement)
+        except MongoError as error:
+            context.fail_transaction(error)
+            errors.append({"index": index, **_write_error(error)})
+            if body.get("ordered", True):
+                break
+    return context.written(count, errors, {})
+
+
+def delete_matching(context: Context, collection: Collection, statement: Document) -> int:
+    """Delete what a statement matches."""
+    writer = context.writer()
+    found = list(matching(writer.view, collection, statement["q"]))
+    if statement["limit"]:
+        found = found[:1]
+    if len(found) > 1 and writer.transaction is None and context.retry is None and not collection.capped:
+        for start in range(0, len(found), DELETE_GROUP):
+            writer.delete_group(collection, found[start : start + DELETE_GROUP])
+        return len(found)
+    for document in found:
+        writer.delete(collection, document)
+    return len(found)
+
+
+@command(
+    "findAndModify",
+    "query",
+    "update",
+    "remove",
+    "new",
+    "fields",
+    "sort",
+    "upsert",
+    "arrayFilters",
+    "let",
+    "collation",
+    "hint",
+    "bypassDocumentValidation",
+    write=True,
+)
+def find_and_modify(context: Context, body: Document) -> Document:
+    """Change one document and give it back."""
+    collection = (
+        writable(context, body["findAndModify"]) if body.get("upsert") else existing(context, body["findAndModify"])
+    )
+    writer, query = context.writer(), body.get("query", {})
+    before = None if collection is None else next(matching(writer.view, collection, query, sort=body.get("sort")), None)
+    shape = projections.compiled(body["fields"]) if body.get("fields") else (lambda document: document)
+    if body.get("remove"):
+        if before is not None:
+            writer.delete(collection, before)
+        return {
+            "lastErrorObject": {"n": int(before is not None)},
+            "value": shape(before) if before else None,
+            "ok": 1.0,
+        }
+    work = updates.parsed(body["update"], body.get("arrayFilters"), context.server.node.tick, body.get("let"))
+    if before is not None:
+        change_document(context, writer, collection, before, work, query)
+        after = writer.view.get(collection, key_of(before))
+        value = after if body.get("new") else before
+        return {
+            "lastErrorObject": {"n": 1, "updatedExisting": True},
+            "value": shape(value) if value else None,
+            "ok": 1.0,
+        }
+    if not body.get("upsert"):
+        return {"lastErrorObject": {"n": 0, "updatedExisting": False}, "value": None, "ok": 1.0}
+    made = upserted_document(context, work, query)
+    _insert_one(writer, collection, made)
+    return {
+        "lastErrorObject": {"n": 1, "updatedExisting": False, "upserted": made["_id"]},
+        "value": shape(made) if body.get("new") else None,
+        "ok": 1.0,
+    }
+
+
+@command("bulkWrite", "ops", "nsInfo", "ordered", "errorsOnly", "cursor", "let", "bypassDocumentValidation", write=True)
+def bulk_write(context: Context, body: Document) -> Document:
+    """Several writes on several collections."""
+    if context.db != "admin":
+        raise MongoError(13, "bulkWrite may only be run against the admin database.")
+    results: list[Document] = []
+    totals = {"nErrors": 0, "nInserted": 0, "nMatched": 0, "nModified": 0, "nUpserted": 0, "nDeleted": 0}
+    for index, operation in enumerate(body["ops"]):
+        kind = next(iter(operation))
+        db, _, name = body["nsInfo"][operation[kind]]["ns"].partition(".")
+        context.db = db
+        try:
+            results.append({"ok": 1.0, "idx": index, **_bulk_one(context, kind, name, operation, totals)})
+        except MongoError as error:
+            context.fail_transaction(error)
+            totals["nErrors"] += 1
+            results.append({"ok": 0.0, "idx": index, **_write_error(error), "n": 0})
+            if body.get("ordered", True):
+                break
+    context.db = "admin"
+    if body.get("errorsOnly"):
+        results = [result for result in results if not result["ok"]]
+    cursor = {"id": Int64(0), "firstBatch": results, "ns": "admin.$cmd.bulkWrite"}
+    return {"cursor": cursor, **totals, **context.election(), "ok": 1.0}
+
+
+def _bulk_one(context: Context, kind: str, name: str, operation: Document, totals: dict[str, int]) -> Document:
+    if kind != "insert" and not operation.get("upsert") and existing(context, name) is None:
+        return {"n": 0, "nModified": 0} if kind == "update" else {"n": 0}
+    collection = writable(context, name)
+    if kind == "insert":
+        _insert_one(context.writer(), collection, _prepared(context, operation["document"]))
+        totals["nInserted"] += 1
+        return {"n": 1}
+    if kind == "update":
+        statement = {"q": operation["filter"], "u": operation["updateMods"]}
+        statement |= {
+            option: operation[option] for option in ("multi", "upsert", "arrayFilters") if option in operation
+        }
+        matched, modified, made = update_one(context, collection, statement)
+        totals["nMatched"] += matched
+        totals["nModified"] += modified
+        totals["nUpserted"] += int(made is not None)
+        return {
+            "n": matched + int(made is not None),
+            "nModified": modified,
+            **({"upserted": {"_id": made["_id"]}} if made else {}),
+        }
+    count = delete_matching(
+        context, collection, {"q": operation["filter"], "limit": 0 if operation.get("multi") else 1}
+    )
+    totals["nDeleted"] += count
+    return {"n": count}
+
+
+# reading
+
+
+def matching(
+    view: View, collection: Collection, query: Document, sort: Document | None = None, bounds: Document | None = None
+) -> Iterator[Document]:
+    """The documents that a filter lets through."""
+    test = queries.compiled(query)
+    wanted = query.get("_id")
+    if "_id" in query and not queries.is_operators(wanted) and type_name(wanted) != "regex" and not bounds:
+        found = view.get(collection, order.key(wanted))
+        documents: Iterator[Document] = iter([found] if found is not None else [])
+    elif bounds is not None or (sort and next(iter(sort)) == "_id"):
+        first = order.key(bounds["min"]) if bounds and "min" in bounds else None
+        documents = view.by_id(collection, first)
+        if bounds and "max" in bounds:
+            last = order.key(bounds["max"])
+            documents = (document for document in documents if key_of(document) < last)
+        if bounds and "min" in bounds:
+            documents = (document for document in documents if type_name(document["_id"]) != "maxKey")
+    else:
+        documents = view.documents(collection)
+    documents = (document for document in documents if test(document))
+    if not sort or "$natural" in sort:
+        return iter(list(documents)[::-1]) if sort and order.number(sort["$natural"]) < 0 else documents
+    if list(sort) == ["_id"] and order.number(sort["_id"]) > 0:
+        return documents
+    return iter(stages.sorted_by(documents, sort))
+
+
+FIND = (
+    "filter", "projection", "sort", "limit", "skip", "batchSize", "singleBatch", "hint", "min", "max", "comment", "maxTimeMS", "readConcern", "tailable",
+    "awaitData", "noCursorTimeout", "allowDiskUse", "collation", "returnKey", "showRecordId", "let", "allowPartialResults", "oplogReplay",
+)  # fmt: skip
+
+
+@command("find", *FIND)
+async def find(context: Context, body: Document) -> Document:
+    """Find documents."""
+    view = await context.reading(body)
+    name = body["find"]
+    documents = _documents(context, view, name, body)
+    if body.get("skip"):
+        documents = (document for index, document in enumerate(documents) if index >= int(body["skip"]))
+    limit = int(body.get("limit", 0))
+    if limit:
+        documents = (document for index, document in zip(range(abs(limit)), documents, strict=False))
+    if body.get("projection"):
+        documents = map(projections.compiled(body["projection"]), documents)
+    single = bool(body.get("singleBatch")) or limit < 0
+    size = int(body.get("batchSize", FIRST_BATCH))
+    return context.opened(documents, f"{context.db}.{name}", size, single=single, tail=_tail(context, name, body))
+
+
+def _documents(context: Context, view: View, name: str, body: Document) -> Iterator[Document]:
+    collection = context.collection(name)
+    query = body.get("filter", {})
+    if context.db == "local" and name == "oplog.rs":
+        entries = context.server.node.oplog.entries
+        test = queries.compiled(query)
+        down = order.number(body.get("sort", {}).get("$natural", 1)) < 0
+        return (entry for entry in (reversed(entries) if down else iter(list(entries))) if test(entry))
+    if collection is None:
+        queries.compiled(query)
+        return iter(context.system_documents(name, query))
+    bounds: Document = {}
+    for bound in ("min", "max"):
+        if bound in body:
+            if "hint" not in body:
+                raise MongoError(51173, "When using min()/max() a hint of which index to use must be provided")
+            bounds[bound] = body[bound]["_id"]
+    if collection.kind == "view":
+        from dev.servers.mongodb import aggregation
+
+        return aggregation.of_view(
+            context, view, collection, [{"$match": query}, *([{"$sort": body["sort"]}] if body.get("sort") else [])]
+        )
+    return matching(view, collection, query, body.get("sort"), bounds or None)
+
+
+def _tail(context: Context, name: str, body: Document) -> Any:
+    if not body.get("tailable"):
+        return None
+    if context.db == "local" and name == "oplog.rs":
+        return queries.compiled(body.get("filter", {}))
+    raise MongoError(2, "error processing query: tailable cursor requested on non capped collection")
+
+
+@command("count", "query", "limit", "skip", "hint", "readConcern", "collation", "comment", "maxTimeMS", "fields")
+async def count(context: Context, body: Document) -> Document:
+    """Count documents."""
+    view = await context.reading(body)
+    found = sum(1 for _ in _documents(context, view, body["count"], {"filter": body.get("query") or {}}))
+    found = max(found - int(body.get("skip", 0)), 0)
+    return {"n": min(found, int(body["limit"])) if body.get("limit") else found, "ok": 1.0}
+
+
+@command("distinct", "key", "query", "readConcern", "collation", "comment", "maxTimeMS", "hint")
+async def distinct(context: Context, body: Document) -> Document:
+    """The different values of a field."""
+    view = await context.reading(body)
+    out: dict[Any, Any] = {}
+    for document in _documents(context, view, body["distinct"], {"filter": body.get("query") or {}}):
+        for value in queries.values(document, body["key"].split(".")):
+            for item in value if isinstance(value, list) else [value]:
+                if item is not queries.MISSING:
+                    out.setdefault(order.key(item), item)
+    return {"values": [out[key] for key in sorted(out)], "ok": 1.0}
+
+
+__all__ = ["same"]

@@ -1,0 +1,157 @@
+"""Starts the stand-in: a member, or a replica set of several."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from dev import paths
+from dev.servers.base import START_SECONDS, Server
+from dev.servers.process import ServerError
+
+SET_NAME = "rs0"
+
+
+class MongoDb(Server):
+    """One member as a process of its own; alone it is a replica set of one.
+
+    Options: ``replica_set`` (None is a standalone server), ``oplog_bytes``, ``noop_seconds``, ``auth``, ``tls`` (``certificate``, ``key``, ``ca``,
+    ``require_client``), ``election_seconds``.
+    """
+
+    kind = "mongodb"
+    user = ""
+    password = ""
+
+    def url(self, **options: Any) -> str:
+        """The connection string."""
+        given = {"replicaSet": self.options.get("replica_set", SET_NAME), **options}
+        return f"mongodb://{self.host}:{self.port}/?" + "&".join(
+            f"{name}={value}" for name, value in given.items() if value is not None
+        )
+
+    def connect(self, **options: Any) -> Any:
+        """A ``pymongo.MongoClient``."""
+        import pymongo
+
+        return pymongo.MongoClient(self.url(), **options)
+
+    def direct(self, **options: Any) -> Any:
+        """A client of this member alone."""
+        import pymongo
+
+        return pymongo.MongoClient(self.host, self.port, directConnection=True, **options)
+
+    def _prepare(self) -> None:
+        self.data.mkdir(parents=True, exist_ok=True)
+
+    def _command(self) -> tuple[list[str], dict[str, str]]:
+        order = {"replica_set": SET_NAME, **self.options, "folder": str(self.data), "port": self.port}
+        return [sys.executable, "-m", "dev.servers.mongodb", json.dumps(order)], {"PYTHONPATH": str(paths.ROOT)}
+
+    def _answers(self) -> bool:
+        import pymongo
+        from pymongo.errors import PyMongoError
+
+        if self.options.get("tls"):
+            return self.log.exists() and "ready on" in self.log.read_text()
+        with pymongo.MongoClient(self.host, self.port, directConnection=True, serverSelectionTimeoutMS=300) as client:
+            try:
+                client.admin.command("ping")
+            except PyMongoError:
+                return False
+        return True
+
+
+class ReplicaSet:
+    """Several members of one replica set, each a process of its own.
+
+    >>> with ReplicaSet() as members:
+    ...     members.connect().shop.orders.insert_one({"_id": 1})
+    ...     members.primary().kill()
+    """
+
+    def __init__(
+        self, options: dict[str, Any] | None = None, *, count: int = 3, folder: Path | str | None = None
+    ) -> None:
+        given = {**(options or {}), "key": secrets.token_hex(16)}
+        self.members = [
+            MongoDb(given, folder=Path(folder) / str(number) if folder else None) for number in range(count)
+        ]
+        addresses = [f"{member.host}:{member.port}" for member in self.members]
+        for member in self.members:
+            member.options["members"] = addresses
+
+    def start(self) -> Self:
+        """Start all members and wait for a primary."""
+        for member in self.members:
+            member.start()
+        self.primary()
+        return self
+
+    def close(self) -> None:
+        """End all members and delete their data."""
+        for member in self.members:
+            member.close()
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def url(self) -> str:
+        """The connection string."""
+        return f"mongodb://{','.join(f'{member.host}:{member.port}' for member in self.members)}/?replicaSet={SET_NAME}"
+
+    def connect(self, **options: Any) -> Any:
+        """A ``pymongo.MongoClient`` of the set."""
+        import pymongo
+
+        return pymongo.MongoClient(self.url(), **options)
+
+    def primary(self) -> MongoDb:
+        """The member that is primary; waits for an election."""
+        end = time.monotonic() + START_SECONDS
+        while time.monotonic() < end:
+            for member in self.members:
+                if member.running and _says(member, "isWritablePrimary"):
+                    return member
+            time.sleep(0.05)
+        raise ServerError(f"no member became primary within {START_SECONDS:.0f} s")
+
+    def secondaries(self) -> list[MongoDb]:
+        """The members that follow."""
+        return [member for member in self.members if member.running and _says(member, "secondary")]
+
+    @contextmanager
+    def without(self, member: MongoDb) -> Iterator[None]:
+        """A member is killed for a while."""
+        member.kill()
+        try:
+            yield
+        finally:
+            member.start()
+
+
+def _says(member: MongoDb, what: str) -> bool:
+    from pymongo.errors import PyMongoError
+
+    with member.direct(serverSelectionTimeoutMS=500) as client:
+        try:
+            return bool(client.admin.command("hello").get(what))
+        except PyMongoError:
+            return False

@@ -1,0 +1,277 @@
+"""The server: connections, and how a command is found, checked, run and answered."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import logging
+import os
+import ssl
+from collections.abc import Iterable
+from typing import Any
+
+from bson import Int64, Timestamp
+from bson.binary import Binary
+
+from dev.servers.mongodb import admin, aggregation, auth, crud, ddl, errors, members, queries, users, wire
+from dev.servers.mongodb.context import Context
+from dev.servers.mongodb.cursors import Cursors
+from dev.servers.mongodb.documents import Document
+from dev.servers.mongodb.errors import MongoError
+from dev.servers.mongodb.node import Node, Settings
+from dev.servers.mongodb.registry import Command, found
+from dev.servers.mongodb.storage import Collection
+from dev.servers.mongodb.transactions import Blocked, Sessions
+
+LOG = logging.getLogger("mongodb.server")
+NO_USER = hashlib.sha256(b"").digest()
+TRANSACTION_LABEL_CODES = frozenset({24, 112, 189, 246, 251, 10107, 11602, 13435, 13436})
+STATE_CHANGES = frozenset({189, 10107, 11602, 13435, 13436})
+"""Errors that tell of a change of the member's state, and so carry the topology's version."""
+COMMAND_MODULES = (admin, aggregation, crud, ddl, users)
+"""Importing them registers their commands."""
+
+
+class Connection:
+    """One client."""
+
+    def __init__(self, server: Server, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.server, self.number, self.reader, self.writer = server, number, reader, writer
+        self.user: users.User | None = None
+        self.trusted = False
+        """Whether it is another member of the set."""
+        self.speech: auth.Conversation | None = None
+
+    async def serve(self) -> None:
+        """Answer until the client goes."""
+        try:
+            while True:
+                header = await self.reader.readexactly(16)
+                length = wire.HEADER.unpack(header)[0]
+                if not 16 <= length <= wire.LARGEST_MESSAGE + 16384:
+                    return
+                data = await self.reader.readexactly(length - 16)
+                message = wire.parsed(header, data)
+                reply = await self.server.answer(self, message.body)
+                if reply is None:
+                    return
+                if not message.quiet:
+                    self.writer.write(wire.reply(message, reply))
+                    await self.writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError, ssl.SSLError, asyncio.CancelledError):
+            return  # the client has gone, or the server ends
+        except MongoError as error:
+            LOG.warning("connection %s closed: %s", self.number, error.message)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self.server.connections.discard(self)
+        self.writer.close()
+
+    def certificate_subject(self) -> str | None:
+        """The subject of the client's certificate, as X.509 users are named."""
+        peer = self.writer.get_extra_info("ssl_object")
+        return auth.subject(peer.getpeercert()) if peer is not None and peer.getpeercert() else None
+
+
+class Server:
+    """One member with its clients."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.node = Node(settings)
+        self.port = settings.port
+        self.address = f"127.0.0.1:{settings.port}"
+        self.pid = os.getpid()
+        self.sessions = Sessions()
+        self.cursors = Cursors()
+        self.connections: set[Connection] = set()
+        self.connected = 0
+        self.router = False
+        self.replication = members.Replication(self)
+        self.users = users.Users(self.node)
+
+    async def start(self) -> None:
+        """Recover what was there, begin to listen, and let the replica set begin."""
+        self.node.recover()
+        self.replication.begin()
+        context = auth.tls_context(self.node.settings.tls) if self.node.settings.tls else None
+        self._listener = await asyncio.start_server(
+            self._connected, "127.0.0.1", self.port, ssl=context, limit=2**20, backlog=200
+        )
+        self.replication.run()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connected += 1
+        connection = Connection(self, self.connected, reader, writer)
+        self.connections.add(connection)
+        await connection.serve()
+
+    # one command
+
+    async def answer(self, connection: Connection | None, body: Document) -> Document | None:
+        """The reply to a command; None when the connection shall be closed instead."""
+        context = Context(self, connection, body)
+        try:
+            if self._failing(context):
+                return None
+            reply = await self._run(context)
+        except MongoError as error:
+            reply = self._failed(context, error)
+        except (KeyError, TypeError, AttributeError, ValueError, AssertionError, IndexError) as error:
+            LOG.exception("command %s failed", context.name)
+            reply = MongoError(8, f"the stand-in failed at {context.name}: {type(error).__name__}: {error}").reply()
+        return {**reply, **self._gossip()}
+
+    async def _run(self, context: Context) -> Document:
+        body = context.body
+        wanted = found(context.name, body)
+        if wanted.admin_only and context.db != "admin":
+            raise MongoError(13, f"{wanted.name} may only be run against the admin database.")
+        self.users.check(context, wanted)
+        self._check_state(context, wanted)
+        context.enter()
+        if context.transaction is not None and wanted.name not in IN_TRANSACTION:
+            raise MongoError(263, f"Cannot run '{wanted.name}' in a multi-document transaction.")
+        before = self.node.oplog.last
+        while True:
+            try:
+                reply = wanted.run(context, body)
+                if inspect.isawaitable(reply):
+                    reply = await reply
+                break
+            except Blocked:
+                await self.node.oplog.wait(0.1)
+        if self.node.oplog.last != before:
+            reply = await self.replication.concern(context, reply)
+        return dict(reply)
+
+    def _check_state(self, context: Context, wanted: Command) -> None:
+        if wanted.open_to_all or self.node.settings.replica_set is None or self.node.primary:
+            return
+        if wanted.write:
+            raise MongoError(10107, "not primary")
+        self.replication.check_readable(context)
+
+    def rolled_back(self) -> None:
+        """Close all cursors and connections, as a member that rolls back does."""
+        self.cursors.close_all(lambda cursor: True)
+        for connection in list(self.connections):
+            if not connection.trusted:
+                connection.close()
+
+    def check_reader(self) -> None:
+        """Raise when this member can no longer serve a reader."""
+        self.replication.check_state()
+
+    def _failed(self, context: Context, error: MongoError) -> Document:
+        labels = set(error.labels)
+        body = context.body
+        if context.name == "aggregate" and _opens_stream(body) and error.code in errors.RESUMABLE:
+            labels.add("ResumableChangeStreamError")
+        if error.code in (280, 286):
+            labels.add("NonResumableChangeStreamError")
+        in_transaction = body.get("autocommit") is False
+        if in_transaction and error.code in TRANSACTION_LABEL_CODES and context.name != "commitTransaction":
+            labels.add("TransientTransactionError")
+        if (
+            in_transaction
+            and context.transaction is not None
+            and context.transaction.state == "open"
+            and context.name not in ("commitTransaction",)
+        ):
+            from dev.servers.mongodb import transactions
+
+            transactions.abort(self.node, self.sessions, context.transaction)
+        if "txnNumber" in body and not in_transaction and error.code in errors.RESUMABLE:
+            labels.add("RetryableWriteError")
+        reply = MongoError(error.code, error.message, tuple(sorted(labels)), **error.more).reply()
+        if error.code in STATE_CHANGES:
+            reply["topologyVersion"] = admin.topology_version(context)
+        return reply
+
+    def _failing(self, context: Context) -> bool:
+        """Whether a fail point closes the connection; raises when it fails the command."""
+        point = self.node.fail_points.get("failCommand")
+        if point is None or context.name not in point["data"].get("failCommands", []):
+            return False
+        if point["skip"] > 0:
+            point["skip"] -= 1
+            return False
+        if point["left"] is not None:
+            if point["left"] <= 0:
+                return False
+            point["left"] -= 1
+        point["hits"] += 1
+        data = point["data"]
+        if data.get("closeConnection"):
+            return True
+        code = int(data.get("errorCode", 0))
+        if code == 13388:
+            raise MongoError(40671, "Missing required extra info for error code StaleConfig")
+        if code:
+            raise MongoError(code, "Failing command via 'failCommand' failpoint", tuple(data.get("errorLabels", ())))
+        return False
+
+    def _gossip(self) -> Document:
+        if self.node.settings.replica_set is None:
+            return {}
+        signature = {"hash": Binary(b"\0" * 20, 0), "keyId": Int64(0)}
+        return {
+            "$clusterTime": {"clusterTime": Timestamp(*self.node.clock), "signature": signature},
+            "operationTime": Timestamp(*self.node.oplog.last),
+        }
+
+    # what commands ask for
+
+    def user_digest(self, connection: Connection | None) -> Binary:
+        """The digest of a connection's user, which is a part of the ids of its sessions."""
+        user = connection.user if connection else None
+        return Binary(hashlib.sha256(user.id.encode()).digest() if user else NO_USER, 0)
+
+    async def await_topology(self, body: Document) -> None:
+        """A ``hello`` that waits for news of the set."""
+        version = body.get("topologyVersion")
+        if not version or "maxAwaitTimeMS" not in body or version["processId"] != self.node.process:
+            return
+        await self.replication.news(int(version["counter"]), int(body["maxAwaitTimeMS"]) / 1000)
+
+    def hello_auth(self, context: Context, body: Document) -> Document:
+        """What ``hello`` says about authentication."""
+        return self.users.hello(context, body)
+
+    def may_see(self, context: Context, collection: Collection) -> bool:
+        """Whether a list of collections shows this one to the user."""
+        return self.users.may_see(context, collection)
+
+    def may_list(self, context: Context, db: str) -> bool:
+        """Whether a list of databases shows this one to the user."""
+        return self.users.may_list(context, db)
+
+    def system_documents(self, db: str, name: str, query: Document) -> Iterable[Document]:
+        """The documents of the collections that a server keeps itself."""
+        test = queries.compiled(query)
+        documents: list[Document] = []
+        if (db, name) == ("local", "system.replset"):
+            documents = [self.replication.config()]
+        elif (db, name) == ("admin", "system.users"):
+            documents = self.users.documents()
+        return [document for document in documents if test(document)]
+
+
+def _opens_stream(body: Document) -> bool:
+    pipeline: Any = body.get("pipeline")
+    return (
+        isinstance(pipeline, list)
+        and bool(pipeline)
+        and isinstance(pipeline[0], dict)
+        and "$changeStream" in pipeline[0]
+    )
+
+
+IN_TRANSACTION = frozenset(
+    {"insert", "update", "delete", "find", "aggregate", "getMore", "findAndModify", "distinct", "create", "createIndexes", "commitTransaction",
+     "abortTransaction", "bulkWrite", "killCursors", "count", "hello"}
+)  # fmt: skip
