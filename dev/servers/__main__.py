@@ -25,9 +25,7 @@ KINDS: dict[str, Callable[[dict[str, Any], int | None], Server]] = {
     "mysql80": lambda options, port: MySql(options, edition="8.0", port=port),
     "postgres": lambda options, port: Postgres(options, port=port),
     "db2": lambda options, port: Db2({name: json.loads(value) for name, value in options.items()}, port=port),
-    "mongodb": lambda options, port: MongoDb(
-        {name: json.loads(value) for name, value in options.items()}, port=port
-    ),
+    "mongodb": lambda options, port: MongoDb({name: json.loads(value) for name, value in options.items()}, port=port),
     "kafka": lambda options, port: Kafka(options, port=port),
     "s3": lambda options, port: S3(options, port=port),
 }

@@ -12,6 +12,7 @@ from pymongo.errors import NotPrimaryError, OperationFailure, PyMongoError
 from dev.servers.mongodb import MongoDb, ReplicaSet, wire
 from tests.support.mongodb_recordings import played, scenarios
 from tests.support.patience import until
+from tests.support.tls import authority, signed
 
 SCENARIOS = scenarios()
 PLAYED = sorted(name for name, scenario in SCENARIOS.items() if scenario.get("replay", True))
@@ -269,6 +270,43 @@ def _allowed_otherwise(client: Any, step: dict[str, Any]) -> str | None:
         code = error.code
     wanted = step.get("error", {}).get("code")
     return None if (code == 13) == (wanted == 13) else f"{step['command']}: {code}, recorded {wanted}"
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MongoDb, dict[str, Any], dict[str, Any]]]:
+    """A server with TLS, options of a client with a certificate, and of one with another."""
+    folder = tmp_path_factory.mktemp("certificates")
+    ca = authority(folder)
+    own = signed(folder, ca, "server", "127.0.0.1")
+    clients = []
+    for name in ("reader", "stranger"):
+        made = signed(folder, ca, name)
+        both = folder / f"{name}-both.pem"
+        both.write_bytes(made.file.read_bytes() + made.key_file.read_bytes())
+        clients.append({"tls": True, "tlsCAFile": str(ca.file), "tlsCertificateKeyFile": str(both)})
+    tls = {"certificate": str(own.file), "key": str(own.key_file), "ca": str(ca.file)}
+    with MongoDb({"auth": True, "tls": tls}) as started:
+        with started.connect(**clients[0]) as client:
+            client["$external"].command({"createUser": "CN=reader", "roles": [{"role": "read", "db": "shop"}]})
+        yield started, clients[0], clients[1]
+
+
+def test_a_user_is_known_by_a_certificate(encrypted: Any) -> None:
+    server, reader, stranger = encrypted
+    with server.connect(**reader, authMechanism="MONGODB-X509") as client:
+        assert client.shop.orders.find_one() is None
+        with pytest.raises(OperationFailure) as failed:
+            client.shop.orders.insert_one({})
+        assert failed.value.code == 13
+    with server.connect(**stranger, authMechanism="MONGODB-X509") as client, pytest.raises(OperationFailure) as failed:
+        client.shop.orders.find_one()
+    assert failed.value.code == 18
+
+
+def test_without_tls_there_is_no_answer(encrypted: Any) -> None:
+    server, _, _ = encrypted
+    with server.connect(serverSelectionTimeoutMS=500) as client, pytest.raises(PyMongoError):
+        client.admin.command("ping")
 
 
 # members

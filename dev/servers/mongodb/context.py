@@ -33,7 +33,7 @@ class Context:
         self.transaction: Transaction | None = None
         self.retry: Document | None = None
         self._statement = 0
-        self._wrote = False
+        self.wrote = False
 
     # sessions
 
@@ -142,7 +142,7 @@ class Context:
 
     def writer(self) -> Writer:
         """Where this command writes."""
-        self._wrote = True
+        self.wrote = True
         retry = self.retry
         if retry is not None:
             retry = {**retry, "stmtId": self._statement}

@@ -135,16 +135,18 @@ class Server:
         context.enter()
         if context.transaction is not None and wanted.name not in IN_TRANSACTION:
             raise MongoError(263, f"Cannot run '{wanted.name}' in a multi-document transaction.")
-        before = self.node.oplog.last
+        before, wrote = self.node.oplog.last, False
         while True:
             try:
                 reply = wanted.run(context, body)
+                wrote = self.node.oplog.last != before
                 if inspect.isawaitable(reply):
-                    reply = await reply
+                    reply = await reply  # others write meanwhile
+                    wrote = wrote or context.wrote
                 break
             except Blocked:
                 await self.node.oplog.wait(0.1)
-        if self.node.oplog.last != before:
+        if wrote:
             reply = await self.replication.concern(context, reply)
         return dict(reply)
 
