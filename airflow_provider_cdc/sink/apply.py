@@ -27,6 +27,7 @@ from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.events import Step, steps
 from airflow_provider_cdc.sink.evolution import bring_up
 from airflow_provider_cdc.sink.markers import Markers, MarkerTable, Overtaken
+from airflow_provider_cdc.sink.room import with_room
 from airflow_provider_cdc.sink.tables import SinkTable, table_of
 from airflow_provider_cdc.sink.topics import chosen
 
@@ -118,8 +119,9 @@ class Sink:
         self.done = Done(place_of(engine, config))
         self._engine, self._config, self._changelog, self._connector = engine, config, changelog, connector
         try:
-            with engine.connect():  # only then is it known what it is
+            with engine.connect() as connection:  # only then is it known what it is
                 self._dialect: Dialect = dialect_of(engine, config.zone)
+                self._dialect.look(connection)
         except sa.exc.DBAPIError as e:  # of Oracle and Db2, a wrong password is no OperationalError
             raise unavailable(engine, e) from e
         self._markers = MarkerTable(config.marker_table, connector, config.name)
@@ -286,15 +288,14 @@ class Sink:
                 raise Overtaken
             failed = dict[str, str]()
             for topic, pending in self._pending(group, now.behind):
-                if error := self._table(connection, topic, pending):
+                if error := refused.get(topic) or self._table(connection, topic, pending):
                     failed[topic] = error
                     self._markers.stop(connection, topic, markers.batch, error)
             self._markers.write(connection, group.last)
             return failed
 
         began = time.monotonic()
-        if not self._dialect.DDL_IN_TRANSACTION:
-            self._prepare([pending for _, pending in self._pending(group, markers.behind)])
+        refused = self._prepare([pending for _, pending in self._pending(group, markers.behind)])
         failed = self._retried(once)
         done.failed |= failed
         for _, pending in self._pending(group, {**markers.behind, **failed}):
@@ -317,20 +318,20 @@ class Sink:
         :param behind: the batch at which it is
         """
         pending = group.of(topic)
+        pending = pending and with_room(pending)
 
         def once(connection: sa.Connection) -> str:
             now = self._markers.hold(connection)
             if now.behind.get(topic) != behind:
                 raise Overtaken
-            error = self._table(connection, topic, pending) if pending is not None else ""
+            error = refused.get(topic) or (self._table(connection, topic, pending) if pending is not None else "")
             if not error:
                 self._markers.stop(connection, topic, group.last, "")
             self._markers.write(connection, now.batch)
             return error
 
         began = time.monotonic()
-        if pending is not None and not self._dialect.DDL_IN_TRANSACTION:
-            self._prepare([pending])
+        refused = self._prepare([pending] if pending is not None else [])
         error = self._retried(once)
         if error:
             done.failed[topic] = error
@@ -340,19 +341,29 @@ class Sink:
 
     def _pending(self, group: Batches, behind: dict[str, int]) -> list[tuple[str, Pending]]:
         found = [(topic, group.of(topic)) for topic in sorted(group.topics) if topic not in behind]
-        return [(t, p) for t, p in found if p is not None and chosen(t, self._config)]
+        return [(t, with_room(p)) for t, p in found if p is not None and chosen(t, self._config)]
 
     # -- one table ----------------------------------------------------------------------------------------------------
 
-    def _prepare(self, tables: Sequence[Pending]) -> None:
-        """DDL of a database that ends transactions by it. What fails here fails again in the table's turn, and is told then."""
-        for pending in tables:
+    def _prepare(self, tables: Sequence[Pending]) -> dict[str, str]:
+        """DDL of a database that ends transactions by it.
+
+        :return: topic → why its table cannot be brought up
+        """
+        failed = dict[str, str]()
+        for pending in tables if not self._dialect.DDL_IN_TRANSACTION else ():
             try:
                 table = self._wanted(pending)
                 with self._engine.begin() as connection:
+                    self._dialect.defer(connection)
                     bring_up(self._dialect, connection, table, pending, self._config)
-            except (CdcError, sa.exc.DBAPIError) as e:
+            except TargetError as e:
+                failed[pending.topic] = str(e)
+            except sa.exc.DBAPIError as e:
+                if not self._dialect.transient(e):
+                    failed[pending.topic] = f"The table {pending.topic} cannot take a change: {e.orig}"
                 log.warning("The table of %s could not be brought up: %s", pending.topic, e)
+        return failed
 
     def _name(self, pending: Pending) -> str:
         return str(self._wanted(pending).name)

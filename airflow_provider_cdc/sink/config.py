@@ -82,6 +82,8 @@ class SinkConfig(Configuration):
         "tasks.max": "the tables of a batch are one transaction",
         "connection.provider": "connections are SQLAlchemy's",
         "connection.pool.acquire_increment": "connections are made one at a time",
+        "connection.pool.min_size": "a run has one connection",
+        "connection.pool.max_size": "a run has one connection",
         "key.converter*": "events are read from the change log",
         "value.converter*": "events are read from the change log",
         "errors.deadletterqueue.*": "there is no Kafka; errors.table keeps what the database refuses",
@@ -89,6 +91,8 @@ class SinkConfig(Configuration):
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
         "hibernate.*": "there is no Hibernate",
         "dialect.*": "the dialect is that of the connection",
+        "column.naming.strategy": "there are no Java classes; quote.identifiers keeps the case of names",
+        "table.naming.strategy": "there are no Java classes; collection.name.format makes names",
     }
 
     name: str = Field("", alias="name", max_length=100)
@@ -117,8 +121,6 @@ class SinkConfig(Configuration):
     connection_url: str | None = Field(None, alias="connection.url")
     connection_username: str | None = Field(None, alias="connection.username")
     connection_password: SecretStr | None = Field(None, alias="connection.password")
-    pool_min_size: int = Field(5, alias="connection.pool.min_size", ge=1)
-    pool_max_size: int = Field(32, alias="connection.pool.max_size", ge=1)
     pool_timeout_s: int = Field(1800, alias="connection.pool.timeout", ge=1)
 
     @model_validator(mode="after")

@@ -365,7 +365,14 @@ def _typed(value: pa.ChunkedArray | None, column: Column, rows: int) -> pa.Chunk
     wanted = arrow_type(column.type)
     if value is None:
         return pa.chunked_array([pa.nulls(rows, wanted)])
-    return value if value.type == wanted else value.cast(wanted)
+    try:
+        return value if value.type == wanted else value.cast(wanted)
+    except pa.ArrowInvalid as e:
+        raise TargetError(
+            f"A value of the column {column.name} is none of the type that the source has given it: {e}",
+            safe="The table was not changed.",
+            remedy="drop the target table and read it again with an ad hoc snapshot, or leave the column out with field.exclude.list",
+        ) from e
 
 
 def _left_out(events: pa.Table, final: dict[str | None, str]) -> npt.NDArray[np.object_]:

@@ -1,13 +1,13 @@
-"""What a table lacks: it is made, or gets columns (``schema.evolution=basic``); or the run says which DDL would mend it."""
+"""What a table lacks: it is made, gets columns, or columns that the source has widened (``schema.evolution=basic``); or the run says which DDL would mend it."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.pending import Pending, base_version, lineage
+from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.config import SchemaEvolution, SinkConfig
-from airflow_provider_cdc.sink.dialects.base import Dialect, There, run
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, Dialect, There, run
 from airflow_provider_cdc.sink.kinds import kind_of
 from airflow_provider_cdc.sink.tables import Field, SinkTable
 
@@ -18,22 +18,40 @@ def bring_up(
     """Have the table there with all the columns that rows have.
 
     :return: the table as it is then
-    :raises TargetError: ``schema.evolution=none``, and it lacks something
+    :raises TargetError: ``schema.evolution=none``, and it lacks something; or a new column has to have values, and nobody knows which
     """
     there = dialect.there(connection, table.name)
     if there is None:
         _allowed(config, f"There is no table {table.name}.", table, [dialect.create(table)])
-        run(connection, dialect.create(table))
-        return There({}, tuple(field.name for field in table.key))
-    if lacking := [field for field in table.fields if field.name not in there.columns]:
-        statements = dialect.add(table, lacking)
+        there = _made(dialect, connection, table)
+    lacking = [field for field in table.fields if there.columns and field.name not in there.columns]
+    if lacking:
         names = ", ".join(field.name for field in lacking)
-        _allowed(config, f"The table {table.name} has no column {names}.", table, statements)
+        _allowed(config, f"The table {table.name} has no column {names}.", table, dialect.add(table, lacking))
         _refuse_keys(table, lacking)
-        for statement in statements:
-            run(connection, statement)
-        _fill(dialect, connection, table, lacking, pending)
+        _add(dialect, connection, table, lacking, pending)
+    if config.schema_evolution is SchemaEvolution.BASIC and there.columns:
+        if dialect.CHANGES:
+            _widen(dialect, connection, table, there, pending)
+        else:
+            _refuse_other(dialect, table, there, pending)
     return there
+
+
+def _made(dialect: Dialect, connection: sa.Connection, table: SinkTable) -> There:
+    """The table that has just been made: by us, or by somebody who was faster."""
+    savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None
+    try:
+        run(connection, dialect.create(table))
+    except sa.exc.DBAPIError:
+        if savepoint is not None:
+            savepoint.rollback()
+        if (there := dialect.there(connection, table.name)) is None:
+            raise
+        return there
+    if savepoint is not None:
+        savepoint.commit()
+    return There({}, tuple(field.name for field in table.key))
 
 
 def _allowed(config: SinkConfig, what: str, table: SinkTable, statements: list[str]) -> None:
@@ -56,17 +74,110 @@ def _refuse_keys(table: SinkTable, lacking: list[Field]) -> None:
         )
 
 
-def _fill(
-    dialect: Dialect, connection: sa.Connection, table: SinkTable, lacking: list[Field], pending: Pending
-) -> None:
-    """Rows that are there get in new columns what the source's rows have got."""
+# -- new columns ------------------------------------------------------------------------------------------------------
+
+
+def _add(dialect: Dialect, connection: sa.Connection, table: SinkTable, lacking: list[Field], pending: Pending) -> None:
+    """Add columns. Rows that are there get in them what the source's rows have got."""
     origins = lineage(pending, base_version(pending))
+    fills = {field.name: _fill(origins.get(field.column.name, Origin(field.column.name))) for field in lacking}
     for field in lacking:
-        origin = origins.get(field.column.name)
-        if origin is not None and origin.column is None and origin.fill is not None:
-            type_ = dialect.type_of(kind_of(field.column), key=False)
-            text = "'" + origin.fill.replace("'", "''") + "'"
-            run(
-                connection,
-                f"UPDATE {dialect.full(table.name)} SET {dialect.quote(field.name)} = {dialect.cast(text, type_)}",
+        _refuse_required(dialect, table, field, fills[field.name], origins.get(field.column.name))
+    for field in lacking:
+        fill = fills[field.name]
+        # a column that must have a value gets it before that is asked of it
+        late = field.required and not dialect.default_of(field)
+        for statement in dialect.add(table, [field.optional if late else field]):
+            run(connection, statement)
+        if fill is not None:
+            value = dialect.cast("'" + fill.replace("'", "''") + "'", dialect.type_of(kind_of(field.column), key=False))
+            run(connection, f"UPDATE {dialect.full(table.name)} SET {dialect.quote(field.name)} = {value}")
+        if late and fill is not None and dialect.CHANGES:
+            made = dialect.there(connection, table.name)
+            assert made is not None
+            now = made.columns[field.name]
+            run(connection, dialect.change(table, now, _type(dialect, now, field), nullable=False))
+
+
+def _fill(origin: Origin) -> str | None:
+    """What the source's rows have got in a new column; ``None`` if NULL, or if that is not known."""
+    return origin.fill if origin.column is None else None
+
+
+def _refuse_required(dialect: Dialect, table: SinkTable, field: Field, fill: str | None, origin: Origin | None) -> None:
+    """:raises TargetError: a column that must have a value has none for rows that are there"""
+    declared = field.column.declared
+    known = fill is not None or bool(dialect.default_of(field)) or declared.default is not None
+    if not field.required or known or declared.default_is_expression or declared.generated or declared.auto_incremented:
+        return
+    full, name = dialect.full(table.name), dialect.quote(field.name)
+    remedy = f"run {'; '.join(dialect.add(table, [field.optional]))} for a column that may be NULL"
+    if origin is not None and origin.column not in (None, field.column.name):
+        old = dialect.quote(str(origin.column))
+        remedy = f"run ALTER TABLE {full} RENAME COLUMN {old} TO {name}, as the source did; or {remedy}"
+    raise TargetError(
+        f"The new column {field.name} of {table.name} must have a value, and has no default for the rows that are there.",
+        where=f"topic {table.topic}",
+        safe="The table was not changed.",
+        remedy=f"{remedy}; then run the apply again",
+    )
+
+
+# -- columns that are there -------------------------------------------------------------------------------------------
+
+
+def _widen(dialect: Dialect, connection: sa.Connection, table: SinkTable, there: There, pending: Pending) -> None:
+    """Follow the source where it has given columns more room, or lets them be NULL, or has dropped them."""
+    for field in table.fields:
+        column = there.columns.get(field.name)
+        if column is None or not _changed(pending, field.column.name):
+            continue
+        type_ = dialect.widened(column, field)
+        nullable = column.nullable or not field.required
+        if type_ is not None or nullable != column.nullable:
+            run(connection, dialect.change(table, column, type_ or _type(dialect, column, field), nullable=nullable))
+    wanted, fold = {field.name for field in table.fields}, {name.lower(): name for name in there.columns}
+    for name in {dropped for change in pending.changes.values() for dropped in change.dropped}:
+        column = there.columns.get(fold.get(name.lower(), name))
+        if column is None or column.name in wanted or column.name in there.key:
+            continue
+        if (
+            not column.nullable and column.default is None and column.type != "NULL"
+        ):  # no row has a value of it any more
+            run(connection, dialect.change(table, column, column.type, nullable=True))
+
+
+def _refuse_other(dialect: Dialect, table: SinkTable, there: There, pending: Pending) -> None:
+    """:raises TargetError: a database that changes no columns would make other values of what a column has now"""
+    for field in table.fields:
+        column = there.columns.get(field.name)
+        if column is None or not _changed(pending, field.column.name):
+            continue
+        wanted = dialect.type_of(kind_of(field.column), key=field.key)
+        if wanted == "TEXT" and column.type not in ("TEXT", "BLOB"):
+            raise TargetError(
+                f"The source has changed the column {field.name}, and {table.name} has it as {column.type}, which would make other values of its texts.",
+                where=f"topic {table.topic}",
+                safe="The table was not changed.",
+                remedy="make the table again with this column as TEXT, and copy its rows; then run the apply again",
             )
+
+
+def _type(dialect: Dialect, column: ColumnThere, field: Field) -> str:
+    """The type that a column has; of one whose type SQLAlchemy does not know, the one that we give it."""
+    return column.type or dialect.type_of(kind_of(field.column), key=field.key)
+
+
+def _changed(pending: Pending, name: str) -> bool:
+    """Whether one of these changes may have changed a column: where the schema before a change is known, by that, otherwise they may."""
+    for version, change in pending.changes.items():
+        if change.type != "ALTER" or change.table is None or name not in change.table.names or name in change.added:
+            continue
+        before = pending.schemas.get(version - 1)
+        old = change.renamed.get(name, name)
+        if before is None or old not in before.names:
+            return True
+        one, other = before.column(old), change.table.column(name)
+        if (one.type, one.nullable, one.declared) != (other.type, other.nullable, other.declared):
+            return True
+    return False

@@ -1,22 +1,25 @@
 """What kind of values a column has, in words that every dialect has a type for.
 
 The kind follows from the type in the change log and the semantic name (Debezium JDBC connector, "Data type mappings"), and is refined by what the source has
-declared: lengths, digits and members.
+declared: lengths of keys, digits and members. Where the source tells its own types (``column.propagate.source.type``), columns have its lengths, too.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from airflow_provider_cdc.core.model.schema import GEOMETRY, Column
+from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared
 
 KindName = Literal[
     "bool", "int8", "int16", "int32", "int64", "float", "double", "decimal", "number", "text", "bytes", "date", "time", "time_tz",
     "timestamp", "timestamp_tz", "bits", "enum", "set", "json", "xml", "uuid", "ltree", "year", "duration", "interval", "vector", "geometry",
 ]  # fmt: skip
-_DECIMAL = re.compile(r"decimal128\((\d+), (\d+)\)")
+_DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")
+_TOLD = "__debezium.source.column.type"
+_SIGNS = 3
+"""A sign, a point, and a zero before it."""
 _BY_SEMANTIC: dict[str, KindName] = {
     "Bits": "bits", "Enum": "enum", "EnumSet": "set", "Json": "json", "Xml": "xml", "Uuid": "uuid", "Ltree": "ltree", "Year": "year",
     "MicroDuration": "duration", "Interval": "interval", "ZonedTime": "time_tz", "Time": "time", "MicroTime": "time", "NanoTime": "time",
@@ -35,12 +38,14 @@ class Kind:
     :param length: characters, bytes, bits, or all digits of a decimal; ``None`` if that is not known
     :param scale: digits after the point: of a decimal, or of seconds
     :param members: of an enumeration or a set
+    :param told: the source's type, if the source is to tell it (``column.propagate.source.type``): only then does a column that is no key get its length
     """
 
     name: KindName
     length: int | None = None
     scale: int | None = None
     members: tuple[str, ...] = ()
+    told: str = field(default="", repr=False)
 
 
 def kind_of(column: Column) -> Kind:
@@ -53,14 +58,14 @@ def kind_of(column: Column) -> Kind:
     """
     semantic, declared = (column.semantic or "").rpartition(".")[2], column.declared
     if found := _DECIMAL.fullmatch(column.type):
-        return Kind("decimal", int(found[1]), int(found[2]))
+        return _decimal(int(found[1]), int(found[2]))
     if column.type.startswith("timestamp["):
         digits = 9 if column.type.startswith("timestamp[ns") else 6
         scale = digits if declared.length is None else min(declared.length, digits)
         return Kind("timestamp_tz" if "tz=" in column.type else "timestamp", scale=scale)
     if semantic == "Decimal":  # more digits than an array of decimals has
         parameters = column.parameters
-        return Kind("decimal", int(parameters.get("connect.decimal.precision", 0)) or None, int(parameters["scale"]))
+        return _decimal(int(parameters.get("connect.decimal.precision", 0)) or None, int(parameters["scale"]))
     if semantic == "ZonedTimestamp":
         return Kind("timestamp_tz", scale=declared.length)
     name = _BY_SEMANTIC.get(semantic) or _PLAIN.get(column.type)
@@ -72,5 +77,39 @@ def kind_of(column: Column) -> Kind:
         return Kind(name, int(column.parameters["length"]))
     if name in ("enum", "set"):
         return Kind(name, members=declared.values or tuple(column.parameters.get("allowed", "").split(",")))
-    length = declared.length if name in ("text", "bytes", "vector") else None
-    return Kind(name, length or None)
+    if name == "text" and declared.type_name.upper() == "UUID":
+        return Kind("uuid")
+    return _plain(name, column)
+
+
+def _plain(name: KindName, column: Column) -> Kind:
+    """A kind that its type in the change log says, with the source's own type if it is told."""
+    declared, told = column.declared, column.parameters.get(_TOLD, "").upper()
+    match name:
+        case "int16" if told == "TINYINT":
+            return Kind("int8", declared.length, told=told)
+        case "bool" | "int8" | "int16" | "int32" | "int64":
+            return Kind(name, declared.length if told else None, told=told)
+        case "text":
+            return Kind(name, _characters(declared), told=told)
+        case "bytes" | "vector":
+            return Kind(name, declared.length or None, told=told)
+        case _:
+            return Kind(name)
+
+
+def _decimal(length: int | None, scale: int) -> Kind:
+    """A decimal; of one whose last digits are always zero, these count."""
+    return Kind("decimal", length and max(length - min(scale, 0), scale), max(scale, 0))
+
+
+def _characters(declared: Declared) -> int | None:
+    """How many characters a text has at most; ``None`` if that is not known."""
+    type_, length = declared.type_name.upper(), declared.length
+    if not length:
+        return None
+    if any(word in type_ for word in ("BINARY", "BLOB", "RAW", "BIT")):  # hexadecimal, or base64
+        return max(4, 2 * length)
+    if any(word in type_ for word in ("DEC", "NUM", "FIXED")):
+        return length + abs(declared.scale or 0) + _SIGNS
+    return length if not type_ or any(word in type_ for word in ("CHAR", "TEXT", "CLOB", "GRAPHIC")) else None

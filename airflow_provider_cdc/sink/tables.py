@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import HEADER, Column, TableSchema
@@ -38,6 +38,11 @@ class Field:
     def required(self) -> bool:
         """Whether it may not be NULL."""
         return self.key or not self.column.nullable
+
+    @property
+    def optional(self) -> Field:
+        """The same that may be NULL."""
+        return replace(self, column=self.column.model_copy(update={"nullable": True}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +99,9 @@ def table_of(topic: str, schema: TableSchema, config: SinkConfig, folded: Callab
     fields = [Field(fold(column.name.removeprefix(HEADER)), column, key=True) for column in (*own, *keys)]
     taken = {field.name for field in fields} if config.primary_key_mode is PrimaryKeyMode.RECORD_HEADER else set()
     rest = [Field(fold(column.name.removeprefix(HEADER)), column) for column in chosen if column not in keys]
-    fields += [field for field in rest if field.name not in taken]  # a header that is the key stands for a column of its name
+    fields += [
+        field for field in rest if field.name not in taken
+    ]  # a header that is the key stands for a column of its name
     _refuse_twice(topic, fields)
     return SinkTable(topic, name_of(topic, schema, config, fold), tuple(fields))
 

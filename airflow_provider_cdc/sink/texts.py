@@ -7,6 +7,7 @@ import datetime as dt
 import re
 import zoneinfo
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +45,29 @@ def bits(values: pa.Array, length: int) -> pa.Array:
     """
     texts = [None if v is None else f"{int.from_bytes(v, 'little'):0{length}b}" for v in values.to_pylist()]
     return pa.array(texts, pa.string())
+
+
+_SRID = 0x20000000
+"""Flag in the type of a geometry: its reference system is told, too."""
+
+
+def geometries(values: pa.Array) -> pa.Array:
+    """Geometries as bytes that PostGIS and others read (EWKB): with the reference system, if it is known.
+
+    >>> point = bytes.fromhex("0101000000" + "00" * 16)
+    >>> geometries(pa.array([{"wkb": point, "srid": 4326}]))[0].as_py()[:9].hex()
+    '0101000020e6100000'
+    """
+
+    def one(wkb: bytes | None, srid: int | None) -> bytes | None:
+        if wkb is None or not srid:
+            return wkb
+        order: Literal["little", "big"] = "little" if wkb[0] else "big"
+        type_ = int.from_bytes(wkb[1:5], order) | _SRID
+        return wkb[:1] + type_.to_bytes(4, order) + srid.to_bytes(4, order) + wkb[5:]
+
+    pairs = zip(*(pc.struct_field(values, name).to_pylist() for name in ("wkb", "srid")), strict=True)
+    return pa.array([one(wkb, srid) for wkb, srid in pairs], pa.binary())
 
 
 def clock(micros: pa.Array, scale: int = 6) -> pa.Array:

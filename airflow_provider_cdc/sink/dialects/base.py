@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import PREVIOUS, Field, Name, SinkTable
+from airflow_provider_cdc.sink.widening import wider
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 class ColumnThere:
     """A column that a table has.
 
-    :param type: as the database calls it
+    :param type: as the database calls it; empty if SQLAlchemy does not know it
     """
 
     name: str
@@ -58,6 +60,8 @@ class Dialect(abc.ABC):
     """Characters of a name."""
     DDL_IN_TRANSACTION: ClassVar[bool] = False
     """Whether DDL is undone by a rollback; where it is not, it is done before the transaction, and may be done again."""
+    CHANGES: ClassVar[bool] = True
+    """Whether types of columns can be changed."""
     DEFER: ClassVar[tuple[str, ...]] = ()
     """Statements for :meth:`defer`."""
     TRANSIENT: ClassVar[frozenset[str]] = frozenset()
@@ -65,6 +69,9 @@ class Dialect(abc.ABC):
 
     def __init__(self, zone: str = "UTC") -> None:
         self.zone = zone
+
+    def look(self, connection: sa.Connection) -> None:  # noqa: B027 - most databases have nothing of the kind
+        """See what the database has beyond what all of its kind have: types of extensions."""
 
     # -- names --------------------------------------------------------------------------------------------------------
 
@@ -96,9 +103,7 @@ class Dialect(abc.ABC):
     def column(self, field: Field) -> str:
         """A column in DDL."""
         null = " NOT NULL" if field.required else ""
-        return (
-            f"{self.quote(field.name)} {self.type_of(kind_of(field.column), key=field.key)}{self._default(field)}{null}"
-        )
+        return f"{self.quote(field.name)} {self.type_of(kind_of(field.column), key=field.key)}{self.default_of(field)}{null}"
 
     def create(self, table: SinkTable) -> str:
         """The statement that makes a table."""
@@ -111,7 +116,19 @@ class Dialect(abc.ABC):
         """The statements that add columns."""
         return [f"ALTER TABLE {self.full(table.name)} ADD COLUMN {self.column(field)}" for field in fields]
 
-    def _default(self, field: Field) -> str:
+    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+        """The statement that gives a column a wider type, or lets it be NULL; see :attr:`CHANGES`.
+
+        :param type_: the new type, or the one that it has
+        """
+        raise NotImplementedError(f"{self.name} changes no columns")
+
+    def widened(self, there: ColumnThere, field: Field) -> str | None:
+        """The type that has room for all values of a column whose own does not have it; ``None`` if it has, or no type does."""
+        wanted = self.type_of(kind_of(field.column), key=field.key)
+        return wanted if wider(there.type, wanted) else None
+
+    def default_of(self, field: Field) -> str:
         """The default of a column, as the source has it; empty if it has none that is a plain value."""
         declared = field.column.declared
         if declared.default is None or declared.default_is_expression or field.key:
@@ -130,6 +147,8 @@ class Dialect(abc.ABC):
             return self.truth(text.strip("b'") not in ("0", "", "false"))
         if kind.name in ("text", "enum", "set"):
             return "'" + text.replace("'", "''") + "'"
+        if kind.name in ("date", "time", "timestamp") and not text.startswith("0000-"):
+            return f"'{text}'" if re.fullmatch(r"[\d :.-]+", text) else None
         return None
 
     def cast(self, text: str, type_: str) -> str:
@@ -147,7 +166,7 @@ class Dialect(abc.ABC):
         if not inspector.has_table(**at):
             return None
         columns = {
-            c["name"]: ColumnThere(c["name"], str(c["type"]), bool(c["nullable"]), c.get("default"))
+            c["name"]: ColumnThere(c["name"], _told(c["type"], connection), bool(c["nullable"]), c.get("default"))
             for c in inspector.get_columns(**at)
         }
         key = tuple(map(str, inspector.get_pk_constraint(**at)["constrained_columns"]))
@@ -267,6 +286,10 @@ def wrapped(connection: sa.Connection, statement: str, error: Any) -> Any:
     return sa.exc.DBAPIError.instance(
         statement, None, error, base, connection_invalidated=lost, dialect=connection.dialect
     )
+
+
+def _told(type_: Any, connection: sa.Connection) -> str:
+    return "" if isinstance(type_, sa.types.NullType) else str(type_.compile(dialect=connection.dialect))
 
 
 def fields_of(table: SinkTable, rows: pa.Table) -> list[Field]:

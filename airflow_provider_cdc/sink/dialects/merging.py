@@ -44,7 +44,7 @@ class MergeDialect(Dialect):
             f"WHEN NOT MATCHED THEN INSERT ({self.listed(names)}) VALUES ({values}){self.END}"
         )
 
-    def change(self, table: SinkTable, key: Mapping[str, Field], rest: Sequence[Field]) -> str:
+    def row_update(self, table: SinkTable, key: Mapping[str, Field], rest: Sequence[Field]) -> str:
         """The row of a key is changed.
 
         :param key: column of the table → the field that has its value; the last ones of the row that is bound
@@ -90,7 +90,7 @@ class MergeDialect(Dialect):
         chosen = rows.select([*rest, *key.values()])
         fields = fields_of(table, chosen)
         found = dict(zip(key, fields[len(rest) :], strict=True))
-        self.each(connection, self.change(table, found, fields[: len(rest)]), table, chosen)
+        self.each(connection, self.row_update(table, found, fields[: len(rest)]), table, chosen)
 
     def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
         self.each(connection, self.deletion(table, fields_of(table, keys)), table, keys)

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from airflow_provider_cdc.sink import texts
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.sink import texts, widening
 from airflow_provider_cdc.sink.ahead import ahead
-from airflow_provider_cdc.sink.dialects.base import fields_of, run
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, run
 from airflow_provider_cdc.sink.dialects.staging import StagingDialect
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Field, SinkTable
 
+_LONG = "longtext CHARACTER SET utf8mb4"
 _TYPES = {
     "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "float", "double": "double",
-    "number": "double", "date": "date", "time_tz": "varchar(32)", "json": "json", "xml": "longtext", "uuid": "char(36)", "ltree": "longtext",
+    "date": "date", "time_tz": "varchar(32)", "json": "json", "xml": _LONG, "uuid": "char(36)", "ltree": _LONG,
     "year": "year", "duration": "bigint", "interval": "varchar(64)", "geometry": "geometry", "vector": "longtext",
 }  # fmt: skip
 _QUOTED = frozenset(
     {"text", "enum", "set", "json", "xml", "uuid", "ltree", "interval", "time_tz", "date", "time", "timestamp", "timestamp_tz", "vector"}
 )  # fmt: skip
+_NUMBERS = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})
 _STATEMENT = 1 << 20
 """Characters of a statement; a server takes 16 MB at least, if nobody has said otherwise."""
-_MOST_DIGITS, _MOST_SCALE = 65, 38
+_MOST_DIGITS, _MOST_SCALE = 65, 30
+_BITS, _SIGNS = 64, 3
 _KEY_LENGTH, _VARCHAR = 255, 16_000
+_ROW_BYTES = 60_000
+"""What columns of a row may have together, without those that are kept apart from it, as long texts are."""
+_SESSION = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
+"""Values that a column cannot have are errors, 0 is a value of any column, and a backslash is what it is in our texts, whatever the server is set to."""
 _STAGE = "cdc_stage"
 
 
@@ -35,36 +45,104 @@ class MariaDb(StagingDialect):
     """MariaDB through PyMySQL."""
 
     name: ClassVar[str] = "mariadb"
-    DEFER: ClassVar[tuple[str, ...]] = ("SET SESSION foreign_key_checks = 0",)
+    DEFER: ClassVar[tuple[str, ...]] = (
+        "SET SESSION foreign_key_checks = 0",
+        f"SET SESSION sql_mode = '{_SESSION}'",
+    )
+    AXES: ClassVar[str] = ""
+    """Argument that says the order of coordinates, which the change log has as x and y."""
     LONGEST: ClassVar[int] = 64
     TRANSIENT: ClassVar[frozenset[str]] = frozenset(
         {"1205", "1213", "1040", "1053", "1077", "2006", "2013", "1927", "4031"}
     )
 
+    @property
+    def exact(self) -> str:
+        """The collation of keys: texts are equal that have the same characters, in the same case and with the same spaces at the end."""
+        return "utf8mb4_nopad_bin"
+
     def quote(self, name: str) -> str:
         return "`" + name.replace("`", "``") + "`"
 
     def type_of(self, kind: Kind, *, key: bool) -> str:
-        if kind.name in ("decimal", "number") and kind.length:
-            return f"decimal({min(kind.length, _MOST_DIGITS)}, {min(kind.scale or 0, _MOST_SCALE)})"
-        if kind.name == "bits":
-            return f"bit({kind.length})" if (kind.length or 0) <= 64 else f"varbinary({((kind.length or 0) + 7) // 8})"
-        if kind.name in ("text", "bytes"):
-            length = min(kind.length or _KEY_LENGTH, _VARCHAR) if key else None
-            plain = "varchar({})" if kind.name == "text" else "varbinary({})"
-            return plain.format(length) if key else "longtext" if kind.name == "text" else "longblob"
-        if kind.name in ("enum", "set"):
-            members = ", ".join(self._text(member) for member in kind.members)
-            return f"{kind.name}({members})" if kind.members else "longtext"
-        if kind.name in ("time", "timestamp", "timestamp_tz"):
-            digits = min(6 if kind.scale is None else kind.scale, 6)
-            return f"{'time' if kind.name == 'time' else 'datetime'}({digits})"
-        return _TYPES[kind.name]
+        match kind.name:
+            case "int8" | "int16" | "int32" | "int64" if kind.told.partition(" ")[0] in _NUMBERS:
+                base, _, rest = kind.told.lower().partition(" ")
+                return f"{base}{f'({kind.length})' if kind.length else ''} {rest}".strip()
+            case "decimal" | "number":
+                return self._decimal(kind, key=key)
+            case "bits":
+                bits = kind.length or 1
+                return f"bit({bits})" if bits <= _BITS else f"varbinary({(bits + 7) // 8})"
+            case "text":
+                return self._characters(self._length(kind, key=key), key=key)
+            case "bytes":
+                length = self._length(kind, key=key)
+                return f"varbinary({length})" if length else "longblob"
+            case "enum" | "set" if kind.members:
+                return f"{kind.name}({', '.join(map(self._text, kind.members))}) CHARACTER SET utf8mb4"
+            case "enum" | "set":
+                return self._characters(_KEY_LENGTH if key else None, key=key)
+            case "time" | "timestamp" | "timestamp_tz":
+                digits = min(6 if kind.scale is None else kind.scale, 6)
+                return f"{'time' if kind.name == 'time' else 'datetime'}({digits})"
+            case _:
+                return _TYPES[kind.name]
+
+    def _decimal(self, kind: Kind, *, key: bool) -> str:
+        """A decimal; a text if it has more digits than a decimal has. Numbers whose digits are not declared have as many as there can be."""
+        if kind.length is None:
+            return f"decimal({_MOST_DIGITS}, {_MOST_SCALE})"
+        if _too_fine(kind):
+            return self._characters(kind.length + _SIGNS, key=key)
+        return f"decimal({kind.length}, {kind.scale or 0})"
+
+    def _length(self, kind: Kind, *, key: bool) -> int | None:
+        """Characters or bytes of a column; ``None`` if it is to hold any."""
+        if key:
+            return min(kind.length or _KEY_LENGTH, _VARCHAR)
+        return kind.length if kind.told and (kind.length or 0) <= _VARCHAR else None
+
+    def _characters(self, length: int | None, *, key: bool) -> str:
+        plain = f"varchar({length})" if length else "longtext"
+        return f"{plain} CHARACTER SET utf8mb4{f' COLLATE {self.exact}' if key else ''}"
+
+    def create(self, table: SinkTable) -> str:
+        return super().create(self._fitting(table))
+
+    def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
+        wanted = {field.name: field for field in fields}
+        whole = replace(table, fields=tuple(wanted.get(field.name, field) for field in table.fields))
+        return super().add(table, [field for field in self._fitting(whole).fields if field.name in wanted])
+
+    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+        default = f" DEFAULT {there.default}" if there.default else ""
+        null = "" if nullable else " NOT NULL"
+        return f"ALTER TABLE {self.full(table.name)} MODIFY COLUMN {self.quote(there.name)} {type_}{default}{null}"
+
+    def widened(self, there: ColumnThere, field: Field) -> str | None:
+        kind = kind_of(field.column)
+        if kind.name in ("enum", "set") and (members := widening.members(there.type, kind.name)):
+            new = tuple(member for member in kind.members if member not in members)
+            return self.type_of(replace(kind, members=(*members, *new)), key=field.key) if new else None
+        return super().widened(there, field)
+
+    def _fitting(self, table: SinkTable) -> SinkTable:
+        """The table with texts and bytes of any length, if it has more of those with a length than a row has room for."""
+        kinds = {field.name: kind_of(field.column) for field in table.fields}
+        size = {"text": 4, "bytes": 1}
+        if sum((kind.length or 0) * size.get(kind.name, 0) for kind in kinds.values() if kind.told) < _ROW_BYTES:
+            return table
+        fields = [
+            field if field.key or kinds[field.name].name not in size else Field(field.name, _untold(field.column))
+            for field in table.fields
+        ]
+        return replace(table, fields=tuple(fields))
 
     def default(self, kind: Kind, text: str) -> str | None:
-        if kind.name in ("text", "bytes", "json", "xml"):  # MySQL has no plain defaults of long columns
-            return None
-        return self._text(text) if kind.name in ("enum", "set") else super().default(kind, text)
+        if kind.name in ("json", "xml") or (kind.name in ("text", "bytes") and self._length(kind, key=False) is None):
+            return None  # MySQL has no plain defaults of long columns
+        return self._text(text) if kind.name in ("text", "enum", "set") else super().default(kind, text)
 
     def _text(self, text: str) -> str:
         return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
@@ -186,8 +264,9 @@ class MariaDb(StagingDialect):
     def _literals(self, values: pa.Array, field: Field) -> pa.Array:
         """Values in SQL, NULL among them."""
         kind = kind_of(field.column)
+        _refuse_finer(values, kind, field)
         text = self._as_text(values, kind)
-        if kind.name in _QUOTED:
+        if kind.name in _QUOTED or _too_fine(kind):
             there = texts.joined(text)
             for what, instead in (("\\", "\\\\"), ("'", "''")):
                 if what.encode() in there:
@@ -200,9 +279,9 @@ class MariaDb(StagingDialect):
             case "bytes":
                 return texts.around(texts.hexadecimal(values), "X'", "'")
             case "geometry":
-                wkb = texts.around(texts.hexadecimal(values.field("wkb")), "ST_GeomFromWKB(X'", "'")
-                srid = pc.coalesce(values.field("srid"), 0).cast(pa.string())
-                return texts.around(pc.binary_join_element_wise(wkb, srid, ", "), "", ")")
+                wkb = texts.around(texts.hexadecimal(pc.struct_field(values, "wkb")), "ST_GeomFromWKB(X'", "'")
+                srid = pc.coalesce(pc.struct_field(values, "srid"), 0).cast(pa.string())
+                return texts.around(pc.binary_join_element_wise(wkb, srid, ", "), "", f"{self.AXES})")
             case "bits":
                 return texts.around(texts.bits(values, kind.length or 1), "b'", "'")
             case "time":
@@ -221,6 +300,44 @@ class MySql(MariaDb):
     """MySQL through PyMySQL."""
 
     name: ClassVar[str] = "mysql"
+    AXES: ClassVar[str] = ", 'axis-order=long-lat'"
+
+    def __init__(self, zone: str = "UTC") -> None:
+        super().__init__(zone)
+        self._version: tuple[Any, ...] = ()
+
+    def look(self, connection: sa.Connection) -> None:
+        self._version = tuple(connection.dialect.server_version_info or ())
+
+    @property
+    def exact(self) -> str:
+        return "utf8mb4_0900_bin" if self._version >= (8, 0, 17) else "utf8mb4_bin"
 
     def _or_update(self, names: list[str]) -> str:
+        if self._version < (8, 0, 20):
+            return super()._or_update(names)
         return " AS new ON DUPLICATE KEY UPDATE " + ", ".join(f"{self.quote(n)} = new.{self.quote(n)}" for n in names)
+
+
+def _untold(column: Column) -> Column:
+    """A column whose type the source does not tell."""
+    return column.model_copy(update={"parameters": {}})
+
+
+def _too_fine(kind: Kind) -> bool:
+    """Whether a decimal has more digits than the database's."""
+    return kind.name == "decimal" and ((kind.length or 0) > _MOST_DIGITS or (kind.scale or 0) > _MOST_SCALE)
+
+
+def _refuse_finer(values: pa.Array, kind: Kind, field: Field) -> None:
+    """:raises TargetError: a number has digits that the database would cut off without an error"""
+    if kind.length is not None or kind.name not in ("decimal", "number"):
+        return
+    text = values.cast(pa.string())
+    found = pc.filter(text, pc.match_substring_regex(text, rf"\.\d{{{_MOST_SCALE + 1},}}"))
+    if len(found):
+        raise TargetError(
+            f"The column {field.name} has room for {_MOST_SCALE} digits after the point, and a value has more: {found[0]}.",
+            safe="The table was not changed.",
+            remedy="leave the column out with field.exclude.list, or have the source write other values with decimal.handling.mode=string",
+        )

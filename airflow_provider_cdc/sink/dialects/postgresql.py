@@ -10,10 +10,10 @@ import pyarrow.csv as pa_csv
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
-from airflow_provider_cdc.sink.dialects.base import fields_of, run, wrapped
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, run, wrapped
 from airflow_provider_cdc.sink.dialects.staging import StagingDialect
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
-from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
+from airflow_provider_cdc.sink.tables import PREVIOUS, Field, Name, SinkTable
 
 _TYPES = {
     "bool": "boolean", "int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint", "float": "real",
@@ -26,10 +26,12 @@ _COPY_BYTES = 4 << 20
 _DIGITS = 6
 """Of seconds."""
 _STAGE = "cdc_stage"
+_EXTENSIONS = {"postgis": "geometry", "ltree": "ltree"}
+"""Extension → its type, which is also the kind of values that have it."""
 
 
 class PostgreSql(StagingDialect):
-    """PostgreSQL through psycopg."""
+    """PostgreSQL through psycopg. Geometries and label trees have the types of extensions, if the database has these."""
 
     name: ClassVar[str] = "postgresql"
     DEFER: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL DEFERRED",)
@@ -37,10 +39,28 @@ class PostgreSql(StagingDialect):
     DDL_IN_TRANSACTION: ClassVar[bool] = True
     TRANSIENT: ClassVar[frozenset[str]] = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300"})
 
+    def __init__(self, zone: str = "UTC") -> None:
+        super().__init__(zone)
+        self._extended: dict[str, str] = {}
+
+    def look(self, connection: sa.Connection) -> None:
+        found = connection.exec_driver_sql(
+            "SELECT e.extname, n.nspname FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace"
+        )
+        self._extended = {
+            _EXTENSIONS[name]: f"{self.quote(schema)}.{_EXTENSIONS[name]}"
+            for name, schema in found
+            if name in _EXTENSIONS
+        }
+
     def fold(self, name: str) -> str:
         return name.lower()
 
     def type_of(self, kind: Kind, *, key: bool) -> str:
+        if kind.name in self._extended:
+            return self._extended[kind.name]
+        if kind.name == "text" and kind.told and kind.length:
+            return f"varchar({kind.length})"
         if kind.name == "decimal":
             return f"numeric({kind.length}, {kind.scale})" if kind.length else "numeric"
         if kind.name == "bits":
@@ -50,8 +70,19 @@ class PostgreSql(StagingDialect):
             return name.format(min(_DIGITS if kind.scale is None else kind.scale, _DIGITS))
         return _TYPES[kind.name]
 
+    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+        column = f"ALTER COLUMN {self.quote(there.name)}"
+        parts = [f"{column} TYPE {type_}"] if type_ != there.type else []
+        if nullable != there.nullable:
+            parts.append(f"{column} {'DROP' if nullable else 'SET'} NOT NULL")
+        return f"ALTER TABLE {self.full(table.name)} {', '.join(parts)}"
+
     def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
-        self._copy(connection, self.full(table.name), table, rows)
+        if not any(_is_geometry(field) for field in fields_of(table, rows)):
+            self._copy(connection, self.full(table.name), table, rows)
+            return
+        columns, stage = self.listed(rows.column_names), self._staged(connection, table, rows)
+        run(connection, f"INSERT INTO {self.full(table.name)} ({columns}) SELECT {columns} FROM {stage}")
 
     def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
         self._write_from(connection, table, self._staged(connection, table, rows), rows.column_names)
@@ -72,6 +103,10 @@ class PostgreSql(StagingDialect):
         self._make_stage(connection, table, rows, f"CREATE UNLOGGED TABLE {self.quote(name)}")
         self._copy(connection, self.quote(name), table, rows)
         run(connection, f"ANALYZE {self.quote(name)}")
+
+    def stage_type(self, kind: Kind, *, key: bool) -> str:
+        # geometries come as bytes, of which the database makes whatever type its column has
+        return "bytea" if kind.name == "geometry" else super().stage_type(kind, key=key)
 
     def write_staged(
         self, connection: sa.Connection, table: SinkTable, name: str, columns: Sequence[str], *, unique: bool
@@ -117,16 +152,24 @@ class PostgreSql(StagingDialect):
         return " AND ".join(f"t.{self.quote(name)} = s.{self.quote(staged)}" for name, staged in key.items())
 
     def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> str:
-        """A table of the session's own that has these rows, until the next one is made or the transaction ends."""
-        columns = ", ".join(self._typed(field) for field in fields_of(table, rows))
+        """A table of the session's own that has these rows, until the next one is made or the transaction ends. Its columns have the types of the table's,
+        whoever has made that."""
+        columns = ", ".join(self._like(field, table) for field in fields_of(table, rows))
         run(connection, f"DROP TABLE IF EXISTS pg_temp.{_STAGE}")
-        run(connection, f"CREATE TEMPORARY TABLE {_STAGE} ({columns}) ON COMMIT DROP")
+        run(
+            connection,
+            f"CREATE TEMPORARY TABLE {_STAGE} ON COMMIT DROP AS SELECT {columns} FROM {self.full(table.name)} WITH NO DATA",
+        )
         self._copy(connection, f"pg_temp.{_STAGE}", table, rows)
         run(connection, f"ANALYZE pg_temp.{_STAGE}")
         return f"pg_temp.{_STAGE}"
 
-    def _typed(self, field: Field) -> str:
-        return f"{self.quote(field.name)} {self.type_of(kind_of(field.column), key=field.key)}"
+    def _like(self, field: Field, table: SinkTable) -> str:
+        """A column of the stage. Geometries are bytes there, of which the database makes whatever type its column has."""
+        if _is_geometry(field):
+            return f"NULL::bytea AS {self.quote(field.name)}"
+        before = {PREVIOUS.format(at): key.name for at, key in enumerate(table.key)}
+        return f"{self.quote(before.get(field.name, field.name))} AS {self.quote(field.name)}"
 
     def _copy(self, connection: sa.Connection, into: str, table: SinkTable, rows: pa.Table) -> None:
         fields = fields_of(table, rows)
@@ -145,13 +188,17 @@ class PostgreSql(StagingDialect):
             raise wrapped(connection, statement, e) from e
 
 
+def _is_geometry(field: Field) -> bool:
+    return kind_of(field.column).name == "geometry"
+
+
 def as_text(values: pa.Array, kind: Kind) -> pa.Array:
     """Values as COPY reads them. Texts are told from NULL by their quotes."""
     match kind.name:
         case "bytes":
             return texts.around(texts.hexadecimal(values), "\\x")
         case "geometry":
-            return texts.around(texts.hexadecimal(values.field("wkb")), "\\x")
+            return texts.around(texts.hexadecimal(texts.geometries(values)), "\\x")
         case "bits":
             return texts.bits(values, kind.length or 1)
         case "time":

@@ -26,6 +26,7 @@ class Sqlite(Dialect):
     name: ClassVar[str] = "sqlite"
     DEFER: ClassVar[tuple[str, ...]] = ("PRAGMA defer_foreign_keys = ON",)
     LONGEST: ClassVar[int] = 1000
+    CHANGES: ClassVar[bool] = False
     DDL_IN_TRANSACTION: ClassVar[bool] = True
     STEADY: ClassVar[str | None] = None
 
@@ -84,7 +85,7 @@ def _values(values: pa.Array, kind: Kind, zone: str) -> list[Any]:
     """Values as the driver takes them."""
     match kind.name:
         case "geometry":
-            values = values.field("wkb")
+            values = texts.geometries(values)
         case "bits":
             values = texts.bits(values, kind.length or 1)
         case "time":

@@ -1,0 +1,75 @@
+"""Types of which one has room for all values of another, by the words of PostgreSQL, MySQL and MariaDB."""
+
+from __future__ import annotations
+
+import re
+
+_TYPE = re.compile(
+    r"(?P<name>[a-z ]+?)\s*(?:\((?P<numbers>[\d, ]+)\))?\s*(?P<rest>unsigned|with time zone|without time zone)?\s*(?:zerofill)?"
+)
+_WHOLE = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
+"""Whole numbers, and how many digits they have."""
+_SAME = {
+    "integer": "int", "character varying": "varchar", "numeric": "decimal", "double precision": "double", "real": "float",
+    "longtext": "text",
+}  # fmt: skip
+_DECIMAL, _PLAIN = "decimal", ""
+
+
+def wider(there: str, wanted: str) -> bool:
+    """Whether one type has room for all values of another, and for more.
+
+    >>> wider("VARCHAR(10)", "varchar(20)"), wider("BIGINT", "integer"), wider("INTEGER", "numeric(12, 2)")
+    (True, False, True)
+    """
+    narrow, wide = _read(there), _read(wanted)
+    return narrow is not None and wide is not None and narrow != wide and _holds(wide, narrow)
+
+
+def members(there: str, name: str) -> tuple[str, ...]:
+    """The members of an enumeration or a set; none if it is of another type.
+
+    >>> members("ENUM('a','it''s')", "enum")
+    ('a', "it's")
+    """
+    if not there.lower().startswith(f"{name}("):
+        return ()
+    return tuple(member.replace("''", "'") for member in re.findall(r"'((?:[^']|'')*)'", there))
+
+
+_Read = tuple[str, tuple[int, ...], str]
+
+
+def _read(type_: str) -> _Read | None:
+    """Name, numbers, and what comes after them."""
+    plain = re.split(r" (?:character set|collate|default|not null)\b", type_.lower())[0].strip()
+    found = _TYPE.fullmatch(plain)
+    if found is None:
+        return None
+    numbers = tuple(int(number) for number in (found["numbers"] or "").split(",") if number.strip())
+    name, rest = _SAME.get(found["name"], found["name"]), (found["rest"] or "").replace("without time zone", "")
+    return name, () if name in _WHOLE else numbers, rest
+
+
+def _holds(wide: _Read, narrow: _Read) -> bool:
+    (name, numbers, rest), (old, before, old_rest) = wide, narrow
+    if old in _WHOLE and name in _WHOLE:
+        return _WHOLE[name] > _WHOLE[old] and rest in (_PLAIN, old_rest)
+    if old in _WHOLE and name in ("varchar", "text"):
+        return name == "text" or numbers[:1] > (_WHOLE[old],)
+    if old in _WHOLE and name == _DECIMAL:
+        return not numbers or numbers[0] - sum(numbers[1:]) >= _WHOLE[old] + (old_rest == "unsigned")
+    if name == old == _DECIMAL:
+        if not (numbers and before):
+            return not numbers and bool(before)
+        scale, scale_before = sum(numbers[1:]), sum(before[1:])
+        return scale >= scale_before and numbers[0] - scale >= before[0] - scale_before
+    if old == "float" and name == "double":
+        return not before
+    if old in ("varchar", "char") and name == "text":
+        return True
+    if old == "varbinary" and name == "longblob":
+        return True
+    if name == old and rest == old_rest and name in ("varchar", "varbinary", "time", "timestamp", "datetime"):
+        return not numbers or numbers[0] > sum(before)
+    return False

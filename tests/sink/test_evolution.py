@@ -1,0 +1,323 @@
+"""Tables follow what the source does to its own (``schema.evolution=basic``): made, given columns, and columns with more room."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.sink.dialects.sqlite import Sqlite
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.sink.source_table import ID, Table, column
+from tests.sink.test_apply import rows, sink
+from tests.support.connectors import memory_connector
+
+
+def is_mysql(engine: sa.Engine) -> bool:
+    return engine.dialect.name in ("mysql", "mariadb")
+
+
+def test_a_new_table_has_its_key_first_and_nullability_and_defaults_of_the_source(
+    engine: sa.Engine, tmp_path: Path
+) -> None:
+    table = Table(tmp_path, engine)
+    table.alter(
+        column("note", "string", "VARCHAR", 20, default="it's 50% \\ :x"),
+        column("amount", "decimal128(9, 2)", nullable=False, default="1.50"),
+        column("flag", "bool", default="1"),
+        column("day", "date32[day]", default="2024-02-29"),
+        column("zero", "date32[day]", default="0000-00-00"),
+        column("at", "timestamp[us]", default="CURRENT_TIMESTAMP", default_is_expression=True),
+        column("must", "int32", nullable=False),
+        ID,
+    )
+    table.insert({"id": 1, "must": 1, "amount": Decimal("2.00")})
+    table.apply()
+    assert list(table.there) == ["id", "note", "amount", "flag", "day", "zero", "at", "must"]
+    assert [name for name, c in table.there.items() if not c["nullable"]] == ["id", "amount", "must"]
+    with engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO p_s_t (id, must) VALUES (2, 5)")
+    made = table.found()[1]
+    assert (made["note"], Decimal(made["amount"]), int(made["flag"]), made["day"]) == (
+        "it's 50% \\ :x",
+        Decimal("1.50"),
+        1,
+        "2024-02-29",
+    )
+    assert (made["zero"], made["at"]) == (None, None)
+
+
+def test_a_new_column_has_in_rows_that_are_there_what_the_source_has_in_them(engine: sa.Engine, tmp_path: Path) -> None:
+    table = Table(tmp_path, engine)
+    table.insert({"id": 1})
+    table.apply()
+    must, filled = (
+        column("must", "int32", nullable=False),
+        column("filled", "string", "VARCHAR", 9, nullable=False, default="x"),
+    )
+    unknown = column(
+        "unknown", "timestamp[us]", nullable=False, default="CURRENT_TIMESTAMP", default_is_expression=True
+    )
+    table.alter(ID, must, filled, unknown, added={"must": "7", "filled": "x"})
+    table.insert({"id": 2, "must": 8, "filled": "y"})
+    table.apply()
+    assert [(row["must"], row["filled"], row["unknown"]) for row in table.found()] == [(7, "x", None), (8, "y", None)]
+    required = [name for name, c in table.there.items() if not c["nullable"]]
+    assert required == (["id", "filled"] if engine.dialect.name == "sqlite" else ["id", "must", "filled"])
+
+
+def test_a_new_column_that_must_have_a_value_and_has_none_is_an_error_before_any_ddl(
+    engine: sa.Engine, tmp_path: Path
+) -> None:
+    table = Table(tmp_path, engine)
+    table.insert({"id": 1})
+    table.apply()
+    table.alter(ID, column("a", "int32"), column("must", "int32", nullable=False))
+    table.insert({"id": 2, "a": 1, "must": 8})
+    with pytest.raises(TargetError, match=r"(?s)The new column must of p_s_t must have a value.*no default") as caught:
+        table.apply()
+    assert list(table.there) == ["id"]
+    ddl = str(caught.value).partition("run ")[2].partition(" for a column that may be NULL")[0]
+    with engine.begin() as connection:
+        connection.exec_driver_sql(ddl)
+    table.apply()
+    assert [(row["id"], row["a"], row["must"]) for row in table.found()] == [(1, None, None), (2, 1, 8)]
+
+
+def test_a_renamed_column_is_a_new_one_beside_the_old_one(engine: sa.Engine, tmp_path: Path) -> None:
+    table = Table(tmp_path, engine, column("old", "int32"))
+    table.insert({"id": 1, "old": 1})
+    table.apply()
+    table.alter(ID, column("new", "int32"), renamed={"new": "old"})
+    table.insert({"id": 2, "new": 2})
+    table.apply()
+    assert [(row["old"], row["new"]) for row in table.found()] == [(1, None), (None, 2)]
+
+
+def test_a_column_that_must_have_a_value_and_is_renamed_is_an_error_with_the_statement_that_renames_it(
+    engine: sa.Engine, tmp_path: Path
+) -> None:
+    table = Table(tmp_path, engine, column("old", "int32", nullable=False))
+    table.insert({"id": 1, "old": 1})
+    table.apply()
+    table.alter(ID, column("new", "int32", nullable=False), renamed={"new": "old"})
+    table.insert({"id": 2, "new": 2})
+    with pytest.raises(TargetError, match="as the source did") as caught:
+        table.apply()
+    with engine.begin() as connection:
+        connection.exec_driver_sql(str(caught.value).partition("run ")[2].partition(", as the source did")[0])
+    table.apply()
+    assert table.found() == [{"id": 1, "new": 1}, {"id": 2, "new": 2}]
+
+
+def test_a_column_that_the_source_drops_stays_and_may_be_null(engine: sa.Engine, tmp_path: Path) -> None:
+    table = Table(tmp_path, engine, column("gone", "int32", nullable=False), column("kept", "int32"))
+    table.insert({"id": 1, "gone": 1, "kept": 1})
+    table.apply()
+    table.alter(ID, column("kept", "int32"))
+    table.insert({"id": 2, "kept": 2})
+    if engine.dialect.name == "sqlite":
+        with pytest.raises(TargetError, match=r"NOT NULL constraint failed: p_s_t\.gone"):
+            table.apply()
+        with engine.begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE p_s_t DROP COLUMN gone")
+        table.apply()
+        assert table.found() == [{"id": 1, "kept": 1}, {"id": 2, "kept": 2}]
+        return
+    table.apply()
+    assert table.found() == [{"id": 1, "gone": 1, "kept": 1}, {"id": 2, "gone": None, "kept": 2}]
+
+
+WIDER: list[tuple[Column, Any, Column, Any]] = [
+    (column("c", "int16"), 2**15 - 1, column("c", "int32"), 2**31 - 1),
+    (column("c", "int32"), -(2**31), column("c", "int64"), 2**63 - 1),
+    (column("c", "int32"), 2**31 - 1, column("c", "decimal128(20, 0)"), Decimal(2**64 - 1)),
+    (column("c", "float"), 0.5, column("c", "double"), 0.1),
+    (column("c", "decimal128(5, 2)"), Decimal("999.99"), column("c", "decimal128(9, 4)"), Decimal("99999.9999")),
+    (column("c", "string", "VARCHAR", 3), "äöü", column("c", "string", "VARCHAR", 9), "äöüäöüäöü"),
+    (column("c", "string", "VARCHAR", 3), "abc", column("c", "string", "TEXT"), "abc" * 100),
+    (column("c", "int32", nullable=False), 1, column("c", "int32"), None),
+    (
+        column("c", "string", semantic="io.debezium.data.Enum", values=("a", "b,'c")), "b,'c",
+        column("c", "string", semantic="io.debezium.data.Enum", values=("z", "a", "b,'c")), "z",
+    ),
+    (
+        column("c", "string", semantic="io.debezium.data.EnumSet", values=("a", "b")), "a,b",
+        column("c", "string", semantic="io.debezium.data.EnumSet", values=("a", "b", "c")), "a,c",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", range(len(WIDER)))
+@pytest.mark.parametrize("together", [False, True])
+def test_a_column_that_the_source_widens_has_room_for_its_values(
+    engine: sa.Engine, tmp_path: Path, one: int, together: bool
+) -> None:
+    before, small, after, large = WIDER[one]
+    table = Table(tmp_path, engine, before)
+    table.insert({"id": 1, "c": small})
+    table.apply()
+    if together:  # in one apply with other changes
+        table.insert({"id": 3, "c": small})
+        table.connector.capture()
+    table.alter(ID, after)
+    table.insert({"id": 2, "c": large})
+    if engine.dialect.name == "sqlite" and ((isinstance(large, Decimal) and isinstance(small, int)) or large is None):
+        with pytest.raises(TargetError, match=r"has it as INTEGER|NOT NULL constraint failed"):  # it changes no columns
+            table.apply()
+        return
+    table.apply()
+    found = {row["id"]: row["c"] for row in table.found()}
+    exact = Decimal if isinstance(large, Decimal) else lambda value: value
+    assert (exact(found[1]), exact(found[2])) == (exact(small), large)
+
+
+def test_a_column_with_less_room_in_the_source_has_room_for_what_was_there_before(
+    engine: sa.Engine, tmp_path: Path
+) -> None:
+    table = Table(tmp_path, engine, column("c", "int64"))
+    table.connector.capture()
+    table.insert({"id": 1, "c": 2**40})
+    with table.source.transaction() as t:
+        t.delete("s.t", {"id": 1})
+    table.alter(ID, column("c", "int16"))
+    table.insert({"id": 2, "c": 2})
+    table.apply()
+    assert table.found() == [{"id": 2, "c": 2}]
+
+
+def test_types_and_defaults_that_are_no_wider_are_not_followed(engine: sa.Engine, tmp_path: Path) -> None:
+    table = Table(tmp_path, engine, column("c", "int32", default="1"))
+    table.insert({"id": 1, "c": 1})
+    table.apply()
+    types = table.types("c")
+    table.alter(ID, column("c", "string", "VARCHAR", 9, default="2"))
+    table.insert({"id": 2, "c": "22"})
+    if engine.dialect.name == "sqlite":
+        with pytest.raises(TargetError, match="p_s_t has it as INTEGER"):  # 022 would be 22
+            table.apply()
+        return
+    table.apply()
+    assert table.types("c") == types
+    assert [(row["id"], row["c"]) for row in table.found()] == [(1, 1), (2, 22)]
+    with engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO p_s_t (id) VALUES (3)")
+    assert table.found()[2]["c"] == 1
+    table.insert({"id": 4, "c": "many"})
+    with pytest.raises(TargetError, match=r"(?s)p_s_t cannot take a row: .*many.*id=4"):
+        table.apply()
+
+
+def test_a_column_that_was_made_by_hand_keeps_its_type(engine: sa.Engine, tmp_path: Path) -> None:
+    table = Table(tmp_path, engine, column("mine", "int64"), column("theirs", "int32"))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE p_s_t (id integer PRIMARY KEY, mine varchar(7), theirs smallint)")
+    types = table.types("mine")
+    table.insert({"id": 1, "mine": 12, "theirs": 1})
+    table.apply()
+    table.alter(ID, column("mine", "int64"), column("theirs", "int64"))
+    table.insert({"id": 2, "mine": 13, "theirs": 1 if engine.dialect.name == "sqlite" else 2**40})
+    table.apply()
+    assert [row["mine"] for row in table.found()] == ["12", "13"]
+    assert table.types("mine") == types
+
+
+def test_a_table_that_somebody_else_has_just_made_gets_the_columns_that_it_lacks(
+    engine: sa.Engine, tmp_path: Path
+) -> None:
+    if engine.dialect.name == "sqlite":
+        return  # who writes is alone there from the beginning
+    table = Table(tmp_path, engine, column("a", "int32"))
+    table.insert({"id": 1, "a": 5})
+    table.connector.capture()
+    other = sa.create_engine(engine.url)
+
+    def faster(_: Any, __: Any, statement: str, *___: Any) -> None:
+        if statement.startswith("CREATE TABLE") and "p_s_t" in statement and not sa.inspect(other).has_table("p_s_t"):
+            with other.begin() as connection:
+                connection.exec_driver_sql("CREATE TABLE p_s_t (id bigint PRIMARY KEY)")
+
+    sa.event.listen(engine, "before_cursor_execute", faster)
+    table.apply()
+    other.dispose()
+    assert table.found() == [{"id": 1, "a": 5}]
+
+
+def test_lengths_are_those_of_the_source_where_it_tells_its_types(engine: sa.Engine, tmp_path: Path) -> None:
+    table = Table(
+        tmp_path, engine,
+        column("name", "string", "VARCHAR", 20), column("plain", "string"), column("code", "binary", "VARBINARY", 9), column("tiny", "int16", "TINYINT", 1),
+        column("small", "int8"), column("number", "int64", "INT UNSIGNED"), column("long", "string", "VARCHAR", 16000),
+    )  # fmt: skip
+    table.insert(
+        {
+            "id": 1,
+            "name": "x" * 20,
+            "plain": "y" * 3000,
+            "code": b"\\0" * 4,
+            "tiny": 1,
+            "small": -128,
+            "number": 2**32 - 1,
+            "long": "z" * 16000,
+        }
+    )
+    table.apply()
+    names = ("name", "plain", "code", "tiny", "small", "number")
+    expected = {
+        "postgresql": ["VARCHAR(20)", "TEXT", "BYTEA", "SMALLINT", "SMALLINT", "BIGINT"],
+        "sqlite": ["TEXT", "TEXT", "BLOB", "SMALLINT", "SMALLINT", "BIGINT"],
+    }
+    mysql = [
+        "LONGTEXT",
+        "LONGTEXT",
+        "LONGBLOB",
+        "TINYINT(1)",
+        "TINYINT",
+        "INT UNSIGNED",
+    ]  # more than a row has room for
+    found = [
+        type_.replace("TINYINT(4)", "TINYINT").replace("INTEGER", "INT").replace("INT(10)", "INT")
+        for type_ in table.types(*names)
+    ]
+    assert found == expected.get(engine.dialect.name, mysql)
+    if not is_mysql(engine):
+        return
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE p_s_t")
+    table.alter(
+        ID,
+        column("name", "string", "VARCHAR", 20),
+        column("code", "binary", "VARBINARY", 9),
+        column("tiny", "int16", "TINYINT", 1),
+    )
+    table.insert({"id": 2, "name": "x"})
+    table.apply(name="again")
+    assert table.types("name", "code", "tiny") == ["VARCHAR(20)", "VARBINARY(9)", "TINYINT(1)"]
+
+
+def test_keys_that_differ_in_case_accents_or_spaces_are_different_rows(engine: sa.Engine, tmp_path: Path) -> None:
+    source = MemoryDatabase(str(tmp_path))
+    source.create_table("s.t", {"id": "string!", "n": "int32"}, key=("id",))
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    keys = ["a", "A", "ä", "a ", " a", "", "ß", "ss", "Ａ", "a\t", "é", "e\u0301"]
+    with source.transaction() as t:
+        for number, key in enumerate(keys):
+            t.insert("s.t", {"id": key, "n": number})
+    connector.capture()
+    sink(engine, connector).apply()
+    with source.transaction() as t:
+        t.delete("s.t", {"id": "A"})
+        t.update("s.t", {"id": "a "}, {"n": 100})
+        t.update("s.t", {"id": "e\u0301"}, {"n": 200})
+    connector.capture()
+    sink(engine, connector).apply()
+    assert {row["id"]: row["n"] for row in rows(engine, "p_s_t")} == {row["id"]: row["n"] for row in source.rows("s.t")}
+
+
+def test_sqlite_changes_no_columns() -> None:
+    assert not Sqlite.CHANGES  # its columns hold values of any type
