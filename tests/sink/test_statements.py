@@ -108,7 +108,7 @@ def test_tables_are_made_and_get_columns(name: str) -> None:
 def test_rows_are_changed_and_deleted_by_their_keys(name: str) -> None:
     named = dialect(name)
     key, note = table(named, ID, NOTE).fields
-    assert named.change(table(named, ID, NOTE), {key.name: key}, [note]) == CHANGED[name]
+    assert named.row_update(table(named, ID, NOTE), {key.name: key}, [note]) == CHANGED[name]
     assert named.deletion(table(named, ID), [key]) == DELETED[name]
 
 

@@ -23,6 +23,7 @@ class MergeDialect(Dialect):
     """Stands after the name of the table that MERGE changes."""
     END: ClassVar[str] = ""
     """Ends MERGE."""
+    CHANGES: ClassVar[bool] = False
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
