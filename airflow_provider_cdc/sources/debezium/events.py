@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.errors import CdcError, UnknownLogEvent, UnreadableValue
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, UnknownLogEvent, UnreadableValue
 from airflow_provider_cdc.core.model.events import (
     CREATE,
     DELETE,
@@ -62,6 +62,7 @@ class EventReader:
         self._shapes: dict[str, Shape] = {}
         self._described: dict[tuple[str, Token], Described] = {}
         self._arrays: dict[tuple[str, Token], Arrays] = {}
+        self._owners: dict[TableId, str] = {}
         self._deleted: dict[str, Any] = {}
         """Topic → key of the delete that was its last event."""
         self._open: dict[str, Rows] = {}
@@ -132,7 +133,16 @@ class EventReader:
         if not self._config.reads(topic):
             return None
         table = self._config.table(topic)
-        return table if self._tables.captured(table) else None
+        if not self._tables.captured(table):
+            return None
+        if (owner := self._owners.setdefault(table, topic)) != topic:
+            raise ConfigError(
+                f"The topics {owner} and {topic} are both the table {table}: their rows would be rows of one.",
+                where=self._piece.where(0),
+                safe="Everything before is captured.",
+                remedy="read them by connectors of their own, each with its topic.prefix",
+            )
+        return table
 
     def _is_event(self, topic: str, schema: str | None, value: Any, line: int) -> bool:
         if schema is None:

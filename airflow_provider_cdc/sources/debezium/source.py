@@ -12,7 +12,13 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, UnknownLogEvent, UnreadableValue
+from airflow_provider_cdc.core.errors import (
+    ConfigError,
+    PrerequisiteError,
+    QueryRefused,
+    UnknownLogEvent,
+    UnreadableValue,
+)
 from airflow_provider_cdc.core.model.events import Heartbeat, LogItem, SchemaChange
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
@@ -75,7 +81,7 @@ class DebeziumSource(Source):
     def snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
-        raise PrerequisiteError(_NO_TABLES, safe="Nothing was read.", remedy=_READ_WHERE)
+        raise QueryRefused(_NO_TABLES, safe="Nothing was read; capture goes on.", remedy=_READ_WHERE)
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
         raise PrerequisiteError(_NO_TABLES, safe="Nothing was read; capture goes on.", remedy=_READ_WHERE)

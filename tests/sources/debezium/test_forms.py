@@ -13,6 +13,7 @@ from airflow_provider_cdc.core.errors import ConfigError, UnknownLogEvent, Unrea
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig
 from tests.sources.debezium.written import TOPIC, Row, Topic, connector, node, write
 from tests.support.connectors import Connector
+from tests.support.signals import signal_state, snapshot
 
 FIELDS = [node("id", "int32", optional=False), node("name", "string"), node("weight", "double")]
 
@@ -314,3 +315,21 @@ def test_only_selected_topics_are_read(tmp_path: Path) -> None:
 def test_properties_that_contradict_each_other_are_refused(properties: Row, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         DebeziumConfig.parse({"topic.prefix": "shop", "events.path": "/in", **properties})
+
+
+def test_two_topics_are_never_one_table(tmp_path: Path) -> None:
+    records = [Topic(None).event("c", None, _row(1)) | {"topic": name} for name in (TOPIC, "inventory.orders")]
+    write(tmp_path / "in" / "a.jsonl", records)
+    with pytest.raises(ConfigError, match=r"are both the table inventory\.orders"):
+        connector(tmp_path).capture()
+
+
+@pytest.mark.parametrize("kind", ["blocking", "incremental"])
+def test_a_snapshot_that_somebody_asks_for_fails_and_capture_goes_on(tmp_path: Path, kind: str) -> None:
+    found = _captured(tmp_path, Topic(None).event("c", None, _row(1)))
+    number = snapshot(found, "inventory.orders", type=kind)
+    write(tmp_path / "in" / "a.jsonl", [Topic(None).event("c", None, _row(2))])
+    assert found.capture().events == 1
+    state, text = signal_state(found, number)
+    assert state == "failed"
+    assert "no tables that could be read" in text
