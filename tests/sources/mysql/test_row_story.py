@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import dropwhile
 from pathlib import Path
 
 from airflow_provider_cdc.changelog.row_events import RowEvents
 from airflow_provider_cdc.changelog.row_key import key_of_texts
 from airflow_provider_cdc.changelog.row_story import RowStories
-from airflow_provider_cdc.core.model.row_story import RowStory
+from airflow_provider_cdc.core.model.row_story import RowChange, RowStory
 from airflow_provider_cdc.core.model.schema import TableId
 from dev.servers import Database
 from tests.support.connectors import Connector, mysql_connector
@@ -23,6 +24,11 @@ def _story(connector: Connector, table: TableId, *key: str) -> RowStory:
     (columns,) = set(events.keys()[table.full_name][max(events.keys()[table.full_name])])
     assert columns == KEY
     return stories.tell(table, key_of_texts(key, columns, str(table)))
+
+
+def _before_it_was_read_again(story: RowStory) -> list[RowChange]:
+    """The connector may have read the table again under its new name: it is emptied, and its rows are read."""
+    return list(dropwhile(lambda change: change.operation in ("read", "truncate"), story.changes))
 
 
 def test_the_story_of_a_row_of_mariadb(database: Database, tmp_path: Path) -> None:
@@ -44,14 +50,15 @@ def test_the_story_of_a_row_of_mariadb(database: Database, tmp_path: Path) -> No
     connector.capture()
     table = TableId(namespace=database.name, name="goods")
     story = _story(connector, table, "7", "uk")
-    assert [change.operation for change in story.changes] == [
+    changes = _before_it_was_read_again(story)
+    assert [change.operation for change in changes] == [
         "key change",
         "schema change",
         "schema change",
         "update",
         "read",
     ]
-    moved, renamed_table, renamed_column, updated, read = story.changes
+    moved, renamed_table, renamed_column, updated, read = changes
     assert moved.previous_key == {"id": 7, "region": "eu"}
     assert moved.changed == ["region", "remark"]
     assert moved.transaction is not None
@@ -68,5 +75,10 @@ def test_the_story_of_a_row_of_mariadb(database: Database, tmp_path: Path) -> No
         "at": "2024-02-29T12:00:00.000001",
     }
     gone = _story(connector, table, "7", "us")
-    assert [change.operation for change in gone.changes] == ["delete", "schema change", "schema change", "read"]
+    assert [change.operation for change in _before_it_was_read_again(gone)] == [
+        "delete",
+        "schema change",
+        "schema change",
+        "read",
+    ]
     assert gone.row.state == "no row"
