@@ -15,6 +15,8 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.sink.staged import Workers
 from airflow_provider_cdc.sink.staging import Message, Part, Share, Work, read_share, write_partition
 
+TASK_BYTES, TASK_FILES = 8 << 20, 50
+"""A task reads about so many bytes of change log, or so many files."""
 _SHOWN = 2000
 
 
@@ -27,21 +29,36 @@ def executors(spark: SparkSession) -> Workers:
     def run(work: Work, shares: Sequence[Share]) -> list[Part]:
         from py4j.protocol import Py4JJavaError
 
-        def read(share: Share) -> Iterator[tuple[int, Message]]:
-            return read_share(work, share)
+        def read(some: Sequence[Share]) -> Iterator[tuple[int, Message]]:
+            for share in some:
+                yield from read_share(work, share)
 
         def write(partition: int, messages: Iterable[tuple[int, Message]]) -> Iterator[Part]:
             context = TaskContext.get()
             assert context is not None
             yield write_partition(work, partition, context.taskAttemptId(), (message for _, message in messages))
 
-        given = spark.sparkContext.parallelize(shares, len(shares))
+        tasks = list(together(shares))
+        given = spark.sparkContext.parallelize(tasks, len(tasks))
         try:
             return given.flatMap(read).partitionBy(work.partitions, _itself).mapPartitionsWithIndex(write).collect()
         except (Py4JJavaError, PySparkException) as e:
             raise _failed(str(e)) from None
 
     return run
+
+
+def together(shares: Sequence[Share]) -> Iterator[list[Share]]:
+    """What each task reads: small files are read together, as a task costs more than they do."""
+    some, size = list[Share](), 0
+    for share in shares:
+        some.append(share)
+        size += share.file.bytes // share.of
+        if size >= TASK_BYTES or len(some) == TASK_FILES:
+            yield some
+            some, size = [], 0
+    if some:
+        yield some
 
 
 def _itself(partition: int) -> int:

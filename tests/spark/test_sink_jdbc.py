@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -17,8 +18,10 @@ from airflow_provider_cdc.sink.staged import Sizes, StagedSink
 from airflow_provider_cdc.sink.staging import PREFIX
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from spark_jobs.workers import executors
+from tests.sink.killed import start
 from tests.sink.test_apply import in_order, rows, work
 from tests.support.connectors import Connector, memory_connector
+from tests.support.patience import LONGEST_S
 
 pytestmark = [pytest.mark.spark]
 
@@ -91,3 +94,22 @@ def test_random_work_ends_in_equal_tables(
         assert done.events > 0
         equal(engine, source)
     assert on_spark(spark, url, connector).apply().events == 0
+
+
+@pytest.mark.crash
+def test_runs_at_once_with_and_without_spark_apply_each_batch_once(
+    spark: SparkSession, engine: sa.Engine, url: str, source: MemoryDatabase, tmp_path: Path
+) -> None:
+    connector, r = memory_connector(source, tmp_path, topic_prefix="p", batch_max_rows=7), Random(2)
+    for _ in range(3):
+        more(source, connector, r, 3)
+        embedded = start({**EQUAL, "connection.url": url}, connector.changelog.storage.url, connector.name)
+        with ThreadPoolExecutor(2) as threads:
+            running = [threads.submit(on_spark(spark, url, connector).apply) for _ in range(2)]
+            for one in running:
+                one.result(LONGEST_S)
+        embedded.join(LONGEST_S)
+        assert embedded.exitcode == 0
+        more(source, connector, r)  # whoever was overtaken may have left tables, which go when the marker moves on
+        on_spark(spark, url, connector).apply()
+        equal(engine, source)
