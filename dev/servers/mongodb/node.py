@@ -283,7 +283,7 @@ class Node:
         self.catalog.add(collection)
 
     def _apply_dropDatabase(self, db: str, command: Document, operation: Document, when: Time) -> None:
-        self.catalog.databases.pop(db, None)
+        self.catalog.remove_database(db)
 
     # images
 

@@ -20,6 +20,7 @@ from dev.servers.mongodb.documents import Document, copy
 Key = tuple[Any, ...]
 Time = tuple[int, int]
 HISTORY_SECONDS = 300
+SWEEP_EVERY = 10_000
 ID_INDEX: Document = {"v": 2, "key": {"_id": 1}, "name": "_id_"}
 
 
@@ -66,6 +67,7 @@ class Collection:
     shard_key: Document | None = None
     records: dict[Key, Record] = field(default_factory=dict)
     _ordered: list[Key] | None = None
+    _puts: int = 0
 
     @property
     def namespace(self) -> str:
@@ -91,6 +93,9 @@ class Collection:
 
     def put(self, key: Key, document: Document | None, when: Time) -> None:
         """A new version of a document; None deletes it."""
+        self._puts += 1
+        if self._puts % SWEEP_EVERY == 0:
+            self._sweep(when[0] - HISTORY_SECONDS)
         record = self.records.get(key)
         if record is None or (record.now is None and document is not None):
             versions = self.records.pop(key).versions if record else []
@@ -101,6 +106,14 @@ class Collection:
         if record.versions[0][0][0] < when[0] - HISTORY_SECONDS:
             self._forget(record, when[0] - HISTORY_SECONDS)
         record.versions.append((when, document))
+
+    def _sweep(self, before: int) -> None:
+        """Forget documents that were deleted before a time that anybody may still read at."""
+        for key in [
+            key for key, record in self.records.items() if record.now is None and record.versions[-1][0][0] < before
+        ]:
+            del self.records[key]
+            self._ordered = None
 
     @staticmethod
     def _forget(record: Record, before: int) -> None:
@@ -143,6 +156,7 @@ class Catalog:
     """The databases and their collections."""
 
     databases: dict[str, dict[str, Collection]] = field(default_factory=dict)
+    _by_uuid: dict[bytes, Collection] = field(default_factory=dict)
 
     def find(self, namespace: str) -> Collection | None:
         """The collection or view of a namespace."""
@@ -151,22 +165,25 @@ class Catalog:
 
     def by_uuid(self, wanted: Binary) -> Collection | None:
         """The collection of a UUID."""
-        for collections in self.databases.values():
-            for collection in collections.values():
-                if collection.uuid == wanted:
-                    return collection
-        return None
+        return self._by_uuid.get(bytes(wanted))
 
     def add(self, collection: Collection) -> None:
         """Put a collection in its place."""
         self.databases.setdefault(collection.db, {})[collection.name] = collection
+        self._by_uuid[bytes(collection.uuid)] = collection
 
     def remove(self, collection: Collection) -> None:
         """Take a collection out; a database without collections is gone."""
         collections = self.databases.get(collection.db, {})
         collections.pop(collection.name, None)
+        self._by_uuid.pop(bytes(collection.uuid), None)
         if not collections:
             self.databases.pop(collection.db, None)
+
+    def remove_database(self, name: str) -> None:
+        """Take out a database with all its collections."""
+        for collection in list(self.databases.get(name, {}).values()):
+            self.remove(collection)
 
 
 __all__ = [
