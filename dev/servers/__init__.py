@@ -15,7 +15,7 @@ from dev.servers.hive_metastore import HiveMetastore
 from dev.servers.iceberg_rest import IcebergRest
 from dev.servers.kafka import Kafka
 from dev.servers.mariadb import MariaDb
-from dev.servers.mongodb.launch import MongoDb, ReplicaSet
+from dev.servers.mongodb.launch import MongoDb, ReplicaSet, ShardedCluster
 from dev.servers.mysql import MySql
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES, Database
 from dev.servers.oracle import Oracle
@@ -40,5 +40,6 @@ __all__ = [
     "ReplicaSet",
     "Server",
     "ServerError",
+    "ShardedCluster",
     "SparkCluster",
 ]

@@ -26,9 +26,14 @@ Where it differs from MongoDB, as far as is known:
 * Snappy is not among the compressors.
 * ``serverStatus``, ``collStats`` and ``buildInfo`` are a part of the server's.
 
-Still to come: routers and shards (recordings ``sharded_structure`` and ``sharded_resume``), configuration by ``replSetReconfig``, moving and resharding.
+* A router's hash is not MongoDB's, so that documents lie on other shards. Transactions on several shards commit at one after the other. A document
+  cannot change its shard by an update of its key, which is refused; a retried write is done again there; a router asks nobody who one is.
+* Shards and routers are known from the start.
+
+Still to come: ``reshardCollection``, ``refineCollectionShardKey``, ``movePrimary``, ``addShard``, ``removeShard`` (the rest of the recordings
+``sharded_structure`` and ``sharded_resume``), shards of several members, and ``replSetReconfig``.
 """
 
-from dev.servers.mongodb.launch import MongoDb, ReplicaSet
+from dev.servers.mongodb.launch import MongoDb, ReplicaSet, ShardedCluster
 
-__all__ = ["MongoDb", "ReplicaSet"]
+__all__ = ["MongoDb", "ReplicaSet", "ShardedCluster"]

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from dev.servers.mongodb.node import Settings
+from dev.servers.mongodb.router import Router
 from dev.servers.mongodb.server import Server
 
 
@@ -17,7 +18,9 @@ async def main() -> None:
     if order.get("folder"):
         order["folder"] = Path(order["folder"])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
-    server = Server(Settings(**order))
+    shards = order.pop("shards", None)
+    settings = Settings(**order)
+    server = Router(settings, shards) if shards else Server(settings)
     await server.start()
     logging.getLogger("mongodb").info("ready on %s", order["port"])
     done = asyncio.Event()

@@ -141,7 +141,8 @@ async def _open_stream(context: Context, body: Document, pipeline: list[Document
         )
     await context._after(concern.get("afterClusterTime"))
     scope = Scope(None if spec.get("allChangesForCluster") else context.db, collection)
-    stream = ChangeStream(node, scope, pipeline)
+    of_router = bool(body.get("_standInShard")) and context.connection is not None and context.connection.trusted
+    stream = ChangeStream(node, scope, pipeline, of_router=of_router)
     size = body["cursor"].get("batchSize")
     batch = stream.batch(int(size) if size is not None else crud.FIRST_BATCH)
     namespace = f"{context.db}.{collection or '$cmd.aggregate'}"

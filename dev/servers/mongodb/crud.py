@@ -288,6 +288,8 @@ def change_document(
         return 0
     if len(encode(result.document)) > LARGEST_DOCUMENT:
         raise MongoError(17419, f"Resulting document after update is larger than {LARGEST_DOCUMENT}")
+    if any(not order.equal(_first(before, name), _first(result.document, name)) for name in collection.shard_key or {}):
+        raise MongoError(66, "a change of the shard key is not known to this stand-in")
     _check_unique(writer, collection, result.document, before)
     _validate(collection, result.document)
     after = result.document

@@ -79,6 +79,8 @@ def changes(node: Node, entry: Document) -> Iterator[Change]:
 
 def _changes(operation: Document, entry: Document, time: Time, index: int) -> Iterator[Change]:
     db, _, name = operation["ns"].partition(".")
+    if operation.get("fromMigrate"):
+        return
     if operation["op"] == "c":
         change = _command(db, operation, entry, time, index)
         if change is not None and not (change.collection or "").startswith("system."):
@@ -128,6 +130,8 @@ def _command(db: str, operation: Document, entry: Document, time: Time, index: i
         described = {"to": {"db": target, "coll": target_name}}
         if isinstance(command.get("dropTarget"), Binary):
             described["dropTarget"] = command["dropTarget"]
+    elif name == "shardCollection":
+        described = rest
     elif name == "dropDatabase":
         collection = None
     elif name != "drop":

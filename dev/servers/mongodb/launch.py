@@ -147,6 +147,49 @@ class ReplicaSet:
             member.start()
 
 
+class ShardedCluster:
+    """Shards of one member each, and a router over them, all processes of their own.
+
+    >>> with ShardedCluster() as cluster:
+    ...     cluster.connect().admin.command({"shardCollection": "shop.orders", "key": {"_id": "hashed"}})
+    """
+
+    def __init__(self, options: dict[str, Any] | None = None, *, count: int = 2) -> None:
+        key = secrets.token_hex(16)
+        self.shards = {
+            f"s{number}": MongoDb({**(options or {}), "key": key, "replica_set": f"s{number}"})
+            for number in range(1, count + 1)
+        }
+        self.router = MongoDb({"key": key, "replica_set": None})
+
+    def __enter__(self) -> Self:
+        try:
+            for shard in self.shards.values():
+                shard.start()
+            self.router.options["shards"] = {
+                name: [f"{shard.host}:{shard.port}"] for name, shard in self.shards.items()
+            }
+            self.router.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End all processes and delete their data."""
+        for server in (self.router, *self.shards.values()):
+            server.close()
+
+    def connect(self, **options: Any) -> Any:
+        """A ``pymongo.MongoClient`` of the router."""
+        return self.router.connect(**options)
+
+
 def _says(member: MongoDb, what: str) -> bool:
     from pymongo.errors import PyMongoError
 

@@ -69,6 +69,8 @@ class Node:
         self.images: dict[tuple[Time, int], PreImage] = {}
         self.term = 1
         self.primary = True
+        self.quiet = False
+        """Whether what is written makes no change events: another shard makes them."""
         self.majority: Time | None = None
         """What a majority has; None when that is everything this member has."""
         self.clock: Time = (0, 0)
@@ -136,6 +138,8 @@ class Node:
         ``after`` is the document that an update leaves, where its order of fields is not that of the difference.
         """
         stamp = at or self.tick()
+        if self.quiet:
+            operation = {**operation, "fromMigrate": True}
         entry: Document = {
             **(session or {}),
             **operation,
@@ -266,6 +270,11 @@ class Node:
             if name == "validator":
                 collection.options.setdefault("validationLevel", "strict")
                 collection.options.setdefault("validationAction", "error")
+
+    def _apply_shardCollection(self, db: str, command: Document, operation: Document, when: Time) -> None:
+        collection = self.catalog.by_uuid(operation["ui"])
+        assert collection
+        collection.shard_key = command["shardKey"]
 
     def _apply_drop(self, db: str, command: Document, operation: Document, when: Time) -> None:
         collection = self.catalog.find(f"{db}.{command['drop']}")

@@ -14,7 +14,7 @@ from typing import Any
 from bson import Int64, Timestamp
 from bson.binary import Binary
 
-from dev.servers.mongodb import admin, aggregation, auth, crud, ddl, errors, members, queries, users, wire
+from dev.servers.mongodb import admin, aggregation, auth, crud, ddl, errors, members, queries, shards, users, wire
 from dev.servers.mongodb.context import Context
 from dev.servers.mongodb.cursors import Cursors
 from dev.servers.mongodb.documents import Document
@@ -29,7 +29,7 @@ NO_USER = hashlib.sha256(b"").digest()
 TRANSACTION_LABEL_CODES = frozenset({24, 112, 189, 246, 251, 10107, 11602, 13435, 13436})
 STATE_CHANGES = frozenset({189, 10107, 11602, 13435, 13436})
 """Errors that tell of a change of the member's state, and so carry the topology's version."""
-COMMAND_MODULES = (admin, aggregation, crud, ddl, users)
+COMMAND_MODULES = (admin, aggregation, crud, ddl, shards, users)
 """Importing them registers their commands."""
 
 
@@ -132,6 +132,8 @@ class Server:
             raise MongoError(13, f"{wanted.name} may only be run against the admin database.")
         self.users.check(context, wanted)
         self._check_state(context, wanted)
+        if "$clusterTime" in body:
+            shards.heard(context, body["$clusterTime"]["clusterTime"])
         context.enter()
         if context.transaction is not None and wanted.name not in IN_TRANSACTION:
             raise MongoError(263, f"Cannot run '{wanted.name}' in a multi-document transaction.")

@@ -80,7 +80,7 @@ def checked(spec: Any, scope_db: str, collection: str | None) -> None:
 class ChangeStream:
     """One open stream; ``batch`` gives what is next."""
 
-    def __init__(self, node: Node, scope: Scope, pipeline: list[Document]) -> None:
+    def __init__(self, node: Node, scope: Scope, pipeline: list[Document], *, of_router: bool = False) -> None:
         spec = pipeline[0]["$changeStream"]
         self._node, self._scope = node, scope
         self._options = Options(
@@ -92,7 +92,9 @@ class ChangeStream:
         self._maker = Maker(node, self._options)
         self._filter, self._rest, self._split = _parts(pipeline[1:])
         self._resume: tokens.Token | None = None
-        self._found = False
+        self._found = of_router
+        """Whether the place to go on at was met; a router's place may be at another shard."""
+        self._lenient = of_router
         self._from: Time
         self._high: str
         self._begin(spec)
@@ -221,7 +223,7 @@ class ChangeStream:
         """Take an event unless it is before the place where the stream goes on."""
         resume = self._resume
         fragment = None
-        if resume is not None and not self._found:
+        if resume is not None and (self._lenient or not self._found):
             own = tokens.parsed(token)
             exact = own.time == resume.time and _without_fragment(resume) == own.data
             if resume.kind == tokens.EVENT and exact:
@@ -233,6 +235,8 @@ class ChangeStream:
                 fragment = resume.fragment
             elif own.data <= resume.data:
                 return
+            else:
+                self._lenient = False
         event = make()
         if self._filter is not None and not self._filter(event) and not last:
             return
