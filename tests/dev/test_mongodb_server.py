@@ -315,7 +315,7 @@ def test_without_tls_there_is_no_answer(encrypted: Any) -> None:
 @pytest.fixture
 def members() -> Iterator[ReplicaSet]:
     """Three members."""
-    with ReplicaSet({"election_seconds": 1.5}) as started:
+    with ReplicaSet() as started:
         yield started
 
 

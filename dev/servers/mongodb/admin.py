@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bson import Int64, Timestamp
 from bson.datetime_ms import DatetimeMS
 
-from dev.servers.mongodb import reports, transactions, wire
+from dev.servers.mongodb import reports, wire
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.node import VERSION, now_ms
@@ -299,68 +299,6 @@ def explain(context: Context, body: Document) -> Document:
         "serverInfo": {"host": context.server.address, "port": context.server.port, "version": VERSION},
         "ok": 1.0,
     }
-
-
-# sessions and transactions
-
-
-@command("startSession", open_to_all=True)
-def start_session(context: Context, body: Document) -> Document:
-    """A new logical session."""
-    from dev.servers.mongodb.storage import new_uuid
-
-    return {"id": {"id": new_uuid()}, "timeoutMinutes": 30, "ok": 1.0}
-
-
-@command("endSessions", open_to_all=True)
-def end_sessions(context: Context, body: Document) -> Document:
-    """End logical sessions; their open transactions are aborted."""
-    for lsid in body["endSessions"]:
-        session = context.server.sessions.end(lsid)
-        if session and session.transaction and session.transaction.state == "open":
-            transactions.abort(context.server.node, context.server.sessions, session.transaction)
-    context.server.node.oplog.wake()
-    return {"ok": 1.0}
-
-
-@command("refreshSessions", open_to_all=True)
-def refresh_sessions(context: Context, body: Document) -> Document:
-    """Sessions do not end by time here."""
-    return {"ok": 1.0}
-
-
-@command("killSessions", open_to_all=True)
-def kill_sessions(context: Context, body: Document) -> Document:
-    """End logical sessions with all they have under way."""
-    return end_sessions(context, {"endSessions": body["killSessions"]})
-
-
-@command("commitTransaction", "recoveryToken", admin_only=True)
-def commit_transaction(context: Context, body: Document) -> Document:
-    """Commit the transaction of the session."""
-    transaction = _transaction(context)
-    if transaction.state == "open":
-        context.must_write()
-        transactions.commit(context.server.node, context.server.sessions, transaction)
-        context.server.node.oplog.wake()
-    return {"ok": 1.0}
-
-
-@command("abortTransaction", "recoveryToken", admin_only=True)
-def abort_transaction(context: Context, body: Document) -> Document:
-    """Abort the transaction of the session."""
-    transaction = _transaction(context)
-    if transaction.state == "committed":
-        raise MongoError(256, f"Transaction {transaction.number} has been committed.")
-    transactions.abort(context.server.node, context.server.sessions, transaction)
-    context.server.node.oplog.wake()
-    return {"ok": 1.0}
-
-
-def _transaction(context: Context) -> transactions.Transaction:
-    if context.transaction is None:
-        raise MongoError(125, f"{context.name} must be run within a transaction")
-    return context.transaction
 
 
 # fail points and logs

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from bson import Int64
 from bson.datetime_ms import DatetimeMS
 
-from dev.servers.mongodb import crud, stages, streams
+from dev.servers.mongodb import reads, stages, streams
 from dev.servers.mongodb.cursors import Cursor
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
@@ -53,7 +53,7 @@ async def aggregate(context: Context, body: Document) -> Document:
     target = body["aggregate"]
     documents = _run(context, view, target, pipeline, body.get("let", {}))
     name = target if isinstance(target, str) else "$cmd.aggregate"
-    return context.opened(documents, f"{context.db}.{name}", int(body["cursor"].get("batchSize", crud.FIRST_BATCH)))
+    return context.opened(documents, f"{context.db}.{name}", int(body["cursor"].get("batchSize", reads.FIRST_BATCH)))
 
 
 def _run(
@@ -74,7 +74,7 @@ def _run(
         documents = context.system_documents(target, {})
     else:
         query = pipeline[0]["$match"] if first == "$match" and isinstance(pipeline[0]["$match"], dict) else {}
-        documents = crud.matching(view, collection, query)
+        documents = reads.matching(view, collection, query)
     return stages.compiled(pipeline, constants)(documents)
 
 
@@ -144,7 +144,7 @@ async def _open_stream(context: Context, body: Document, pipeline: list[Document
     of_router = bool(body.get("_standInShard")) and context.connection is not None and context.connection.trusted
     stream = ChangeStream(node, scope, pipeline, of_router=of_router)
     size = body["cursor"].get("batchSize")
-    batch = stream.batch(int(size) if size is not None else crud.FIRST_BATCH)
+    batch = stream.batch(int(size) if size is not None else reads.FIRST_BATCH)
     namespace = f"{context.db}.{collection or '$cmd.aggregate'}"
     number = 0 if stream.over else context.server.cursors.add(Cursor(namespace, iter([]), stream=stream))
     cursor: Document = {"firstBatch": batch, "postBatchResumeToken": stream.high, "id": Int64(number), "ns": namespace}

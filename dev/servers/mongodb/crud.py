@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from bson import Int64, ObjectId, Timestamp
+from bson import ObjectId, Timestamp
 
-from dev.servers.mongodb import expressions, order, projections, queries, stages, updates
-from dev.servers.mongodb.documents import Document, encode, same
-from dev.servers.mongodb.errors import MongoError, type_name
+from dev.servers.mongodb import operators, order, projections, queries, updates
+from dev.servers.mongodb.documents import Document, encode
+from dev.servers.mongodb.errors import MongoError
+from dev.servers.mongodb.reads import matching
 from dev.servers.mongodb.registry import command
 from dev.servers.mongodb.storage import Collection, key_of
-from dev.servers.mongodb.transactions import DELETE_GROUP, GROUP_BYTES, GROUP_DOCUMENTS, View, Writer
+from dev.servers.mongodb.transactions import DELETE_GROUP, GROUP_BYTES, GROUP_DOCUMENTS, Writer
 
 if TYPE_CHECKING:
     from dev.servers.mongodb.context import Context
 
 LARGEST_DOCUMENT = 16 * 1024 * 1024
-FIRST_BATCH = 101
-BATCH_BYTES = 16 * 1024 * 1024
 
 
 def writable(context: Context, name: str) -> Collection:
@@ -155,7 +154,7 @@ def _check_unique(writer: Writer, collection: Collection, document: Document, be
 
 
 def _first(document: Document, path: str) -> Any:
-    value = expressions.walked(document, path.split("."))
+    value = operators.walked(document, path.split("."))
     return None if value is queries.MISSING else value
 
 
@@ -302,7 +301,7 @@ def change_document(
 def upserted_document(context: Context, work: Any, query: Document) -> Document:
     """What an update inserts when nothing matched: the equalities of the query and what the update makes of them."""
     base: Document = {}
-    for name, value in updates._flat(query):
+    for name, value in updates.flat(query):
         if name.startswith("$"):
             continue
         if queries.is_operators(value):
@@ -353,224 +352,3 @@ def delete_matching(context: Context, collection: Collection, statement: Documen
     for document in found:
         writer.delete(collection, document)
     return len(found)
-
-
-@command(
-    "findAndModify",
-    "query",
-    "update",
-    "remove",
-    "new",
-    "fields",
-    "sort",
-    "upsert",
-    "arrayFilters",
-    "let",
-    "collation",
-    "hint",
-    "bypassDocumentValidation",
-    write=True,
-)
-def find_and_modify(context: Context, body: Document) -> Document:
-    """Change one document and give it back."""
-    collection = (
-        writable(context, body["findAndModify"]) if body.get("upsert") else existing(context, body["findAndModify"])
-    )
-    writer, query = context.writer(), body.get("query", {})
-    before = None if collection is None else next(matching(writer.view, collection, query, sort=body.get("sort")), None)
-    shape = projections.compiled(body["fields"]) if body.get("fields") else (lambda document: document)
-    if body.get("remove"):
-        if before is not None:
-            writer.delete(collection, before)
-        return {
-            "lastErrorObject": {"n": int(before is not None)},
-            "value": shape(before) if before else None,
-            "ok": 1.0,
-        }
-    work = updates.parsed(body["update"], body.get("arrayFilters"), context.server.node.tick, body.get("let"))
-    if before is not None:
-        change_document(context, writer, collection, before, work, query)
-        after = writer.view.get(collection, key_of(before))
-        value = after if body.get("new") else before
-        return {
-            "lastErrorObject": {"n": 1, "updatedExisting": True},
-            "value": shape(value) if value else None,
-            "ok": 1.0,
-        }
-    if not body.get("upsert"):
-        return {"lastErrorObject": {"n": 0, "updatedExisting": False}, "value": None, "ok": 1.0}
-    made = upserted_document(context, work, query)
-    _insert_one(writer, collection, made)
-    return {
-        "lastErrorObject": {"n": 1, "updatedExisting": False, "upserted": made["_id"]},
-        "value": shape(made) if body.get("new") else None,
-        "ok": 1.0,
-    }
-
-
-@command("bulkWrite", "ops", "nsInfo", "ordered", "errorsOnly", "cursor", "let", "bypassDocumentValidation", write=True)
-def bulk_write(context: Context, body: Document) -> Document:
-    """Several writes on several collections."""
-    if context.db != "admin":
-        raise MongoError(13, "bulkWrite may only be run against the admin database.")
-    results: list[Document] = []
-    totals = {"nErrors": 0, "nInserted": 0, "nMatched": 0, "nModified": 0, "nUpserted": 0, "nDeleted": 0}
-    for index, operation in enumerate(body["ops"]):
-        kind = next(iter(operation))
-        db, _, name = body["nsInfo"][operation[kind]]["ns"].partition(".")
-        context.db = db
-        try:
-            results.append({"ok": 1.0, "idx": index, **_bulk_one(context, kind, name, operation, totals)})
-        except MongoError as error:
-            context.fail_transaction(error)
-            totals["nErrors"] += 1
-            results.append({"ok": 0.0, "idx": index, **_write_error(error), "n": 0})
-            if body.get("ordered", True):
-                break
-    context.db = "admin"
-    if body.get("errorsOnly"):
-        results = [result for result in results if not result["ok"]]
-    cursor = {"id": Int64(0), "firstBatch": results, "ns": "admin.$cmd.bulkWrite"}
-    return {"cursor": cursor, **totals, **context.election(), "ok": 1.0}
-
-
-def _bulk_one(context: Context, kind: str, name: str, operation: Document, totals: dict[str, int]) -> Document:
-    if kind != "insert" and not operation.get("upsert") and existing(context, name) is None:
-        return {"n": 0, "nModified": 0} if kind == "update" else {"n": 0}
-    collection = writable(context, name)
-    if kind == "insert":
-        _insert_one(context.writer(), collection, _prepared(context, operation["document"]))
-        totals["nInserted"] += 1
-        return {"n": 1}
-    if kind == "update":
-        statement = {"q": operation["filter"], "u": operation["updateMods"]}
-        statement |= {
-            option: operation[option] for option in ("multi", "upsert", "arrayFilters") if option in operation
-        }
-        matched, modified, made = update_one(context, collection, statement)
-        totals["nMatched"] += matched
-        totals["nModified"] += modified
-        totals["nUpserted"] += int(made is not None)
-        return {
-            "n": matched + int(made is not None),
-            "nModified": modified,
-            **({"upserted": {"_id": made["_id"]}} if made else {}),
-        }
-    count = delete_matching(
-        context, collection, {"q": operation["filter"], "limit": 0 if operation.get("multi") else 1}
-    )
-    totals["nDeleted"] += count
-    return {"n": count}
-
-
-# reading
-
-
-def matching(
-    view: View, collection: Collection, query: Document, sort: Document | None = None, bounds: Document | None = None
-) -> Iterator[Document]:
-    """The documents that a filter lets through."""
-    test = queries.compiled(query)
-    wanted = query.get("_id")
-    if "_id" in query and not queries.is_operators(wanted) and type_name(wanted) != "regex" and not bounds:
-        found = view.get(collection, order.key(wanted))
-        documents: Iterator[Document] = iter([found] if found is not None else [])
-    elif bounds is not None or (sort and next(iter(sort)) == "_id"):
-        first = order.key(bounds["min"]) if bounds and "min" in bounds else None
-        documents = view.by_id(collection, first)
-        if bounds and "max" in bounds:
-            last = order.key(bounds["max"])
-            documents = (document for document in documents if key_of(document) < last)
-        if bounds and "min" in bounds:
-            documents = (document for document in documents if type_name(document["_id"]) != "maxKey")
-    else:
-        documents = view.documents(collection)
-    documents = (document for document in documents if test(document))
-    if not sort or "$natural" in sort:
-        return iter(list(documents)[::-1]) if sort and order.number(sort["$natural"]) < 0 else documents
-    if list(sort) == ["_id"] and order.number(sort["_id"]) > 0:
-        return documents
-    return iter(stages.sorted_by(documents, sort))
-
-
-FIND = (
-    "filter", "projection", "sort", "limit", "skip", "batchSize", "singleBatch", "hint", "min", "max", "comment", "maxTimeMS", "readConcern", "tailable",
-    "awaitData", "noCursorTimeout", "allowDiskUse", "collation", "returnKey", "showRecordId", "let", "allowPartialResults", "oplogReplay",
-)  # fmt: skip
-
-
-@command("find", *FIND)
-async def find(context: Context, body: Document) -> Document:
-    """Find documents."""
-    view = await context.reading(body)
-    name = body["find"]
-    documents = _documents(context, view, name, body)
-    if body.get("skip"):
-        documents = (document for index, document in enumerate(documents) if index >= int(body["skip"]))
-    limit = int(body.get("limit", 0))
-    if limit:
-        documents = (document for index, document in zip(range(abs(limit)), documents, strict=False))
-    if body.get("projection"):
-        documents = map(projections.compiled(body["projection"]), documents)
-    single = bool(body.get("singleBatch")) or limit < 0
-    size = int(body.get("batchSize", FIRST_BATCH))
-    return context.opened(documents, f"{context.db}.{name}", size, single=single, tail=_tail(context, name, body))
-
-
-def _documents(context: Context, view: View, name: str, body: Document) -> Iterator[Document]:
-    collection = context.collection(name)
-    query = body.get("filter", {})
-    if context.db == "local" and name == "oplog.rs":
-        entries = context.server.node.oplog.entries
-        test = queries.compiled(query)
-        down = order.number(body.get("sort", {}).get("$natural", 1)) < 0
-        return (entry for entry in (reversed(entries) if down else iter(list(entries))) if test(entry))
-    if collection is None:
-        queries.compiled(query)
-        return iter(context.system_documents(name, query))
-    bounds: Document = {}
-    for bound in ("min", "max"):
-        if bound in body:
-            if "hint" not in body:
-                raise MongoError(51173, "When using min()/max() a hint of which index to use must be provided")
-            bounds[bound] = body[bound]["_id"]
-    if collection.kind == "view":
-        from dev.servers.mongodb import aggregation
-
-        return aggregation.of_view(
-            context, view, collection, [{"$match": query}, *([{"$sort": body["sort"]}] if body.get("sort") else [])]
-        )
-    return matching(view, collection, query, body.get("sort"), bounds or None)
-
-
-def _tail(context: Context, name: str, body: Document) -> Any:
-    if not body.get("tailable"):
-        return None
-    if context.db == "local" and name == "oplog.rs":
-        return queries.compiled(body.get("filter", {}))
-    raise MongoError(2, "error processing query: tailable cursor requested on non capped collection")
-
-
-@command("count", "query", "limit", "skip", "hint", "readConcern", "collation", "comment", "maxTimeMS", "fields")
-async def count(context: Context, body: Document) -> Document:
-    """Count documents."""
-    view = await context.reading(body)
-    found = sum(1 for _ in _documents(context, view, body["count"], {"filter": body.get("query") or {}}))
-    found = max(found - int(body.get("skip", 0)), 0)
-    return {"n": min(found, int(body["limit"])) if body.get("limit") else found, "ok": 1.0}
-
-
-@command("distinct", "key", "query", "readConcern", "collation", "comment", "maxTimeMS", "hint")
-async def distinct(context: Context, body: Document) -> Document:
-    """The different values of a field."""
-    view = await context.reading(body)
-    out: dict[Any, Any] = {}
-    for document in _documents(context, view, body["distinct"], {"filter": body.get("query") or {}}):
-        for value in queries.values(document, body["key"].split(".")):
-            for item in value if isinstance(value, list) else [value]:
-                if item is not queries.MISSING:
-                    out.setdefault(order.key(item), item)
-    return {"values": [out[key] for key in sorted(out)], "ok": 1.0}
-
-
-__all__ = ["same"]

@@ -38,10 +38,10 @@ def _clause(name: str, condition: Any) -> Test:
     if name in ("$and", "$or", "$nor"):
         return _logical(name, condition)
     if name == "$expr":
-        from dev.servers.mongodb import expressions
+        from dev.servers.mongodb import expressions, operators
 
         compute = expressions.compiled(condition)
-        return lambda document: expressions.truth(compute(document, {}))
+        return lambda document: operators.truth(compute(document, {}))
     if name == "$comment":
         return lambda document: True
     if name == "$alwaysTrue":

@@ -228,11 +228,11 @@ def own_field(name: str) -> bool:
 
 def key_values(key: Document, document: Document) -> list[Any]:
     """The shard key's values of a document; a hashed field by its hash."""
-    from dev.servers.mongodb import expressions
+    from dev.servers.mongodb import operators
 
     out = []
     for path, kind in key.items():
-        value = expressions.walked(document, path.split("."))
+        value = operators.walked(document, path.split("."))
         value = None if value is MISSING else value
         out.append(hashed(value) if kind == "hashed" else value)
     return out

@@ -8,17 +8,17 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from bson import Int64, ObjectId, Timestamp
+from bson import Int64, ObjectId
 
-from dev.servers.mongodb import crud, order, projections, queries, stages, streams
+from dev.servers.mongodb import chunks, projections, queries, reads, stages, streams
 from dev.servers.mongodb.context import Context
 from dev.servers.mongodb.cursors import Cursor
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
-from dev.servers.mongodb.router import TRANSACTION, Router, Shard, first_chunks, key_values
+from dev.servers.mongodb.merged import Merged
+from dev.servers.mongodb.router import TRANSACTION, Router, Shard
 
 Handler = Callable[[Router, Context, Document], Awaitable[Document]]
-ALL = 100_000_000
 
 
 async def _insert(router: Router, context: Context, body: Document) -> Document:
@@ -86,23 +86,10 @@ async def _find_and_modify(router: Router, context: Context, body: Document) -> 
 async def _gathered(router: Router, context: Context, name: str, query: Document, more: Document) -> Iterator[Document]:
     """All documents that a filter lets through, from all shards that hold the collection."""
     shards = await _targets(router, context, name, query)
-    ask = {"find": name, "filter": query, "batchSize": ALL, **more}
+    ask = {"find": name, "filter": query, "batchSize": chunks.ALL, **more}
     return itertools.chain.from_iterable(
-        await asyncio.gather(*(_drained(router, shard, context.db, ask) for shard in shards))
+        await asyncio.gather(*(chunks.drained(router, shard, context.db, ask) for shard in shards))
     )
-
-
-async def _drained(router: Router, shard: Shard, db: str, body: Document) -> list[Document]:
-    cursor = (await router.send(shard, db, body))["cursor"]
-    out = list(cursor["firstBatch"])
-    while cursor["id"]:
-        cursor = (
-            await router.send(
-                shard, db, {"getMore": cursor["id"], "collection": cursor["ns"].partition(".")[2], "batchSize": ALL}
-            )
-        )["cursor"]
-        out += cursor["nextBatch"]
-    return out
 
 
 async def _concern(router: Router, context: Context, body: Document) -> Document:
@@ -130,7 +117,7 @@ async def _find(router: Router, context: Context, body: Document) -> Document:
     return context.opened(
         found,
         f"{context.db}.{name}",
-        int(body.get("batchSize", crud.FIRST_BATCH)),
+        int(body.get("batchSize", reads.FIRST_BATCH)),
         single=bool(body.get("singleBatch")),
     )
 
@@ -153,7 +140,7 @@ async def _aggregate(router: Router, context: Context, body: Document) -> Docume
         owners = await router.owners(context.db, target)
         parts = await asyncio.gather(
             *(
-                _drained(router, shard, context.db, {"aggregate": target, "pipeline": pipeline[:1], "cursor": {}})
+                chunks.drained(router, shard, context.db, {"aggregate": target, "pipeline": pipeline[:1], "cursor": {}})
                 for shard in owners
             )
         )
@@ -162,10 +149,10 @@ async def _aggregate(router: Router, context: Context, body: Document) -> Docume
             for shard, part in zip(owners, parts, strict=True)
             for item in part
         ]
-        return context.opened(stages.compiled(pipeline[1:])(stats), f"{context.db}.{target}", ALL)
+        return context.opened(stages.compiled(pipeline[1:])(stats), f"{context.db}.{target}", chunks.ALL)
     query = pipeline[0]["$match"] if first == "$match" else {}
     documents = await _gathered(router, context, target, query, await _concern(router, context, body))
-    size = int(body["cursor"].get("batchSize", crud.FIRST_BATCH))
+    size = int(body["cursor"].get("batchSize", reads.FIRST_BATCH))
     return context.opened(stages.compiled(pipeline, body.get("let", {}))(documents), f"{context.db}.{target}", size)
 
 
@@ -219,95 +206,6 @@ async def _list_databases(router: Router, context: Context, body: Document) -> D
     return {"databases": [found[name] for name in sorted(found)], "ok": 1.0}
 
 
-async def _enable_sharding(router: Router, context: Context, body: Document) -> Document:
-    name = body.get("primaryShard")
-    if name is not None and not await router.config("databases", {"_id": body["enableSharding"]}):
-        if name not in router.shards:
-            raise MongoError(70, f"Shard {name} not found")
-        await router.set_config("databases", {"_id": body["enableSharding"], "primary": name})
-    await router.primary_of(body["enableSharding"])
-    return {"ok": 1.0}
-
-
-async def _shard_collection(router: Router, context: Context, body: Document) -> Document:
-    namespace, key = body["shardCollection"], body["key"]
-    db, _, name = namespace.partition(".")
-    if await router.chunks(namespace) is not None:
-        return {"collectionsharded": namespace, "ok": 1.0}
-    primary = await router.primary_of(db)
-    await router.send(primary, db, {"create": name})
-    if list(key) != ["_id"]:
-        await router.send(
-            primary,
-            db,
-            {
-                "createIndexes": name,
-                "indexes": [{"key": key, "name": "_".join(f"{field}_{way}" for field, way in key.items())}],
-            },
-        )
-    listed = (await router.send(primary, db, {"listCollections": 1, "filter": {"name": name}}))["cursor"]["firstBatch"][
-        0
-    ]
-    clone = {"_standInClone": name, "uuid": listed["info"]["uuid"], "options": listed["options"], "key": key}
-    for shard in router.shards.values():
-        await router.send(shard, db, {**clone, "announce": shard is primary, "unique": bool(body.get("unique"))})
-    for chunk in first_chunks(namespace, key, primary.name, list(router.shards)):
-        await router.set_config("chunks", chunk)
-    documents = await _drained(router, primary, db, {"find": name, "batchSize": ALL})
-    await router.set_config("collections", {"_id": namespace, "key": key, "uuid": listed["info"]["uuid"]})
-    await _settle(router, namespace, documents, primary)
-    return {"collectionsharded": namespace, "ok": 1.0}
-
-
-async def _settle(router: Router, namespace: str, documents: list[Document], donor: Shard) -> None:
-    """Bring documents of a shard to the shards that their chunks are at."""
-    db, _, name = namespace.partition(".")
-    sharded = await router.chunks(namespace)
-    assert sharded is not None
-    for shard, run in itertools.groupby(
-        sorted(documents, key=lambda document: router.chunk_of(*sharded, document)["shard"]),
-        key=lambda document: router.chunk_of(*sharded, document)["shard"],
-    ):
-        moved = list(run)
-        if shard != donor.name:
-            await router.send(router.shards[shard], db, {"_standInMove": name, "insert": moved})
-            await router.send(donor, db, {"_standInMove": name, "delete": [document["_id"] for document in moved]})
-
-
-async def _split(router: Router, context: Context, body: Document) -> Document:
-    sharded = await router.chunks(body["split"])
-    if sharded is None:
-        raise MongoError(118, f"{body['split']} is not sharded")
-    _, chunks = sharded
-    place = order.key(list(body["middle"].values()))
-    chunk = next(
-        item for item in chunks if order.key(list(item["min"].values())) < place < order.key(list(item["max"].values()))
-    )
-    await router.set_config("chunks", {**chunk, "max": body["middle"]})
-    await router.set_config("chunks", {**chunk, "_id": ObjectId(), "min": body["middle"]})
-    return {"ok": 1.0}
-
-
-async def _move_chunk(router: Router, context: Context, body: Document) -> Document:
-    begun = time.monotonic()
-    sharded = await router.chunks(body["moveChunk"])
-    if sharded is None:
-        raise MongoError(118, f"{body['moveChunk']} is not sharded")
-    if body["to"] not in router.shards:
-        raise MongoError(70, f"Shard {body['to']} not found")
-    key, chunks = sharded
-    chunk = router.chunk_of(key, chunks, body["find"])
-    donor = router.shards[chunk["shard"]]
-    db, _, name = body["moveChunk"].partition(".")
-    documents = [
-        document for document in await _drained(router, donor, db, {"find": name, "batchSize": ALL})
-        if order.key(list(chunk["min"].values())) <= order.key(key_values(key, document)) < order.key(list(chunk["max"].values()))
-    ]  # fmt: skip
-    await router.set_config("chunks", {**chunk, "shard": body["to"]})
-    await _settle(router, body["moveChunk"], documents, donor)
-    return {"millis": int((time.monotonic() - begun) * 1000), "ok": 1.0}
-
-
 async def _list_shards(router: Router, context: Context, body: Document) -> Document:
     out = [
         {"_id": name, "host": f"{name}/{','.join(shard.addresses)}", "state": 1}
@@ -319,93 +217,13 @@ async def _list_shards(router: Router, context: Context, body: Document) -> Docu
 # change streams
 
 
-class Merged:
-    """The streams of all shards as one: an event goes out when no shard can have an earlier one."""
-
-    def __init__(self, router: Router, db: str, body: Document) -> None:
-        self.router, self.db, self.body = router, db, body
-        self.shards = [shard.another() for shard in router.shards.values()]
-        self.ids: list[int] = []
-        self.marks: list[Document] = []
-        self.waiting: list[list[Document]] = []
-        self.over = False
-        self.high: Document = {}
-
-    async def open(self) -> None:
-        """Open the stream of each shard, at the same place."""
-        spec = self.body["pipeline"][0]["$changeStream"]
-        if not any(name in spec for name in ("resumeAfter", "startAfter", "startAtOperationTime")):
-            await self._advance()
-            spec = {**spec, "startAtOperationTime": Timestamp(self.router.time.time, self.router.time.inc + 1)}
-        pipeline = [{"$changeStream": spec}, *self.body["pipeline"][1:]]
-        ask = {**self.body, "pipeline": pipeline, "cursor": {"batchSize": 0}, "_standInShard": True}
-        for shard in self.shards:
-            cursor = (await self.router.send(shard, self.db, ask))["cursor"]
-            self.ids.append(cursor["id"])
-            self.marks.append(cursor["postBatchResumeToken"])
-            self.waiting.append([])
-        self.high = min(self.marks, key=lambda mark: mark["_data"])
-
-    async def _advance(self) -> None:
-        """Have shards on which nothing happens say so: their time goes on."""
-        await self.router.every(
-            list(self.router.shards.values()),
-            "admin",
-            {"appendOplogNote": 1, "data": {"msg": "noop for a change stream"}},
-        )
-
-    async def batch(self, count: int | None) -> list[Document]:
-        """The next events."""
-        await asyncio.gather(*(self._fill(number) for number in range(len(self.shards)) if not self.waiting[number]))
-        out: list[Document] = []
-        while not self.over and (count is None or len(out) < count):
-            safe = (
-                min(mark["_data"] for mark, waiting in zip(self.marks, self.waiting, strict=True) if not waiting)
-                if not all(self.waiting)
-                else None
-            )
-            number = min(
-                (number for number, waiting in enumerate(self.waiting) if waiting),
-                key=lambda number: self.waiting[number][0]["_id"]["_data"],
-                default=None,
-            )
-            if number is None or (safe is not None and self.waiting[number][0]["_id"]["_data"] > safe):
-                break
-            event = self.waiting[number].pop(0)
-            out.append(event)
-            self.high = event["_id"]
-            self.over = event.get("operationType") == "invalidate"
-            if not self.waiting[number] and self.ids[number]:
-                await self._fill(number)
-        least = min(self.marks, key=lambda mark: mark["_data"])
-        if not any(self.waiting) and least["_data"] > self.high["_data"]:
-            self.high = least
-        return out
-
-    async def _fill(self, number: int) -> None:
-        if not self.ids[number]:
-            return
-        name = self.body["aggregate"] if isinstance(self.body["aggregate"], str) else "$cmd.aggregate"
-        ask = {"getMore": Int64(self.ids[number]), "collection": name, "maxTimeMS": 1}
-        cursor = (await self.router.send(self.shards[number], self.db, ask))["cursor"]
-        self.waiting[number] += cursor["nextBatch"]
-        self.marks[number], self.ids[number] = cursor["postBatchResumeToken"], cursor["id"]
-
-    async def close(self) -> None:
-        """Close the streams of the shards."""
-        name = self.body["aggregate"] if isinstance(self.body["aggregate"], str) else "$cmd.aggregate"
-        for shard, number in zip(self.shards, self.ids, strict=True):
-            if number:
-                await self.router.send(shard, self.db, {"killCursors": name, "cursors": [Int64(number)]})
-
-
 async def _open_stream(router: Router, context: Context, body: Document) -> Document:
     collection = body["aggregate"] if isinstance(body["aggregate"], str) else None
     streams.checked(body["pipeline"][0]["$changeStream"], context.db, collection)
     merged = Merged(router, context.db, body)
     await merged.open()
     size = body["cursor"].get("batchSize")
-    batch = await merged.batch(int(size) if size is not None else crud.FIRST_BATCH) if size != 0 else []
+    batch = await merged.batch(int(size) if size is not None else reads.FIRST_BATCH) if size != 0 else []
     namespace = f"{context.db}.{collection or '$cmd.aggregate'}"
     cursor = Cursor(namespace, iter([]))
     cursor.user = merged
@@ -494,9 +312,9 @@ HANDLERS: dict[str, Handler] = {
     "drop": _drop,
     "dropDatabase": _drop_database,
     "listDatabases": _list_databases,
-    "enableSharding": _enable_sharding,
-    "shardCollection": _shard_collection,
-    "split": _split,
-    "moveChunk": _move_chunk,
+    "enableSharding": chunks.enable_sharding,
+    "shardCollection": chunks.shard_collection,
+    "split": chunks.split,
+    "moveChunk": chunks.move_chunk,
     "listShards": _list_shards,
 }

@@ -14,7 +14,27 @@ from typing import Any
 from bson import Int64, Timestamp
 from bson.binary import Binary
 
-from dev.servers.mongodb import admin, aggregation, auth, crud, ddl, errors, members, queries, shards, users, wire
+from dev.servers.mongodb import (
+    admin,
+    aggregation,
+    auth,
+    crud,
+    ddl,
+    errors,
+    indexes,
+    listings,
+    member_commands,
+    members,
+    other_writes,
+    queries,
+    reads,
+    session_commands,
+    set_status,
+    shards,
+    user_commands,
+    users,
+    wire,
+)
 from dev.servers.mongodb.context import Context
 from dev.servers.mongodb.cursors import Cursors
 from dev.servers.mongodb.documents import Document
@@ -29,7 +49,21 @@ NO_USER = hashlib.sha256(b"").digest()
 TRANSACTION_LABEL_CODES = frozenset({24, 112, 189, 246, 251, 10107, 11602, 13435, 13436})
 STATE_CHANGES = frozenset({189, 10107, 11602, 13435, 13436})
 """Errors that tell of a change of the member's state, and so carry the topology's version."""
-COMMAND_MODULES = (admin, aggregation, crud, ddl, shards, users)
+COMMAND_MODULES = (
+    admin,
+    aggregation,
+    crud,
+    ddl,
+    indexes,
+    listings,
+    member_commands,
+    other_writes,
+    reads,
+    session_commands,
+    shards,
+    user_commands,
+    users,
+)
 """Importing them registers their commands."""
 
 
@@ -259,7 +293,7 @@ class Server:
         test = queries.compiled(query)
         documents: list[Document] = []
         if (db, name) == ("local", "system.replset"):
-            documents = [self.replication.config()]
+            documents = [set_status.config(self.replication)]
         elif (db, name) == ("admin", "system.users"):
             documents = self.users.documents()
         return [document for document in documents if test(document)]

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dev.servers.mongodb import expressions, order, projections, queries
+from dev.servers.mongodb import expressions, operators, order, projections, queries
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError, type_name
 from dev.servers.mongodb.expressions import MISSING, Expression
@@ -202,11 +202,11 @@ def _unwind(argument: Any, variables: Document) -> Stage:
 
     def run(documents: Documents) -> Iterator[Document]:
         for document in documents:
-            value = expressions.walked(document, parts)
+            value = operators.walked(document, parts)
             if isinstance(value, list) and value:
                 for item in value:
                     yield projections.with_value(document, parts, item)
-            elif (not isinstance(value, list) and not expressions.is_null(value)) or options.get(
+            elif (not isinstance(value, list) and not operators.is_null(value)) or options.get(
                 "preserveNullAndEmptyArrays"
             ):
                 yield document
@@ -215,16 +215,16 @@ def _unwind(argument: Any, variables: Document) -> Stage:
 
 
 _ACCUMULATORS: dict[str, Callable[[list[Any]], Any]] = {
-    "$sum": lambda items: expressions._sum(items),
-    "$avg": lambda items: expressions._avg(items),
-    "$min": lambda items: expressions._extreme(min)(items),
-    "$max": lambda items: expressions._extreme(max)(items),
+    "$sum": lambda items: operators._sum(items),
+    "$avg": lambda items: operators._avg(items),
+    "$min": lambda items: operators._extreme(min)(items),
+    "$max": lambda items: operators._extreme(max)(items),
     "$first": lambda items: items[0] if items else None,
     "$last": lambda items: items[-1] if items else None,
     "$push": list,
     "$addToSet": lambda items: list({order.key(item): item for item in items}.values()),
     "$count": len,
-    "$mergeObjects": lambda items: expressions._merge_objects(items),
+    "$mergeObjects": lambda items: operators._merge_objects(items),
 }
 
 
@@ -277,14 +277,14 @@ def _bucket_auto(argument: Any, variables: Document) -> Stage:
     def run(documents: Documents) -> Iterator[Document]:
         keyed = sorted(
             ((key(document, variables), document) for document in documents),
-            key=lambda item: expressions.place(item[0]),
+            key=lambda item: operators.place(item[0]),
         )
         start, size = 0, max(round(len(keyed) / count), 1)
         made = 0
         while start < len(keyed):
             made += 1
             end = len(keyed) if made == count else min(start + size, len(keyed))
-            while end < len(keyed) and expressions.place(keyed[end][0]) == expressions.place(keyed[end - 1][0]):
+            while end < len(keyed) and operators.place(keyed[end][0]) == operators.place(keyed[end - 1][0]):
                 end += 1
             upper = keyed[end][0] if end < len(keyed) else keyed[-1][0]
             yield {

@@ -1,0 +1,90 @@
+"""The change streams of several shards as one."""
+
+from __future__ import annotations
+
+import asyncio
+
+from bson import Int64, Timestamp
+
+from dev.servers.mongodb.documents import Document
+from dev.servers.mongodb.router import Router
+
+
+class Merged:
+    """The streams of all shards as one: an event goes out when no shard can have an earlier one."""
+
+    def __init__(self, router: Router, db: str, body: Document) -> None:
+        self.router, self.db, self.body = router, db, body
+        self.shards = [shard.another() for shard in router.shards.values()]
+        self.ids: list[int] = []
+        self.marks: list[Document] = []
+        self.waiting: list[list[Document]] = []
+        self.over = False
+        self.high: Document = {}
+
+    async def open(self) -> None:
+        """Open the stream of each shard, at the same place."""
+        spec = self.body["pipeline"][0]["$changeStream"]
+        if not any(name in spec for name in ("resumeAfter", "startAfter", "startAtOperationTime")):
+            await self._advance()
+            spec = {**spec, "startAtOperationTime": Timestamp(self.router.time.time, self.router.time.inc + 1)}
+        pipeline = [{"$changeStream": spec}, *self.body["pipeline"][1:]]
+        ask = {**self.body, "pipeline": pipeline, "cursor": {"batchSize": 0}, "_standInShard": True}
+        for shard in self.shards:
+            cursor = (await self.router.send(shard, self.db, ask))["cursor"]
+            self.ids.append(cursor["id"])
+            self.marks.append(cursor["postBatchResumeToken"])
+            self.waiting.append([])
+        self.high = min(self.marks, key=lambda mark: mark["_data"])
+
+    async def _advance(self) -> None:
+        """Have shards on which nothing happens say so: their time goes on."""
+        await self.router.every(
+            list(self.router.shards.values()),
+            "admin",
+            {"appendOplogNote": 1, "data": {"msg": "noop for a change stream"}},
+        )
+
+    async def batch(self, count: int | None) -> list[Document]:
+        """The next events."""
+        await asyncio.gather(*(self._fill(number) for number in range(len(self.shards)) if not self.waiting[number]))
+        out: list[Document] = []
+        while not self.over and (count is None or len(out) < count):
+            safe = (
+                min(mark["_data"] for mark, waiting in zip(self.marks, self.waiting, strict=True) if not waiting)
+                if not all(self.waiting)
+                else None
+            )
+            number = min(
+                (number for number, waiting in enumerate(self.waiting) if waiting),
+                key=lambda number: self.waiting[number][0]["_id"]["_data"],
+                default=None,
+            )
+            if number is None or (safe is not None and self.waiting[number][0]["_id"]["_data"] > safe):
+                break
+            event = self.waiting[number].pop(0)
+            out.append(event)
+            self.high = event["_id"]
+            self.over = event.get("operationType") == "invalidate"
+            if not self.waiting[number] and self.ids[number]:
+                await self._fill(number)
+        least = min(self.marks, key=lambda mark: mark["_data"])
+        if not any(self.waiting) and least["_data"] > self.high["_data"]:
+            self.high = least
+        return out
+
+    async def _fill(self, number: int) -> None:
+        if not self.ids[number]:
+            return
+        name = self.body["aggregate"] if isinstance(self.body["aggregate"], str) else "$cmd.aggregate"
+        ask = {"getMore": Int64(self.ids[number]), "collection": name, "maxTimeMS": 1}
+        cursor = (await self.router.send(self.shards[number], self.db, ask))["cursor"]
+        self.waiting[number] += cursor["nextBatch"]
+        self.marks[number], self.ids[number] = cursor["postBatchResumeToken"], cursor["id"]
+
+    async def close(self) -> None:
+        """Close the streams of the shards."""
+        name = self.body["aggregate"] if isinstance(self.body["aggregate"], str) else "$cmd.aggregate"
+        for shard, number in zip(self.shards, self.ids, strict=True):
+            if number:
+                await self.router.send(shard, self.db, {"killCursors": name, "cursors": [Int64(number)]})
