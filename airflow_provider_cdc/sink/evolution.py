@@ -18,12 +18,15 @@ def bring_up(
     """Have the table there with all the columns that rows have.
 
     :return: the table as it is then
-    :raises TargetError: ``schema.evolution=none``, and it lacks something; or a new column has to have values, and nobody knows which
+    :raises TargetError: ``schema.evolution=none``, and it lacks something; a new column has to have values, and nobody knows which; or the table takes keys as
+        equal that are not
     """
     there = dialect.there(connection, table.name)
     if there is None:
         _allowed(config, f"There is no table {table.name}.", table, [dialect.create(table)])
         there = _made(dialect, connection, table)
+    if there.columns:
+        dialect.refuse_merging(connection, table)
     lacking = [field for field in table.fields if there.columns and field.name not in there.columns]
     if lacking:
         names = ", ".join(field.name for field in lacking)

@@ -99,9 +99,8 @@ def table_of(topic: str, schema: TableSchema, config: SinkConfig, folded: Callab
     fields = [Field(fold(column.name.removeprefix(HEADER)), column, key=True) for column in (*own, *keys)]
     taken = {field.name for field in fields} if config.primary_key_mode is PrimaryKeyMode.RECORD_HEADER else set()
     rest = [Field(fold(column.name.removeprefix(HEADER)), column) for column in chosen if column not in keys]
-    fields += [
-        field for field in rest if field.name not in taken
-    ]  # a header that is the key stands for a column of its name
+    # a header that is the key stands for a column of its name
+    fields += [field for field in rest if field.name not in taken]
     _refuse_twice(topic, fields)
     return SinkTable(topic, name_of(topic, schema, config, fold), tuple(fields))
 

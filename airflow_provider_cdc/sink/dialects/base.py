@@ -100,10 +100,21 @@ class Dialect(abc.ABC):
         :param key: whether the column is part of a key: some databases want a longest length of those
         """
 
+    def typed(self, field: Field) -> str:
+        """The type of a column in DDL, with the collation that a key needs: no two keys of the source are equal in it."""
+        return self.type_of(kind_of(field.column), key=field.key)
+
     def column(self, field: Field) -> str:
         """A column in DDL."""
         null = " NOT NULL" if field.required else ""
-        return f"{self.quote(field.name)} {self.type_of(kind_of(field.column), key=field.key)}{self.default_of(field)}{null}"
+        return f"{self.quote(field.name)} {self.typed(field)}{self.default_of(field)}{null}"
+
+    def refuse_merging(self, connection: sa.Connection, table: SinkTable) -> None:
+        """Refuse a table that is there and takes keys as equal which are not.
+
+        :raises TargetError: it does
+        """
+        return
 
     def create(self, table: SinkTable) -> str:
         """The statement that makes a table."""

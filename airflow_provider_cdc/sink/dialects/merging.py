@@ -65,10 +65,15 @@ class MergeDialect(Dialect):
         """Where a value is bound."""
         return "?"
 
+    def collation(self, field: Field) -> str:
+        """Stands after a value of a column, so that it is compared as those of the table."""
+        return ""
+
     def source(self, fields: Sequence[Field]) -> str:
         """A row that is bound, as the table ``s``. Its values have types: the database cannot guess them here."""
         values = ", ".join(
             self.cast(self.mark(number, field), self.type_of(kind_of(field.column), key=field.key))
+            + self.collation(field)
             for number, field in enumerate(fields, 1)
         )
         return f"(VALUES ({values})) AS s ({self.listed(field.name for field in fields)})"

@@ -15,6 +15,7 @@ from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sink import texts, widening
 from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, run
+from airflow_provider_cdc.sink.dialects.collations import collations, is_text, refuse_merging, text_keys
 from airflow_provider_cdc.sink.dialects.staging import StagingDialect
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Field, SinkTable
@@ -80,7 +81,7 @@ class MariaDb(StagingDialect):
                 length = self._length(kind, key=key)
                 return f"varbinary({length})" if length else "longblob"
             case "enum" | "set" if kind.members:
-                return f"{kind.name}({', '.join(map(self._text, kind.members))}) CHARACTER SET utf8mb4"
+                return f"{kind.name}({', '.join(map(self._text, kind.members))}) CHARACTER SET utf8mb4 COLLATE {self.exact}"
             case "enum" | "set":
                 return self._characters(_KEY_LENGTH if key else None, key=key)
             case "time" | "timestamp" | "timestamp_tz":
@@ -138,6 +139,19 @@ class MariaDb(StagingDialect):
             for field in table.fields
         ]
         return replace(table, fields=tuple(fields))
+
+    def refuse_merging(self, connection: sa.Connection, table: SinkTable) -> None:
+        if not (keys := text_keys(table)):
+            return
+        there = collations(connection, table.name, default="DATABASE()", type_="COLUMN_TYPE")
+        found = [(field.name, *there[field.name]) for field in keys if field.name in there]
+        wanted = f"CHARACTER SET utf8mb4 COLLATE {self.exact} NOT NULL"
+        merging = [(n, str(c), f"{t} {wanted}") for n, c, t in found if c and not self.tells_apart(c)]
+        refuse_merging(self, table, merging, equal="their case, accents or spaces at the end", alter="MODIFY {column}")
+
+    def tells_apart(self, collation: str) -> bool:
+        """Whether no two texts are equal in a collation."""
+        return collation == self.exact or collation.endswith("_nopad_bin")
 
     def default(self, kind: Kind, text: str) -> str | None:
         if kind.name in ("json", "xml") or (kind.name in ("text", "bytes") and self._length(kind, key=False) is None):
@@ -235,7 +249,10 @@ class MariaDb(StagingDialect):
     def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> str:
         """A table of the session's own that has these rows."""
         fields = fields_of(table, rows)
-        columns = ", ".join(f"{self.quote(f.name)} {self.type_of(kind_of(f.column), key=f.key)}" for f in fields)
+        types = [self.typed(field) for field in fields]
+        # also keys that rows had before, which are no key here
+        exact = [f"{one} COLLATE {self.exact}" if is_text(one) and "COLLATE" not in one else one for one in types]
+        columns = ", ".join(f"{self.quote(f.name)} {type_}" for f, type_ in zip(fields, exact, strict=True))
         key = self.listed(f.name for f in fields if f.key)
         stage = self.quote(_STAGE)
         run(connection, f"DROP TEMPORARY TABLE IF EXISTS {stage}")

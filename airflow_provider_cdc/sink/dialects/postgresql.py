@@ -104,9 +104,9 @@ class PostgreSql(StagingDialect):
         self._copy(connection, self.quote(name), table, rows)
         run(connection, f"ANALYZE {self.quote(name)}")
 
-    def stage_type(self, kind: Kind, *, key: bool) -> str:
+    def stage_type(self, field: Field) -> str:
         # geometries come as bytes, of which the database makes whatever type its column has
-        return "bytea" if kind.name == "geometry" else super().stage_type(kind, key=key)
+        return "bytea" if _is_geometry(field) else super().stage_type(field)
 
     def write_staged(
         self, connection: sa.Connection, table: SinkTable, name: str, columns: Sequence[str], *, unique: bool

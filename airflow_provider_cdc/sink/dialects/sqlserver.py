@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
 from airflow_provider_cdc.sink.dialects.base import fields_of
+from airflow_provider_cdc.sink.dialects.collations import collations, is_text, refuse_merging, text_keys
 from airflow_provider_cdc.sink.dialects.merging import MergeDialect
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Field, SinkTable
@@ -21,6 +22,8 @@ _TYPES = {
     "date": "date", "time_tz": "varchar(32)", "enum": "nvarchar(255)", "xml": "xml", "uuid": "varchar(36)", "year": "int",
     "duration": "bigint", "interval": "varchar(64)", "geometry": "varbinary(max)",
 }  # fmt: skip
+_EXACT = "Latin1_General_100_BIN2"
+"""The collation in which no texts are equal, but those that differ in spaces at the end: there is none without that."""
 _DIGITS, _SECOND_DIGITS = 38, 7
 _KEY_BYTES = 900
 _BYTES, _CHARACTERS = 8000, 4000
@@ -72,6 +75,23 @@ class SqlServer(MergeDialect):
                 return f"nvarchar({kind.length * 2 if kind.length and kind.length * 2 <= _CHARACTERS else 'max'})"
             case _:
                 return _TYPES[kind.name]
+
+    def typed(self, field: Field) -> str:
+        return super().typed(field) + self.collation(field)
+
+    def collation(self, field: Field) -> str:
+        return f" COLLATE {_EXACT}" if field.key and is_text(super().typed(field)) else ""
+
+    def refuse_merging(self, connection: sa.Connection, table: SinkTable) -> None:
+        if not (keys := text_keys(table)):
+            return
+        there = collations(connection, table.name, default="SCHEMA_NAME()", type_="DATA_TYPE")
+        merging = [
+            (field.name, str(there[field.name][0]), f"{self.typed(field)} NOT NULL")
+            for field in keys
+            if field.name in there and not str(there[field.name][0]).endswith(("_BIN", "_BIN2"))
+        ]
+        refuse_merging(self, table, merging, equal="their case or accents", alter="ALTER COLUMN {column}")
 
     def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
         return [f"ALTER TABLE {self.full(table.name)} ADD {', '.join(map(self.column, fields))}"]

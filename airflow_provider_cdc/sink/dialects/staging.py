@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of, run
-from airflow_provider_cdc.sink.kinds import Kind, kind_of
-from airflow_provider_cdc.sink.tables import SinkTable
+from airflow_provider_cdc.sink.tables import Field, SinkTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,14 +51,12 @@ class StagingDialect(Dialect):
         found = connection.exec_driver_sql(f"SELECT COUNT(*) FROM {self.quote(name)}")
         return int(found.scalar_one())
 
-    def stage_type(self, kind: Kind, *, key: bool) -> str:
+    def stage_type(self, field: Field) -> str:
         """The type of a column of a staging table."""
-        return self.type_of(kind, key=key)
+        return self.typed(field)
 
     def _make_stage(
         self, connection: sa.Connection, table: SinkTable, rows: pa.Table, what: str, tail: str = ""
     ) -> None:
-        columns = ", ".join(
-            f"{self.quote(f.name)} {self.stage_type(kind_of(f.column), key=f.key)}" for f in fields_of(table, rows)
-        )
+        columns = ", ".join(f"{self.quote(f.name)} {self.stage_type(f)}" for f in fields_of(table, rows))
         run(connection, f"{what} ({columns}){tail}")
