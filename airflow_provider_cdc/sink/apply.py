@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.applied import AppliedReports, joined
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
-from airflow_provider_cdc.core.errors import CdcError, TargetError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
@@ -28,7 +28,7 @@ from airflow_provider_cdc.sink.events import Step, steps
 from airflow_provider_cdc.sink.evolution import bring_up
 from airflow_provider_cdc.sink.markers import Markers, MarkerTable, Overtaken
 from airflow_provider_cdc.sink.room import with_room
-from airflow_provider_cdc.sink.tables import SinkTable, table_of
+from airflow_provider_cdc.sink.tables import SinkTable, name_of, table_of
 from airflow_provider_cdc.sink.topics import chosen
 
 log = logging.getLogger(__name__)
@@ -305,6 +305,10 @@ class Sink:
     def _catch_up(self, markers: Markers, done: Done) -> None:
         """Try the tables again that are behind the others."""
         for topic, batch in sorted(markers.behind.items()):
+            if not chosen(topic, self._config):
+                log.info("The table of %s is left out now: nobody waits for it at batch %d any more.", topic, batch)
+                self._retried(lambda connection, topic=topic: self._markers.go_on(connection, topic))
+                continue
             for group in self._groups(batch, until=markers.batch):
                 if not self._again(topic, group, batch, done):
                     break
@@ -357,7 +361,7 @@ class Sink:
                 with self._engine.begin() as connection:
                     self._dialect.defer(connection)
                     bring_up(self._dialect, connection, table, pending, self._config)
-            except TargetError as e:
+            except CdcError as e:
                 failed[pending.topic] = str(e)
             except sa.exc.DBAPIError as e:
                 if not self._dialect.transient(e):
@@ -366,7 +370,7 @@ class Sink:
         return failed
 
     def _name(self, pending: Pending) -> str:
-        return str(self._wanted(pending).name)
+        return str(name_of(pending.topic, pending.schema, self._config, self.fold))
 
     def _wanted(self, pending: Pending) -> SinkTable:
         return table_of(pending.topic, pending.schema, self._config, self._dialect.fold)
@@ -392,7 +396,7 @@ class Sink:
             if self._dialect.transient(e):
                 raise
             return f"The table {topic} cannot take a change: {e.orig}"
-        except TargetError as e:
+        except (TargetError, ConfigError) as e:  # the configuration does not fit this table; it may fit the others
             return str(e)
         return ""
 

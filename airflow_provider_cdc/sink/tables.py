@@ -90,7 +90,7 @@ def table_of(topic: str, schema: TableSchema, config: SinkConfig, folded: Callab
     """The target table of a topic.
 
     :param folded: what the database makes of a name without quotes
-    :raises ConfigError: the configuration does not fit the table, see :func:`_keys`
+    :raises ConfigError: the configuration does not fit this table, see :func:`_keys`
     """
     fold = (lambda name: name) if config.quote_identifiers else folded
     chosen = _wanted(topic, schema, config)
@@ -160,13 +160,13 @@ def _keys(topic: str, schema: TableSchema, columns: list[Column], config: SinkCo
     if fields and (unknown := sorted(set(fields) - set(known))):
         raise ConfigError(
             f"primary.key.fields names {', '.join(unknown)}, and the events of {topic} have {', '.join(known) or 'no key'}.",
-            safe="No table was changed.",
+            safe="The table was not changed; other tables go on.",
             remedy="correct primary.key.fields, or leave it out: then the key has all of them",
         )
     if not wanted:
         raise ConfigError(
             f"The events of {topic} have no key, and primary.key.mode={mode} needs one.",
-            safe="No table was changed.",
+            safe="The table was not changed; other tables go on.",
             remedy="give the source's table a primary key, name columns with message.key.columns of the connector, or leave the topic out with topics.regex",
         )
     return [schema.column(name) for name in wanted]
@@ -183,7 +183,7 @@ def _headers(topic: str, columns: list[Column], fields: tuple[str, ...]) -> list
         raise ConfigError(
             f"primary.key.mode=record_header takes the key from headers, and the events of {topic} have kept {', '.join(kept) or 'none'}"
             + (f": there is no {', '.join(missing)}." if missing else "."),
-            safe="No table was changed.",
+            safe="The table was not changed; other tables go on.",
             remedy="name the headers in events.headers of the connector, whose source has to be debezium: other sources have no headers",
         )
     return [kept[name] for name in fields] if fields else list(kept.values())
@@ -196,6 +196,6 @@ def _refuse_twice(topic: str, fields: list[Field]) -> None:
         if (other := first.setdefault(field.name, field.column.name)) != field.column.name:
             raise ConfigError(
                 f"The columns {other} and {field.column.name} of {topic} are both {field.name} in the target.",
-                safe="No table was changed.",
+                safe="The table was not changed; other tables go on.",
                 remedy="set quote.identifiers=true, which keeps the case of names, or leave one of them out with field.exclude.list",
             )

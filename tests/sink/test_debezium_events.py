@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
@@ -83,7 +83,7 @@ def test_of_a_delete_only_the_key_decides(engine: sa.Engine, tmp_path: Path) -> 
 
 def test_a_table_without_a_key_has_none_in_the_target(engine: sa.Engine, tmp_path: Path) -> None:
     write(tmp_path / "in" / "a.jsonl", [Topic(FIELDS, key=()).event("c", None, {"id": 1, "name": "a"})])
-    with pytest.raises(ConfigError, match="have no key"):
+    with pytest.raises(TargetError, match="have no key"):
         _applied(engine, connector(tmp_path), {"primary.key.mode": "record_key"})
 
 
@@ -153,5 +153,5 @@ def test_headers_that_are_not_kept_cannot_be_the_key(
 ) -> None:
     write(tmp_path / "in" / "a.jsonl", [_headed(1, "x", {"tenant": "a", "number": 1})])
     properties = {"primary.key.mode": "record_header", "primary.key.fields": fields}
-    with pytest.raises(ConfigError, match=r"events\.headers"):
+    with pytest.raises(TargetError, match=r"events\.headers"):
         _applied(engine, connector(tmp_path, headers), properties)
