@@ -14,11 +14,12 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.applied import AppliedReports, joined
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
-from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
+from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, ConfigError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
 from airflow_provider_cdc.sink.ahead import ahead
+from airflow_provider_cdc.sink.beginnings import Beginnings
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import place_of, unavailable
 from airflow_provider_cdc.sink.dialects import dialect_of
@@ -136,7 +137,6 @@ class Sink:
 
         :raises TargetError: tables could not take a change; the others are up to date
         :raises TargetUnavailable: the database cannot be reached
-        :raises BatchesRemoved: the change log has no longer what the tables lack
         """
         began, done = time.monotonic(), Done(self.done.place)
         try:
@@ -225,13 +225,19 @@ class Sink:
             markers = self._retried(self._markers.read)
             first = markers.batch if first is None else first
             try:
-                self._catch_up(markers, done)
+                beginnings = Beginnings(self._changelog, self._connector, self._config, self._groups, done.place)
+                markers = self._begin(markers, beginnings, done)
+                self._catch_up(markers, beginnings, done)
+                later = {topic for topic, batch in markers.behind.items() if batch > markers.batch}
                 for group in self._groups(markers.batch):
                     self._way = (
                         markers.batch - first,
                         self._changelog.last(self._connector, after=markers.batch) - first,
                     )
                     markers = self._group(group, markers, done)
+                if later:
+                    behind = {topic: batch for topic, batch in markers.behind.items() if topic in later}
+                    self._catch_up(Markers(markers.batch, behind), beginnings, done)
                 break
             except Overtaken:
                 log.info("Another run applies the batches of %s, too: the markers are read again.", self._connector)
@@ -302,12 +308,61 @@ class Sink:
             done.count(pending, self._name(pending), began, self._newest.pop(pending.topic, 0))
         return Markers(group.last, {**markers.behind, **dict.fromkeys(failed, markers.batch)})
 
-    def _catch_up(self, markers: Markers, done: Done) -> None:
-        """Try the tables again that are behind the others."""
+    def _begin(self, markers: Markers, beginnings: Beginnings, done: Done) -> Markers:
+        """Begin with the first batch that is kept, if tables need those before it that were removed: whoever can do that, and no other.
+
+        :raises Overtaken: another run was faster
+        """
+        before = beginnings.before
+        if markers.batch >= before:
+            return markers
+        later, failed = beginnings.all(markers.batch, markers.behind)
+
+        def once(connection: sa.Connection) -> None:
+            if self._markers.hold(connection).batch != markers.batch:
+                raise Overtaken
+            for topic, after in later.items():
+                self._markers.stop(connection, topic, after, "")
+            for topic, error in failed.items():
+                self._markers.stop(connection, topic, markers.batch, error)
+            self._markers.write(connection, before)
+
+        self._retried(once)
+        log.info("The tables of %s begin after batch %d: those before were removed.", self._connector, before)
+        done.failed |= failed
+        return Markers(before, {**markers.behind, **later, **dict.fromkeys(failed, markers.batch)})
+
+    def _go_on_after(self, topic: str, batch: int, after: int) -> None:
+        """Have a table that is behind go on after a later batch.
+
+        :raises Overtaken: another run was faster
+        """
+
+        def once(connection: sa.Connection) -> None:
+            now = self._markers.hold(connection)
+            if now.behind.get(topic) != batch:
+                raise Overtaken
+            self._markers.stop(connection, topic, after, "")
+            self._markers.write(connection, now.batch)
+
+        self._retried(once)
+
+    def _catch_up(self, markers: Markers, beginnings: Beginnings, done: Done) -> None:
+        """Try the tables again that are behind the others, but those that begin later than they are."""
         for topic, batch in sorted(markers.behind.items()):
             if not chosen(topic, self._config):
                 log.info("The table of %s is left out now: nobody waits for it at batch %d any more.", topic, batch)
                 self._retried(lambda connection, topic=topic: self._markers.go_on(connection, topic))
+                continue
+            if batch < beginnings.before:
+                try:
+                    after = beginnings.of(topic, batch)
+                except BatchesRemoved as e:
+                    done.failed[topic] = str(e)
+                    continue
+                self._go_on_after(topic, batch, after)
+                batch = markers.behind[topic] = after
+            if batch > markers.batch:
                 continue
             for group in self._groups(batch, until=markers.batch):
                 if not self._again(topic, group, batch, done):

@@ -9,7 +9,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.retention import Limits, Retention
 from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
@@ -17,6 +19,7 @@ from tests.sink.conftest import _FIXTURES
 from tests.sink.test_apply import in_order, rows, sink
 from tests.sink.test_staged import staged
 from tests.support.connectors import Connector, memory_connector
+from tests.support.signals import snapshot
 
 COLUMNS = {"id": "int64!", "n": "int32"}
 
@@ -106,3 +109,106 @@ def test_a_table_that_the_properties_do_not_fit_goes_on_when_they_are_mended(
     same(engine, source, "s.good")
     of(engine, connector).apply()
     same(engine, source, "s.good", "s.bad")
+
+
+def trimmed(connector: Connector, folder: Path) -> None:
+    """Remove the batches that were there, which another target has had."""
+    other = sa.create_engine(f"sqlite:///{folder}/other.db")
+    sink(other, connector).apply()
+    other.dispose()
+    first = connector.changelog.first(connector.name)
+    Retention(connector.changelog, connector.name, Limits(0, -1)).run()
+    assert connector.changelog.first(connector.name) > first
+
+
+def failed(target: Any, connector: Connector) -> dict[str, str]:
+    """Why tables stay behind."""
+    engine, of = target
+    one = of(engine, connector)
+    with pytest.raises(TargetError):
+        one.apply()
+    return dict(one.done.failed)
+
+
+def filled(source: MemoryDatabase, connector: Connector, folder: Path, *, until_trimmed: Any = lambda: None) -> None:
+    """``s.a`` has rows in batches that are removed and in later ones, ``s.b`` only in removed ones, ``s.c`` begins after them, ``s.d`` is emptied after
+    them, and ``s.e`` was dropped before."""
+    for name in "abde":
+        source.create_table(f"s.{name}", COLUMNS, key=("id",))
+    put(source, connector, "s.a", "s.b", "s.d", "s.e", ids=(1, 2))
+    until_trimmed()
+    put(source, connector, "s.a", "s.d", ids=(3,))
+    source.drop_table("s.e")
+    put(source, connector, "s.a", ids=(4,))
+    trimmed(connector, folder)
+    source.create_table("s.c", COLUMNS, key=("id",))
+    put(source, connector, "s.a", "s.c", "s.d", ids=(5,))
+    source.truncate("s.d")
+    put(source, connector, "s.d", "s.c", ids=(6,))
+    put(source, connector, "s.d", "s.c", ids=(7,))
+
+
+def test_a_new_target_begins_with_what_the_change_log_still_has_all_of(
+    target: Any, source: MemoryDatabase, connector: Connector, tmp_path: Path
+) -> None:
+    engine, of = target
+    filled(source, connector, tmp_path)
+    for _ in range(2):
+        why = failed(target, connector)
+        assert sorted(why) == ["p.s.a", "p.s.b"]
+        assert all(f"snapshot test s.{topic[-1]} --replace" in text for topic, text in why.items())
+        same(engine, source, "s.c", "s.d")
+        last = connector.changelog.batches(connector.name)[-1]
+        assert markers(engine) == {"*": last, "p.s.a": 0, "p.s.b": 0}
+        put(source, connector, "s.c", "s.d", ids=(10 + last,))
+    snapshot(connector, "s.a", "s.b", replace=True)
+    connector.capture()
+    last = connector.changelog.batches(connector.name)[-1]
+    assert of(engine, connector).apply().batch == last
+    same(engine, source, "s.a", "s.b", "s.c", "s.d")
+    assert markers(engine) == {"*": last}
+
+
+def test_a_target_of_a_backup_goes_on_with_what_lacks_nothing(
+    target: Any, source: MemoryDatabase, connector: Connector, tmp_path: Path
+) -> None:
+    """It had the first batch, and was forgotten then."""
+    engine, of = target
+
+    def backed_up() -> None:
+        of(engine, connector).apply()
+        reports = AppliedReports(connector.changelog.storage, connector.name)
+        (report,) = reports.all()
+        reports.forget(report["target"], report["location"])
+
+    filled(source, connector, tmp_path, until_trimmed=backed_up)
+    at = markers(engine)["*"]
+    why = failed(target, connector)
+    assert list(why) == ["p.s.a"]
+    same(engine, source, "s.b", "s.c", "s.d")
+    assert markers(engine) == {"*": connector.changelog.batches(connector.name)[-1], "p.s.a": at}
+    snapshot(connector, "s.a", replace=True)
+    connector.capture()
+    of(engine, connector).apply()
+    same(engine, source, "s.a", "s.b", "s.c", "s.d")
+
+
+def test_what_is_killed_while_a_table_begins_later_is_finished_by_the_next_run(
+    target: Any, source: MemoryDatabase, connector: Connector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, of = target
+    filled(source, connector, tmp_path)
+
+    class Killed(BaseException):
+        """Nobody catches it."""
+
+    def killed(*_: Any) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Sink, "_again", killed)
+        with pytest.raises(Killed):
+            of(engine, connector).apply()
+    assert markers(engine)["p.s.d"] > 0
+    assert sorted(failed(target, connector)) == ["p.s.a", "p.s.b"]
+    same(engine, source, "s.c", "s.d")
