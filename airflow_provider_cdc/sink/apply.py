@@ -518,7 +518,7 @@ class Sink:
                 self._dialect.update(connection, table, step.rows)
             case _:
                 if not (step.new and self._inserted(connection, table, step, there)):
-                    self._dialect.upsert(connection, table, step.rows, unique=there.unique)
+                    self._dialect.upsert(connection, table, step.rows, unique=there.takes_others(table))
 
     def _inserted(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> bool:
         """Insert new rows, which is cheaper than to look whether they are there; whether the table took them."""

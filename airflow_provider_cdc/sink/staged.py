@@ -231,7 +231,7 @@ class StagedSink(Sink):
         for one in (one for one in tables if one.what == "delete"):
             self._stages.delete_staged(connection, table, one.name)
         for one in (one for one in tables if one.what == "write"):
-            self._stages.write_staged(connection, table, one.name, one.columns, unique=there.unique)
+            self._stages.write_staged(connection, table, one.name, one.columns, unique=there.takes_others(table))
         self._newest[pending.topic] = newest_commit(self._changelog, self._connector, pending)
 
     def _check(self, connection: sa.Connection, staged: StagedTable) -> None:

@@ -18,7 +18,7 @@ from airflow_provider_cdc.sink.dialects.sqlserver import SqlServer
 from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.conftest import _FIXTURES
-from tests.sink.test_apply import rows, sink
+from tests.sink.test_apply import in_order, rows, sink
 from tests.sink.test_staged import staged
 from tests.support.connectors import Connector, memory_connector
 
@@ -198,3 +198,25 @@ def test_keys_of_sql_server_are_compared_by_their_characters() -> None:
     assert named.source(table.fields) == (
         "(VALUES (CAST(? AS nvarchar(20)) COLLATE Latin1_General_100_BIN2, CAST(? AS nvarchar(40)))) AS s ([k], [note])"
     )
+
+
+def test_a_table_whose_primary_key_is_another_one_keeps_rows_apart(engine: sa.Engine, tmp_path: Path) -> None:
+    """Somebody has made it, with a key of their own; the source's key is unique beside it."""
+    source = MemoryDatabase(str(tmp_path))
+    source.create_table("s.t", {"id": "int64!", "number": "int32!"}, key=("id",))
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("CREATE TABLE p_s_t (id BIGINT NOT NULL UNIQUE, number INTEGER NOT NULL PRIMARY KEY)")
+        )
+    with source.transaction() as t:
+        for number in range(3):
+            t.insert("s.t", {"id": number, "number": number})
+    connector.capture()
+    sink(engine, connector).apply()
+    with source.transaction() as t:
+        t.update("s.t", {"id": 0}, {"number": 7})
+        t.update("s.t", {"id": 1}, {"number": 0})
+    connector.capture()
+    sink(engine, connector).apply()
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))

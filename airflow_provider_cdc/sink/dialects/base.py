@@ -44,6 +44,10 @@ class There:
     key: tuple[str, ...] = ()
     unique: bool = False
 
+    def takes_others(self, table: SinkTable) -> bool:
+        """Whether a row of a table may be taken for another one that has not its key: something else has to be unique there."""
+        return self.unique or set(self.key) != {field.name for field in table.key}
+
 
 class Dialect(abc.ABC):
     """SQL of one kind of database. It opens no connection.
@@ -197,7 +201,7 @@ class Dialect(abc.ABC):
     def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
         """Insert rows whose key is not there, and change those whose key is; each key once. A row that has another one's unique value is an error.
 
-        :param unique: as of :class:`There`
+        :param unique: see :meth:`There.takes_others`
         """
 
     def update(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
