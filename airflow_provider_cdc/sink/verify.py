@@ -73,6 +73,7 @@ class VerifyDatabase:
     :param values: whether examples show values; they may be personal data
     :param keys: folder for the keys of the rows that differ, as Parquet, one for each topic; empty: they are not written
     :raises TargetUnavailable: the database cannot be reached
+    :raises ConfigError: tables cannot be compared there
     """
 
     def __init__(
@@ -90,10 +91,19 @@ class VerifyDatabase:
         self._scratch, self._changelog, self._values, self._keys = scratch, changelog, values, keys.rstrip("/")
         self._place = place_of(engine, config)
         try:
-            with engine.connect():  # only then is it known what it is
+            with engine.connect() as connection:  # only then is it known what it is
                 self._dialect: Dialect = dialect_of(engine, config.zone)
-        except sa.exc.OperationalError as e:
+                why = self._dialect.not_comparable(connection)
+        except sa.exc.DBAPIError as e:  # of Oracle and Db2, a wrong password is no OperationalError
             raise unavailable(engine, e) from e
+        if why is not None:
+            what, remedy = why
+            raise ConfigError(
+                f"Tables cannot be compared here: {what}.",
+                where=self._place,
+                safe="Nothing was compared or changed.",
+                remedy=remedy,
+            )
         self._markers = MarkerTable(config.marker_table, plan.connector, config.name)
         self._deadline = time.monotonic() + plan.wait_s
         self._way, self._at_work = (0, 0), ""

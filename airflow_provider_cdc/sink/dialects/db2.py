@@ -83,6 +83,14 @@ class Db2(MergeDialect):
         unique = sets_of((row[0], row[2]) for row in indexes)
         return There(columns, key, any(set(one) != set(key) for one in unique))
 
+    # -- comparisons --------------------------------------------------------------------------------------------------
+
+    def not_comparable(self, connection: sa.Connection) -> tuple[str, str] | None:
+        return (
+            "no comparison with a Db2 was built yet",
+            "count rows there, or build a table that is in doubt again with airflow cdc rebuild",
+        )
+
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:

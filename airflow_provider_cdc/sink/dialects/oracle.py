@@ -117,6 +117,14 @@ class Oracle(MergeDialect):
             columns, key, any(set(one) != set(key) for one in sets_of((row[0], row[1]) for row in asked(_UNIQUE)))
         )
 
+    # -- comparisons --------------------------------------------------------------------------------------------------
+
+    def not_comparable(self, connection: sa.Connection) -> tuple[str, str] | None:
+        return (
+            "no comparison with an Oracle was built yet",
+            "count rows there, or build a table that is in doubt again with airflow cdc rebuild",
+        )
+
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def mark(self, number: int, field: Field) -> str:

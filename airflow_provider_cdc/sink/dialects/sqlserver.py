@@ -103,6 +103,14 @@ class SqlServer(MergeDialect):
     def truth(self, value: bool) -> str:
         return str(int(value))
 
+    # -- comparisons --------------------------------------------------------------------------------------------------
+
+    def not_comparable(self, connection: sa.Connection) -> tuple[str, str] | None:
+        return (
+            "no comparison with a SQL Server was built yet",
+            "count rows there, or build a table that is in doubt again with airflow cdc rebuild",
+        )
+
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
