@@ -95,7 +95,7 @@ def _add(dialect: Dialect, connection: sa.Connection, table: SinkTable, lacking:
         if fill is not None:
             value = dialect.cast("'" + fill.replace("'", "''") + "'", dialect.type_of(kind_of(field.column), key=False))
             run(connection, f"UPDATE {dialect.full(table.name)} SET {dialect.quote(field.name)} = {value}")
-        if late and fill is not None and dialect.CHANGES:
+        if late and fill is not None and dialect.CHANGES and dialect.LATE_NOT_NULL:
             made = dialect.there(connection, table.name)
             assert made is not None
             now = made.columns[field.name]
@@ -113,11 +113,9 @@ def _refuse_required(dialect: Dialect, table: SinkTable, field: Field, fill: str
     known = fill is not None or bool(dialect.default_of(field)) or declared.default is not None
     if not field.required or known or declared.default_is_expression or declared.generated or declared.auto_incremented:
         return
-    full, name = dialect.full(table.name), dialect.quote(field.name)
     remedy = f"run {'; '.join(dialect.add(table, [field.optional]))} for a column that may be NULL"
     if origin is not None and origin.column not in (None, field.column.name):
-        old = dialect.quote(str(origin.column))
-        remedy = f"run ALTER TABLE {full} RENAME COLUMN {old} TO {name}, as the source did; or {remedy}"
+        remedy = f"run {dialect.rename(table, str(origin.column), field.name)}, as the source did; or {remedy}"
     raise TargetError(
         f"The new column {field.name} of {table.name} must have a value, and has no default for the rows that are there.",
         where=f"topic {table.topic}",

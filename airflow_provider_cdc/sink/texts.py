@@ -145,6 +145,25 @@ def numbers(values: pa.Array) -> pa.Array:
     return values.cast(pa.string())
 
 
+def decimals(values: pa.Array) -> pa.Array:
+    """Decimals as digits and a point: arrays write small ones, and those of hundreds, with an exponent, which databases read as another type. Texts stay.
+
+    >>> decimals(pa.array(["-0.00000001", "12.5", None]).cast(pa.decimal128(12, 8))).to_pylist()
+    ['-0.00000001', '12.50000000', None]
+    """
+    if not pa.types.is_decimal(values.type):
+        return values
+    scale = values.type.scale
+    if scale <= 0:
+        return values.cast(pa.decimal256(76, 0)).cast(pa.string())
+    unscaled = pa.Array.from_buffers(pa.decimal128(38, 0), len(values), values.buffers(), offset=values.offset)
+    text = unscaled.cast(pa.string())
+    digits = pc.utf8_lpad(pc.utf8_ltrim(text, "-"), scale + 1, "0")
+    whole, rest = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)
+    made = pc.binary_join_element_wise(whole, rest, ".")
+    return pc.if_else(pc.starts_with(text, "-"), around(made, "-"), made)
+
+
 def lists(values: pa.Array, begin: str, end: str) -> pa.Array:
     """Lists of numbers with commas between them."""
     texts = [None if v is None else begin + ",".join(map(repr, v)) + end for v in values.to_pylist()]

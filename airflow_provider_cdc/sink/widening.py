@@ -1,18 +1,23 @@
-"""Types of which one has room for all values of another, by the words of PostgreSQL, MySQL and MariaDB."""
+"""Types of which one has room for all values of another, by the words of all databases that change columns."""
 
 from __future__ import annotations
 
 import re
 
 _TYPE = re.compile(
-    r"(?P<name>[a-z ]+?)\s*(?:\((?P<numbers>[\d, ]+)\))?\s*(?P<rest>unsigned|with time zone|without time zone)?\s*(?:zerofill)?"
+    r"(?P<name>[a-z][a-z0-9_ ]*?)\s*(?:\((?P<numbers>[\d, ]+|max)(?: char| byte| codeunits32|[kmg])?\))?\s*"
+    r"(?P<rest>unsigned|with time zone|without time zone)?\s*(?:zerofill)?"
 )
 _WHOLE = {"tinyint": 3, "smallint": 5, "mediumint": 8, "int": 10, "bigint": 19}
 """Whole numbers, and how many digits they have."""
 _SAME = {
     "integer": "int", "character varying": "varchar", "numeric": "decimal", "double precision": "double", "real": "float",
-    "longtext": "text",
+    "longtext": "text", "number": "decimal", "varchar2": "varchar", "nvarchar": "varchar", "clob": "text", "raw": "varbinary", "blob": "longblob",
+    "binary_float": "float", "binary_double": "double", "datetime2": "timestamp",
 }  # fmt: skip
+_ANY = {"varchar": "text", "varbinary": "longblob"}
+"""What becomes of a type without a longest length (``max``)."""
+_WITH_LENGTH = frozenset({"varchar", "varbinary", "time", "timestamp", "datetime", "datetimeoffset"})
 _DECIMAL, _PLAIN = "decimal", ""
 
 
@@ -46,9 +51,13 @@ def _read(type_: str) -> _Read | None:
     found = _TYPE.fullmatch(plain)
     if found is None:
         return None
-    numbers = tuple(int(number) for number in (found["numbers"] or "").split(",") if number.strip())
     name, rest = _SAME.get(found["name"], found["name"]), (found["rest"] or "").replace("without time zone", "")
-    return name, () if name in _WHOLE else numbers, rest
+    if found["numbers"] == "max":
+        return _ANY.get(name, name), (), rest
+    numbers = tuple(int(number) for number in (found["numbers"] or "").split(",") if number.strip())
+    if found["name"] == "float" and numbers[:1] > (24,):  # of SQL Server
+        return "double", (), rest
+    return name, () if name in (*_WHOLE, *_ANY.values()) else numbers, rest
 
 
 def _holds(wide: _Read, narrow: _Read) -> bool:
@@ -70,6 +79,6 @@ def _holds(wide: _Read, narrow: _Read) -> bool:
         return True
     if old == "varbinary" and name == "longblob":
         return True
-    if name == old and rest == old_rest and name in ("varchar", "varbinary", "time", "timestamp", "datetime"):
+    if name == old and rest == old_rest and name in _WITH_LENGTH:
         return not numbers or numbers[0] > sum(before)
     return False

@@ -10,16 +10,17 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sink import database
 from airflow_provider_cdc.sink.config import SinkConfig
 from airflow_provider_cdc.sink.database import open_engine, place_of
 from airflow_provider_cdc.sink.dialects import load_dialect
+from airflow_provider_cdc.sink.dialects.base import ColumnThere
 from airflow_provider_cdc.sink.dialects.db2_engine import Db2Compiler, Db2Engine
 from airflow_provider_cdc.sink.dialects.merging import MergeDialect
 from airflow_provider_cdc.sink.dialects.sqlserver import formatted
-from airflow_provider_cdc.sink.kinds import Kind
+from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
 MERGING = ("oracle", "db2", "mssql")
@@ -38,7 +39,8 @@ def table(named: MergeDialect, *columns: Column, schema: str | None = None) -> S
 
 
 ID = Column(name="id", type="int64", nullable=False)
-NOTE = Column(name="note", type="string", declared={"length": 20})
+TOLD = {"__debezium.source.column.type": "VARCHAR"}
+NOTE = Column(name="note", type="string", declared={"type_name": "VARCHAR", "length": 20}, parameters=TOLD)
 PRICE = Column(name="price", type="decimal128(38, 10)")
 MERGED = {
     "oracle": 'MERGE INTO "S"."T" t USING (SELECT :1 AS "ID", :2 AS "NOTE", :3 AS "PRICE" FROM dual) s ON (t."ID" = s."ID") '
@@ -136,30 +138,194 @@ def test_defaults_are_those_of_the_source(name: str, text: str, truth: str, numb
     assert named.default(Kind("int32"), "7") == number
 
 
+def test_defaults_of_oracle_mean_the_same_in_every_session() -> None:
+    named = dialect("oracle")
+    assert named.default(Kind("date"), "2024-02-29") == "DATE '2024-02-29'"
+    assert named.default(Kind("timestamp", scale=6), "2024-02-29 12:00:00") == "TIMESTAMP '2024-02-29 12:00:00'"
+    assert named.default(Kind("time", scale=0), "12:00:00") == "TO_DSINTERVAL('0 12:00:00')"
+
+
 @pytest.mark.parametrize(
-    ("name", "text", "raw", "decimal", "scale"),
+    ("name", "text", "raw", "decimal", "fine", "hundreds"),
     [
-        ("oracle", "VARCHAR2(4000 CHAR)", "RAW(2000)", "NUMBER(38,10)", "NUMBER(5,-2)"),
-        ("db2", "VARCHAR(512)", "VARBINARY(512)", "DECIMAL(31, 10)", "DECIMAL(5, 0)"),
-        ("mssql", "nvarchar(450)", "varbinary(900)", "decimal(38, 10)", "decimal(5, 0)"),
+        ("oracle", "VARCHAR2(4000 CHAR)", "RAW(2000)", "NUMBER(38,10)", "VARCHAR2(83 CHAR)", "NUMBER(7,0)"),
+        ("db2", "VARCHAR(512)", "VARBINARY(512)", "DECIMAL(31, 10)", "VARCHAR(83 CODEUNITS32)", "DECIMAL(7, 0)"),
+        ("mssql", "nvarchar(450)", "varbinary(900)", "decimal(38, 10)", "nvarchar(166)", "decimal(7, 0)"),
     ],
 )
 def test_keys_and_decimals_have_the_longest_lengths_of_the_database(
-    name: str, text: str, raw: str, decimal: str, scale: str
+    name: str, text: str, raw: str, decimal: str, fine: str, hundreds: str
 ) -> None:
     named = dialect(name)
     assert named.type_of(Kind("text"), key=True) == text
     assert named.type_of(Kind("text", 100_000), key=True) == text
     assert named.type_of(Kind("bytes"), key=True) == raw
     assert named.type_of(Kind("decimal", 60, 10), key=False) == decimal
-    assert named.type_of(Kind("decimal", 5, -2), key=False) == scale
+    assert named.type_of(Kind("decimal", 80, 70), key=False) == fine
+    assert named.type_of(kind_of(Column(name="c", type="decimal128(5, -2)")), key=False) == hundreds
+
+
+@pytest.mark.parametrize(
+    ("name", "any_length", "key", "raw_key"),
+    [
+        ("postgresql", "text", "text", "bytea"),
+        ("mysql", "longtext CHARACTER SET utf8mb4", "varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", "varbinary(255)"),
+        ("mariadb", "longtext CHARACTER SET utf8mb4", "varchar(255) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin", "varbinary(255)"),
+        ("oracle", "CLOB", "VARCHAR2(4000 CHAR)", "RAW(2000)"),
+        ("db2", "CLOB(1G)", "VARCHAR(512)", "VARBINARY(512)"),
+        ("mssql", "nvarchar(max)", "nvarchar(450)", "varbinary(900)"),
+        ("sqlite", "TEXT", "TEXT", "BLOB"),
+    ],
+)  # fmt: skip
+def test_texts_without_a_length_have_any_and_in_keys_the_longest_that_the_database_takes(
+    name: str, any_length: str, key: str, raw_key: str
+) -> None:
+    named = load_dialect(name)()
+    assert [named.type_of(Kind("text"), key=one) for one in (False, True)] == [any_length, key]
+    assert named.type_of(Kind("bytes"), key=True) == raw_key
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "raw"),
+    [("oracle", "CLOB", "BLOB"), ("db2", "CLOB(1G)", "BLOB(1G)"), ("mssql", "nvarchar(max)", "varbinary(max)")],
+)
+def test_texts_and_bytes_have_the_lengths_of_the_source_only_if_it_tells_its_types(
+    name: str, text: str, raw: str
+) -> None:
+    named = dialect(name)
+    assert named.type_of(Kind("text", 20), key=False) == text
+    assert named.type_of(Kind("bytes", 20), key=False) == raw
+    told = [named.type_of(Kind(kind, 20, told="X"), key=False) for kind in ("text", "bytes")]  # type: ignore[arg-type]
+    assert (
+        told
+        == {
+            "oracle": ["VARCHAR2(20 CHAR)", "RAW(20)"],
+            "db2": ["VARCHAR(20 CODEUNITS32)", "VARBINARY(20)"],
+            "mssql": ["nvarchar(40)", "varbinary(20)"],
+        }[name]
+    )
+
+
+THIRD = "0." + "3" * 40
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "kept", "lost"),
+    [
+        ("oracle", "NUMBER", [THIRD, "9" * 40, "-" + "9" * 39 + "0" * 60], ["3." + "3" * 39, "9" * 41, "0.0" + "3" * 40]),
+        ("db2", "DECFLOAT", ["9" * 34, "0." + "0" * 40 + "3" * 34, "9" * 34 + "000"], ["9" * 35, THIRD]),
+        ("mssql", "decimal(38, 18)", ["9" * 20 + "." + "9" * 18, "0.1" + "0" * 30], ["0." + "0" * 18 + "1", THIRD]),
+    ],
+)  # fmt: skip
+def test_numbers_with_more_digits_than_the_database_keeps_are_refused(
+    name: str, type_: str, kept: list[str], lost: list[str]
+) -> None:
+    named = dialect(name)
+    number = Column(name="n", type="string", semantic="io.debezium.data.VariableScaleDecimal")
+    wanted = table(named, ID, number)
+    field = wanted.fields[1]
+    assert named.type_of(kind_of(number), key=False) == type_
+    (found,) = named.bound(wanted, pa.table({field.name: [*kept, None]}))
+    assert found[0].to_pylist() == [*kept, None]
+    for value in lost:
+        with pytest.raises(TargetError, match=rf"(?i)column n has no room for all digits of a value: {value}"):
+            list(named.bound(wanted, pa.table({field.name: [None, value]})))
+
+
+ALTERED: list[tuple[str, str, str, bool, bool, str]] = [
+    ("oracle", "NUMBER(10,0)", "NUMBER(19)", True, True, 'ALTER TABLE "T" MODIFY ("NOTE" NUMBER(19))'),
+    ("oracle", "NUMBER(10,0)", "NUMBER(10,0)", False, True, 'ALTER TABLE "T" MODIFY ("NOTE" NULL)'),
+    ("oracle", "NUMBER(10,0)", "NUMBER(10,0)", True, False, 'ALTER TABLE "T" MODIFY ("NOTE" NOT NULL)'),
+    ("db2", "VARCHAR(20)", "VARCHAR(40 CODEUNITS32)", True, True, 'ALTER TABLE "T" ALTER COLUMN "NOTE" SET DATA TYPE VARCHAR(40 CODEUNITS32)'),
+    ("mssql", "INT", "bigint", False, False, "ALTER TABLE [t] ALTER COLUMN [note] bigint NOT NULL"),
+    ("mssql", "INT", "INT", False, True, "ALTER TABLE [t] ALTER COLUMN [note] INT NULL"),
+    (
+        "mssql", "NVARCHAR(20) COLLATE Greek_CI_AS", "nvarchar(80)", True, True,
+        "ALTER TABLE [t] ALTER COLUMN [note] nvarchar(80) COLLATE Greek_CI_AS NULL",
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "there", "type_", "was", "nullable", "statement"), ALTERED)
+def test_columns_get_more_room(name: str, there: str, type_: str, was: bool, nullable: bool, statement: str) -> None:
+    named = dialect(name)
+    column = ColumnThere(named.fold("note"), there, was)
+    assert named.change(table(named, ID, NOTE), column, type_, nullable=nullable) == statement
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "type_", "was", "nullable", "remedy"),
+    [
+        (
+            "db2", "INTEGER", "BIGINT", False, True,
+            'run ALTER TABLE "T" ALTER COLUMN "NOTE" SET DATA TYPE BIGINT ALTER COLUMN "NOTE" DROP NOT NULL; '
+            "CALL SYSPROC.ADMIN_CMD('REORG TABLE \"T\"'); then run the apply again",
+        ),
+        (
+            "oracle", "BINARY_FLOAT", "BINARY_DOUBLE", True, True,
+            'run ALTER TABLE "T" ADD ("NOTE_" BINARY_DOUBLE); UPDATE "T" SET "NOTE_" = "NOTE"; ALTER TABLE "T" DROP COLUMN "NOTE"; '
+            'ALTER TABLE "T" RENAME COLUMN "NOTE_" TO "NOTE"; then run the apply again',
+        ),
+    ],
+)  # fmt: skip
+def test_what_would_keep_others_from_the_table_is_left_to_people(
+    name: str, there: str, type_: str, was: bool, nullable: bool, remedy: str
+) -> None:
+    named = dialect(name)
+    with pytest.raises(TargetError) as caught:
+        named.change(table(named, ID, NOTE), ColumnThere("NOTE", there, was), type_, nullable=nullable)
+    assert remedy in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "there", "wanted"),
+    [
+        ("oracle", "VARCHAR2(10 CHAR)", "VARCHAR2(20 CHAR)"), ("oracle", "VARCHAR2(20 CHAR)", None), ("oracle", "CLOB", None),
+        ("db2", "VARCHAR(10 CODEUNITS32)", "VARCHAR(20 CODEUNITS32)"), ("db2", "CLOB", None), ("db2", "SMALLINT", None),
+        ("mssql", "NVARCHAR(20) COLLATE Greek_CI_AS", "nvarchar(40)"), ("mssql", "NVARCHAR(max)", None),
+    ],
+)  # fmt: skip
+def test_only_columns_with_less_room_are_changed(name: str, there: str, wanted: str | None) -> None:
+    named = dialect(name)
+    fields = table(named, ID, NOTE).fields
+    assert named.widened(ColumnThere("note", there, True), fields[1]) == wanted
+    assert named.widened(ColumnThere("note", "VARCHAR2(9 CHAR)", True), Field("note", Column(name="c", type="string"))) in (
+        None, "nvarchar(max)",
+    )  # fmt: skip
+
+
+def test_keys_of_sql_server_that_differ_in_case_are_different() -> None:
+    named = dialect("mssql")
+    made = named.create(table(named, Column(name="id", type="string", nullable=False), NOTE))
+    assert made == (
+        "CREATE TABLE [t] ([id] nvarchar(450) COLLATE Latin1_General_100_BIN2 NOT NULL, [note] nvarchar(40), PRIMARY KEY ([id]))"
+    )
+
+
+def test_columns_are_renamed_in_the_words_of_the_database() -> None:
+    assert (
+        dialect("mssql").rename(table(dialect("mssql"), ID), "it's", "new")
+        == "EXEC sp_rename N'[t].[it''s]', N'new', 'COLUMN'"
+    )
+    assert (
+        dialect("db2").rename(table(dialect("db2"), ID), "OLD", "NEW") == 'ALTER TABLE "T" RENAME COLUMN "OLD" TO "NEW"'
+    )
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_geometries_keep_their_reference_system(name: str) -> None:
+    point = bytes.fromhex("0101000000" + "00" * 16)
+    shapes = pa.array([{"wkb": point, "srid": 4326}, None], pa.struct([("wkb", pa.binary()), ("srid", pa.int32())]))
+    found = dialect(name).values(shapes, Kind("geometry"))  # type: ignore[attr-defined]
+    wanted = bytes.fromhex("0101000020e6100000" + "00" * 16)
+    assert (found if isinstance(found, list) else found.to_pylist()) == [wanted, None]
 
 
 @pytest.mark.parametrize(
     ("kind", "types"),
     [
         (Kind("bits", 12), {"mysql": "bit(12)", "postgresql": "bit(12)", "mssql": "varbinary(2)", "oracle": "RAW(2)", "db2": "VARBINARY(2)"}),
-        (Kind("xml"), {"postgresql": "xml", "mssql": "xml", "mysql": "longtext", "oracle": "CLOB", "db2": "CLOB(1G)"}),
+        (Kind("xml"), {"postgresql": "xml", "mssql": "xml", "mysql": "longtext CHARACTER SET utf8mb4", "oracle": "CLOB", "db2": "CLOB(1G)"}),
         (Kind("enum", members=("a",)), {"mssql": "nvarchar(255)", "oracle": "VARCHAR2(255 CHAR)", "db2": "VARCHAR(255 CODEUNITS32)"}),
         (Kind("set", members=("a",)), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
         (Kind("json"), {"mssql": "nvarchar(max)", "oracle": "CLOB", "db2": "CLOB(1G)"}),
@@ -197,6 +363,9 @@ def test_question_marks_become_what_pymssql_reads() -> None:
         ("db2", Kind("time", scale=6), pa.array([1_500_000]), ["1970-01-01 00:00:01.500000"]),
         ("db2", Kind("timestamp", scale=9), pa.array([1], pa.timestamp("ns")), ["1970-01-01 00:00:00.000000001"]),
         ("db2", Kind("decimal", 31, 2), pa.array([Decimal("1.50")]), ["1.50"]),
+        ("db2", Kind("decimal", 31, 9), pa.array([Decimal("-0.000000001"), None]), ["-0.000000001", None]),
+        ("db2", Kind("decimal", 38, 38), pa.array([Decimal("1e-38")]), ["0." + "0" * 37 + "1"]),
+        ("mssql", Kind("decimal", 80, 70), pa.array(["0." + "9" * 70]), ["0." + "9" * 70]),
     ],
 )  # fmt: skip
 def test_values_are_bound_without_a_loss(name: str, kind: Kind, values: pa.Array, bound: list[Any]) -> None:

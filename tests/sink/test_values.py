@@ -31,6 +31,8 @@ def typed(name: str, type_: str, semantic: str = "", **parameters: str) -> Colum
     return Column(name=name, type=type_, semantic=semantic or None, parameters=parameters)
 
 
+POINT = bytes.fromhex("0101000000000000000000f03f0000000000000040")
+EWKB = POINT[:1] + bytes.fromhex("01000020e6100000") + POINT[5:]
 KINDS: list[tuple[Column, list[Any], dict[str, list[Any]]]] = [
     (typed("small", "int8"), [-128, 127], {}),
     (typed("single", "float"), [1.5, -0.25], {}),
@@ -56,7 +58,7 @@ KINDS: list[tuple[Column, list[Any], dict[str, list[Any]]]] = [
         ["2024-02-29T14:00:00.000005+02:00", None],
         {"oracle": [MOMENT, None], "db2": [MOMENT, None]},
     ),
-    (typed("shape", "struct<wkb: binary, srid: int32>"), [{"wkb": b"\x01\x02", "srid": 4326}, None], {"oracle": [b"\x01\x02", None], "db2": [b"\x01\x02", None]}),
+    (typed("shape", "struct<wkb: binary, srid: int32>"), [{"wkb": POINT, "srid": 4326}, None], {"oracle": [EWKB, None], "db2": [EWKB, None]}),
     (typed("vector", "list<item: float>"), [[1.5, 2.0], None], {"oracle": ["[1.5,2.0]", None], "db2": ["[1.5,2.0]", None]}),
     (typed("huge", "decimal128(31, 5)"), [Decimal("12345678901234567890123456.12345"), Decimal("-0.00001")], {}),
 ]  # fmt: skip

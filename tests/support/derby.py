@@ -2,7 +2,7 @@
 
 Array binds end the connection (the driver chains requests in a way that Derby does not read), and MERGE takes its rows from a table, not from VALUES. Here, each
 row of an array is executed by itself, and a MERGE from VALUES is one from SYSIBM.SYSDUMMY1, which has one row, with the bound values in their places. Derby has one
-savepoint at a time: one inside another is left out, where the sink runs a single statement, which Derby undoes by itself if it fails. All else is sent as it is. On a real Db2 nothing of this is needed: the statements as they are sent there are compared as texts in ``tests/sink/test_statements.py``.
+savepoint at a time, and changes no type of a column but its length: a column gets another type as a new one that is renamed. A savepoint inside another is left out, where the sink runs a single statement, which Derby undoes by itself if it fails. All else is sent as it is. On a real Db2 nothing of this is needed: the statements as they are sent there are compared as texts in ``tests/sink/test_statements.py``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from dev.servers.db2.dialect import CLAUSES, Masked
 
 _MERGE = re.compile(r"(MERGE INTO .*?) t USING \(VALUES \((.*)\)\) AS s \(([^)]*)\) (ON .*)", re.DOTALL)
 
+_RETYPED = re.compile(
+    r'ALTER TABLE (\S+) ALTER COLUMN ("(?:[^"]|"")*") SET DATA TYPE ((?!VARCHAR)[A-Z]+(?: ?\([^)]*\))?)(?: ALTER COLUMN \S+ DROP NOT NULL)?'
+)
 _SAVEPOINTS = re.compile(r"(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) (\w+)")
 _SAVEPOINT = "savepoint of Derby"
 
@@ -25,7 +28,7 @@ def adapted(engine: sa.Engine) -> sa.Engine:
     """The engine, that gets along with the stand-in if it is of a Db2."""
     if engine.dialect.name == "db2":
         sa.event.listen(engine, "do_execute", _one)
-        sa.event.listen(engine, "do_execute_no_params", lambda cursor, sql, context: _saved(cursor, sql, context))
+        sa.event.listen(engine, "do_execute_no_params", lambda cursor, sql, context: _one(cursor, sql, (), context))
         sa.event.listen(engine, "do_executemany", _many)
         for end in ("commit", "rollback"):
             sa.event.listen(engine, end, lambda connection: connection.info.pop(_SAVEPOINT, None))
@@ -35,7 +38,28 @@ def adapted(engine: sa.Engine) -> sa.Engine:
 def _one(cursor: Any, statement: str, row: Any, context: Any) -> bool:
     if "SAVEPOINT " in statement[:25]:
         return _saved(cursor, statement, context)
+    if statement.startswith(("ALTER ", "CALL ")):
+        return _retyped(cursor, statement)
+    if statement.startswith("UPDATE ") and "CODEUNITS32)" in statement:
+        cursor.execute(statement.replace(" CODEUNITS32)", ")"), row)
+        return True
     return statement.startswith("MERGE ") and _many(cursor, statement, [row], context)
+
+
+def _retyped(cursor: Any, statement: str) -> bool:
+    """A column of another type: Derby changes lengths only, and has nothing to reorganize."""
+    if statement.startswith("CALL SYSPROC.ADMIN_CMD('REORG TABLE "):
+        return True
+    found = _RETYPED.fullmatch(statement)
+    if found is None:
+        return False
+    table, column, type_ = found.groups()
+    for sql in (
+        f"ALTER TABLE {table} ADD COLUMN CDC_NEW {type_}", f"UPDATE {table} SET CDC_NEW = {column}",
+        f"ALTER TABLE {table} DROP COLUMN {column}", f"ALTER TABLE {table} RENAME COLUMN CDC_NEW TO {column}",
+    ):  # fmt: skip
+        cursor.execute(sql)
+    return True
 
 
 def _saved(cursor: Any, statement: str, context: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import re
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -66,6 +67,8 @@ class Dialect(abc.ABC):
     """Whether DDL is undone by a rollback; where it is not, it is done before the transaction, and may be done again."""
     CHANGES: ClassVar[bool] = True
     """Whether types of columns can be changed."""
+    LATE_NOT_NULL: ClassVar[bool] = True
+    """Whether a column can be made to have a value when its rows have got one."""
     DEFER: ClassVar[tuple[str, ...]] = ()
     """Statements for :meth:`defer`."""
     TRANSIENT: ClassVar[frozenset[str]] = frozenset()
@@ -138,6 +141,10 @@ class Dialect(abc.ABC):
         """
         raise NotImplementedError(f"{self.name} changes no columns")
 
+    def rename(self, table: SinkTable, old: str, new: str) -> str:
+        """The statement that renames a column."""
+        return f"ALTER TABLE {self.full(table.name)} RENAME COLUMN {self.quote(old)} TO {self.quote(new)}"
+
     def widened(self, there: ColumnThere, field: Field) -> str | None:
         """The type that has room for all values of a column whose own does not have it; ``None`` if it has, or no type does."""
         wanted = self.type_of(kind_of(field.column), key=field.key)
@@ -180,15 +187,16 @@ class Dialect(abc.ABC):
         at: dict[str, Any] = {"table_name": name.table, "schema": name.schema}
         if not inspector.has_table(**at):
             return None
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Did not recognize type")  # it is empty here
+            found = inspector.get_columns(**at)
         columns = {
             c["name"]: ColumnThere(c["name"], _told(c["type"], connection), bool(c["nullable"]), c.get("default"))
-            for c in inspector.get_columns(**at)
+            for c in found
         }
         key = tuple(map(str, inspector.get_pk_constraint(**at)["constrained_columns"]))
-        unique = {tuple(map(str, found["column_names"])) for found in inspector.get_unique_constraints(**at)}
-        unique |= {
-            tuple(map(str, found["column_names"])) for found in inspector.get_indexes(**at) if found.get("unique")
-        }
+        unique = {tuple(map(str, one["column_names"])) for one in inspector.get_unique_constraints(**at)}
+        unique |= {tuple(map(str, one["column_names"])) for one in inspector.get_indexes(**at) if one.get("unique")}
         return There(columns, key, any(set(one) != set(key) for one in unique))
 
     # -- rows ---------------------------------------------------------------------------------------------------------

@@ -10,24 +10,23 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
-from airflow_provider_cdc.sink.dialects.base import ColumnThere, There, fields_of
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, There
 from airflow_provider_cdc.sink.dialects.merging import MergeDialect, sets_of
-from airflow_provider_cdc.sink.kinds import Kind, kind_of
-from airflow_provider_cdc.sink.tables import Name, SinkTable
+from airflow_provider_cdc.sink.kinds import Kind
+from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
 _TYPES = {
     "bool": "BOOLEAN", "int8": "SMALLINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "float": "REAL", "double": "DOUBLE",
     "date": "DATE", "time_tz": "VARCHAR(32)", "enum": "VARCHAR(255 CODEUNITS32)", "uuid": "VARCHAR(36)", "year": "INTEGER",
     "duration": "BIGINT", "interval": "VARCHAR(64)", "geometry": "BLOB(1G)",
 }  # fmt: skip
-_DIGITS = 31
 _KEY_BYTES = 512
 _BYTES, _CHARACTERS = 32_672, 8168
 _ROWS = 10_000
 _STATE = re.compile(r"SQLSTATE=(\w{5})")
 _NUMBER = re.compile(r"\bSQL(\d{4,5})N\b")
 _LOST = frozenset({"30081", "30108", "1224"})
-_COLUMNS = 'SELECT COLNAME, TYPENAME, "NULLS" FROM SYSCAT.COLUMNS WHERE TABSCHEMA = ? AND TABNAME = ? ORDER BY COLNO'
+_COLUMNS = 'SELECT COLNAME, TYPENAME, "NULLS", LENGTH, SCALE, TYPESTRINGUNITS, STRINGUNITSLENGTH, "DEFAULT" FROM SYSCAT.COLUMNS WHERE TABSCHEMA = ? AND TABNAME = ? ORDER BY COLNO'
 _INDEXES = (
     "SELECT I.INDNAME, I.UNIQUERULE, U.COLNAME FROM SYSCAT.INDEXES I JOIN SYSCAT.INDEXCOLUSE U ON U.INDSCHEMA = I.INDSCHEMA AND U.INDNAME = I.INDNAME "
     "WHERE I.TABSCHEMA = ? AND I.TABNAME = ? AND I.UNIQUERULE IN ('P', 'U') ORDER BY I.INDNAME, U.COLSEQ"
@@ -40,6 +39,9 @@ class Db2(MergeDialect):
     name: ClassVar[str] = "db2"
     LONGEST: ClassVar[int] = 128
     DDL_IN_TRANSACTION: ClassVar[bool] = True
+    LATE_NOT_NULL: ClassVar[bool] = False
+    DIGITS: ClassVar[int] = 31
+    EXACT_DIGITS: ClassVar[int] = 34
     TRANSIENT: ClassVar[frozenset[str]] = frozenset({"40001", "57033", "08001", "08003", "08006", "40003", "57019"})
 
     def fold(self, name: str) -> str:
@@ -47,11 +49,11 @@ class Db2(MergeDialect):
 
     def type_of(self, kind: Kind, *, key: bool) -> str:
         match kind.name:
-            case "number" if not kind.length:
+            case "number":
                 return "DECFLOAT"
-            case "decimal" | "number":
-                digits = min(kind.length or _DIGITS, _DIGITS)
-                return f"DECIMAL({digits}, {min(max(kind.scale or 0, 0), digits)})"
+            case "decimal":
+                digits = self.digits(kind)
+                return f"DECIMAL({digits[0]}, {digits[1]})" if digits else self.type_of(self.as_text(kind), key=key)
             case "time" if not kind.scale:
                 return "TIME"
             case "time" | "timestamp" | "timestamp_tz":
@@ -62,11 +64,13 @@ class Db2(MergeDialect):
             case "bytes" if key:
                 return f"VARBINARY({min(kind.length or _KEY_BYTES, _KEY_BYTES)})"
             case "bytes":
-                return f"VARBINARY({kind.length})" if kind.length and kind.length <= _BYTES else "BLOB(1G)"
+                return (
+                    f"VARBINARY({kind.length})" if kind.told and kind.length and kind.length <= _BYTES else "BLOB(1G)"
+                )
             case "text" | "set" | "json" | "xml" | "ltree" | "vector":
                 if key:
                     return f"VARCHAR({min((kind.length or _KEY_BYTES) * 4, _KEY_BYTES)})"
-                short = kind.length and kind.length <= _CHARACTERS
+                short = kind.told and kind.length and kind.length <= _CHARACTERS
                 return f"VARCHAR({kind.length} CODEUNITS32)" if short else "CLOB(1G)"
             case _:
                 return _TYPES[kind.name]
@@ -77,11 +81,31 @@ class Db2(MergeDialect):
         found = connection.exec_driver_sql(_COLUMNS, at).all()
         if not found:
             return None
-        columns = {row[0]: ColumnThere(row[0], row[1], row[2] == "Y") for row in found}
+        columns = {row[0]: ColumnThere(row[0], _type(row[1], *row[3:7]), row[2] == "Y", row[7]) for row in found}
         indexes = connection.exec_driver_sql(_INDEXES, at).all()
         key = tuple(row[2] for row in indexes if row[1] == "P")
         unique = sets_of((row[0], row[2]) for row in indexes)
         return There(columns, key, any(set(one) != set(key) for one in unique))
+
+    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+        changes = [f"SET DATA TYPE {type_}"] if type_ != there.type else []
+        if nullable != there.nullable:
+            changes.append(f"{'DROP' if nullable else 'SET'} NOT NULL")
+        full, column = self.full(table.name), f"ALTER COLUMN {self.quote(there.name)}"
+        statement = f"ALTER TABLE {full} {' '.join(f'{column} {change}' for change in changes)}"
+        if nullable == there.nullable and there.type.startswith("VARCHAR(") and type_.startswith("VARCHAR("):
+            return statement
+        # after any other change nobody writes into the table until it is reorganized, which takes as long as it is large
+        reorganized = "CALL SYSPROC.ADMIN_CMD('REORG TABLE {}')".format(full.replace("'", "''"))
+        raise self.by_hand(
+            table, there, type_ if not nullable else f"{type_} that may be NULL", [statement, reorganized]
+        )
+
+    def widened(self, there: ColumnThere, field: Field) -> str | None:
+        type_ = super().widened(there, field)
+        if type_ is None or "LOB" in type_:
+            return None  # a row that is too long for a column with a length is refused; the database makes no large object of it
+        return type_ if "CHAR" not in type_ or "CHAR" in there.type else None
 
     # -- comparisons --------------------------------------------------------------------------------------------------
 
@@ -94,8 +118,7 @@ class Db2(MergeDialect):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
-        fields = fields_of(table, rows)
-        columns = [self.values(texts.whole(rows[field.name]), kind_of(field.column)) for field in fields]
+        columns = [self.values(values, kind) for values, kind in self.bound(table, rows)]
         made = list(zip(*columns, strict=True))
         for at in range(0, len(made), _ROWS):
             connection.exec_driver_sql(statement, made[at : at + _ROWS])
@@ -104,7 +127,7 @@ class Db2(MergeDialect):
         """Values as the driver takes them."""
         match kind.name:
             case "geometry":
-                values = pc.struct_field(values, "wkb")
+                values = texts.geometries(values)
             case "time":
                 clock = texts.clock(values, min(kind.scale or 0, 6))
                 values = texts.around(clock, "1970-01-01 ") if kind.scale else clock
@@ -116,7 +139,9 @@ class Db2(MergeDialect):
                 values = _digits(texts.zoned(values, self.zone), kind)
             case "vector":
                 values = texts.lists(values, "[", "]")
-            case "date" | "decimal" | "number":
+            case "decimal":
+                values = texts.decimals(values)
+            case "date" | "number":
                 values = values.cast(pa.string())
         return list(values.to_pylist())
 
@@ -127,6 +152,21 @@ class Db2(MergeDialect):
     def transient(self, error: sa.exc.DBAPIError) -> bool:
         number = _NUMBER.search(str(error.orig))
         return super().transient(error) or (number is not None and number[1] in _LOST)
+
+
+def _type(name: str, length: int, scale: int, units: str | None, characters: int | None) -> str:
+    """A type as it is written in DDL."""
+    match name:
+        case "DECIMAL":
+            return f"DECIMAL({length}, {scale})"
+        case "TIMESTAMP":
+            return f"TIMESTAMP({scale})"
+        case "VARCHAR" | "CHARACTER" if units == "CODEUNITS32":
+            return f"{name}({characters} CODEUNITS32)"
+        case "VARCHAR" | "CHARACTER" | "VARBINARY" | "BINARY":
+            return f"{name}({length})"
+        case _:
+            return name
 
 
 def _digits(moments: pa.Array, kind: Kind) -> pa.Array:

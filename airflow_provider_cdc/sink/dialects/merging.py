@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import ClassVar
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of
-from airflow_provider_cdc.sink.kinds import kind_of
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.sink import texts
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, Dialect, fields_of
+from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Field, SinkTable
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+_SIGNS = 3
+"""A sign, a point, and a zero before it."""
 
 
 class MergeDialect(Dialect):
@@ -23,7 +28,65 @@ class MergeDialect(Dialect):
     """Stands after the name of the table that MERGE changes."""
     END: ClassVar[str] = ""
     """Ends MERGE."""
-    CHANGES: ClassVar[bool] = False
+    DIGITS: ClassVar[int]
+    """Of a decimal, at most."""
+    EXACT_DIGITS: ClassVar[int]
+    """Of a number whose digits are not declared: with so many its column has every one."""
+
+    # -- types --------------------------------------------------------------------------------------------------------
+
+    def digits(self, kind: Kind) -> tuple[int, int] | None:
+        """All digits of a decimal's column and those after the point, of which it has all that the source has: with fewer before the point than there, a larger value
+        is refused by the database. ``None`` if none were left before it: then the column is a text.
+
+        >>> from airflow_provider_cdc.sink.dialects.db2 import Db2
+        >>> Db2().digits(Kind("decimal", 60, 10)), Db2().digits(Kind("decimal", 38, 38))
+        ((31, 10), None)
+        """
+        length, scale = kind.length or self.DIGITS, kind.scale or 0
+        if length <= self.DIGITS:
+            return length, scale
+        return (self.DIGITS, scale) if scale < self.DIGITS else None
+
+    def as_text(self, kind: Kind) -> Kind:
+        """The text of a decimal that has too many digits."""
+        return Kind("text", (kind.length or self.DIGITS) + _SIGNS, told="DECIMAL")
+
+    def bound(self, table: SinkTable, rows: pa.Table) -> Iterator[tuple[pa.Array, Kind]]:
+        """Columns of rows, in one piece, and their kinds.
+
+        :raises TargetError: a number has digits that the database would cut off without an error
+        """
+        for field in fields_of(table, rows):
+            values, kind = texts.whole(rows[field.name]), kind_of(field.column)
+            if kind.name == "number":
+                self._refuse_longer(values, field)
+            yield values, kind
+
+    def _refuse_longer(self, values: pa.Array, field: Field) -> None:
+        text = values.cast(pa.string())
+        for value in pc.filter(text, pc.greater(pc.utf8_length(text), self.EXACT_DIGITS)).to_pylist():
+            if value is not None and not self.exact(Decimal(value)):
+                raise TargetError(
+                    f"The column {field.name} has no room for all digits of a value: {value}.",
+                    safe="The table was not changed.",
+                    remedy="leave the column out with field.exclude.list, or have the source write other values with decimal.handling.mode=string",
+                )
+
+    def exact(self, number: Decimal) -> bool:
+        """Whether a column of numbers whose digits are not declared has all digits of one."""
+        return len("".join(map(str, number.as_tuple().digits)).strip("0")) <= self.EXACT_DIGITS
+
+    # -- columns that are there ---------------------------------------------------------------------------------------
+
+    def by_hand(self, table: SinkTable, there: ColumnThere, wanted: str, statements: Sequence[str]) -> TargetError:
+        """The error for a change that we do not make."""
+        return TargetError(
+            f"The source has changed the column {there.name}: {table.name} has it as {there.type}, and it has to be {wanted}.",
+            where=f"topic {table.topic}",
+            safe="The table was not changed.",
+            remedy=f"run {'; '.join(statements)}; then run the apply again",
+        )
 
     # -- statements ---------------------------------------------------------------------------------------------------
 

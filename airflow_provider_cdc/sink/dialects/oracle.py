@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -30,13 +31,17 @@ _TYPES = {
 _EMPTY_IS_NULL = frozenset(
     {"text", "bytes", "bits", "enum", "set", "json", "xml", "uuid", "ltree", "interval", "time_tz", "vector"}
 )
-_DIGITS, _SCALES = 38, range(-84, 128)
+_PAIRS = 20
+"""Of digits, as a number is kept."""
 _CHARACTERS = 1000
 """A longest text that fits into 4,000 bytes whatever its characters are."""
 _KEY_BYTES, _RAW = 4000, 2000
 _ROWS = 20_000
 _CODE = re.compile(r"(?:ORA|DPY)-\d+")
-_COLUMNS = "SELECT column_name, data_type, nullable FROM all_tab_columns WHERE owner = :owner AND table_name = :name ORDER BY column_id"
+_COLUMNS = (
+    "SELECT column_name, data_type, nullable, data_precision, data_scale, data_length, char_length, char_used FROM all_tab_columns "
+    "WHERE owner = :owner AND table_name = :name ORDER BY column_id"
+)
 _KEY = (
     "SELECT k.column_name FROM all_constraints c JOIN all_cons_columns k ON k.owner = c.owner AND k.constraint_name = c.constraint_name "
     "WHERE c.owner = :owner AND c.table_name = :name AND c.constraint_type = 'P' ORDER BY k.position"
@@ -53,6 +58,8 @@ class Oracle(MergeDialect):
     name: ClassVar[str] = "oracle"
     DEFER: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL DEFERRED",)
     LONGEST: ClassVar[int] = 128
+    DIGITS: ClassVar[int] = 38
+    EXACT_DIGITS: ClassVar[int] = 38
     TRANSIENT: ClassVar[frozenset[str]] = frozenset(
         {
             "ORA-00054", "ORA-00060", "ORA-00018", "ORA-00020", "ORA-00028", "ORA-01012", "ORA-01033", "ORA-01034", "ORA-01089", "ORA-01090", "ORA-01092",
@@ -66,10 +73,9 @@ class Oracle(MergeDialect):
 
     def type_of(self, kind: Kind, *, key: bool) -> str:
         match kind.name:
-            case "decimal" | "number" if kind.length and (kind.scale or 0) in _SCALES:
-                return f"NUMBER({min(kind.length, _DIGITS)},{kind.scale or 0})"
             case "decimal":
-                return "NUMBER"
+                digits = self.digits(kind)
+                return f"NUMBER({digits[0]},{digits[1]})" if digits else self.type_of(self.as_text(kind), key=key)
             case "timestamp" | "timestamp_tz":
                 zoned = " WITH TIME ZONE" if kind.name == "timestamp_tz" else ""
                 return f"TIMESTAMP({min(6 if kind.scale is None else kind.scale, 9)}){zoned}"
@@ -78,11 +84,12 @@ class Oracle(MergeDialect):
             case "bytes" if key:
                 return f"RAW({min(kind.length or _RAW, _RAW)})"
             case "bytes":
-                return f"RAW({kind.length})" if kind.length and kind.length <= _RAW else "BLOB"
+                return f"RAW({kind.length})" if kind.told and kind.length and kind.length <= _RAW else "BLOB"
             case "text" | "set" | "json" | "xml" | "ltree" | "vector":
                 if key:
                     return f"VARCHAR2({min(kind.length or _KEY_BYTES, _KEY_BYTES)} CHAR)"
-                return f"VARCHAR2({kind.length} CHAR)" if kind.length and kind.length <= _CHARACTERS else "CLOB"
+                short = kind.told and kind.length and kind.length <= _CHARACTERS
+                return f"VARCHAR2({kind.length} CHAR)" if short else "CLOB"
             case _:
                 return _TYPES[kind.name]
 
@@ -93,6 +100,39 @@ class Oracle(MergeDialect):
 
     def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
         return [f"ALTER TABLE {self.full(table.name)} ADD ({', '.join(map(self.column, fields))})"]
+
+    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+        column, full = self.quote(there.name), self.full(table.name)
+        if (there.type, type_) == ("BINARY_FLOAT", "BINARY_DOUBLE"):
+            new = self.quote(f"{there.name[: self.LONGEST - 1]}_")
+            statements = [
+                f"ALTER TABLE {full} ADD ({new} {type_})", f"UPDATE {full} SET {new} = {column}", f"ALTER TABLE {full} DROP COLUMN {column}",
+                f"ALTER TABLE {full} RENAME COLUMN {new} TO {column}",
+            ]  # fmt: skip
+            raise self.by_hand(table, there, type_, statements)
+        parts = [column, *([type_] if type_ != there.type else [])]
+        if nullable != there.nullable:
+            parts.append("NULL" if nullable else "NOT NULL")
+        return f"ALTER TABLE {full} MODIFY ({' '.join(parts)})"
+
+    def widened(self, there: ColumnThere, field: Field) -> str | None:
+        type_ = super().widened(there, field)
+        # a row that is too long for a column with a length is refused; the database makes no large object of it
+        return None if type_ in ("CLOB", "BLOB") else type_
+
+    def exact(self, number: Decimal) -> bool:
+        digits, exponent = "".join(map(str, number.as_tuple().digits)), number.as_tuple().exponent
+        if not isinstance(exponent, int) or not digits.strip("0"):
+            return True
+        first, last = exponent + len(digits.lstrip("0")) - 1, exponent + len(digits) - len(digits.rstrip("0"))
+        return first // 2 - last // 2 < _PAIRS
+
+    def default(self, kind: Kind, text: str) -> str | None:
+        made = super().default(kind, text)
+        if made is None or kind.name not in ("date", "time", "timestamp"):
+            return made
+        # a plain text would mean what the session of whoever inserts says
+        return f"TO_DSINTERVAL('0 {text}')" if kind.name == "time" else f"{kind.name.upper()} {made}"
 
     def truth(self, value: bool) -> str:
         return str(int(value))
@@ -109,7 +149,7 @@ class Oracle(MergeDialect):
         def asked(query: str) -> Any:
             return connection.execute(sa.text(query), {"owner": owner, "name": name.table}).all()
 
-        columns = {row[0]: ColumnThere(row[0], row[1], row[2] == "Y") for row in asked(_COLUMNS)}
+        columns = {row[0]: ColumnThere(row[0], _type(*row[1:2], *row[3:]), row[2] == "Y") for row in asked(_COLUMNS)}
         if not columns:
             return None
         key = tuple(row[0] for row in asked(_KEY))
@@ -137,7 +177,7 @@ class Oracle(MergeDialect):
     def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
         fields = fields_of(table, rows)
         types = [self.type_of(kind_of(field.column), key=field.key) for field in fields]
-        columns = [self.values(texts.whole(rows[field.name]), kind_of(field.column)) for field in fields]
+        columns = [self.values(values, kind) for values, kind in self.bound(table, rows)]
         # names of columns mean nothing here: values are bound by their place
         made = pa.table(columns, names=[str(number) for number in range(1, len(fields) + 1)])
         driver: Any = connection.connection.driver_connection
@@ -158,7 +198,9 @@ class Oracle(MergeDialect):
             case "bool":
                 return values.cast(pa.int8())
             case "geometry":
-                return pc.struct_field(values, "wkb")
+                return texts.geometries(values)
+            case "decimal" if self.digits(kind) is None:
+                return texts.decimals(values)
             case "time":
                 return _interval(values)
             case "timestamp" if pa.types.is_string(values.type):
@@ -173,6 +215,21 @@ class Oracle(MergeDialect):
     def code(self, error: sa.exc.DBAPIError) -> str:
         found = _CODE.search(str(error.orig))
         return found[0] if found else ""
+
+
+def _type(name: str, digits: int | None, scale: int | None, length: int, characters: int, used: str | None) -> str:
+    """A type as it is written in DDL."""
+    match name:
+        case "NUMBER" if digits is not None or scale is not None:
+            return f"NUMBER({digits or Oracle.DIGITS},{scale or 0})"
+        case "VARCHAR2" | "CHAR":
+            return f"{name}({characters} CHAR)" if used == "C" else f"{name}({length} BYTE)"
+        case "NVARCHAR2" | "NCHAR":
+            return f"{name}({characters})"
+        case "RAW":
+            return f"RAW({length})"
+        case _:
+            return name
 
 
 def _interval(micros: pa.Array) -> pa.Array:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
-from airflow_provider_cdc.sink.dialects.base import fields_of
+from airflow_provider_cdc.sink.dialects.base import ColumnThere
 from airflow_provider_cdc.sink.dialects.collations import collations, is_text, refuse_merging, text_keys
 from airflow_provider_cdc.sink.dialects.merging import MergeDialect
-from airflow_provider_cdc.sink.kinds import Kind, kind_of
+from airflow_provider_cdc.sink.kinds import Kind
 from airflow_provider_cdc.sink.tables import Field, SinkTable
 
 _TYPES = {
@@ -24,7 +24,7 @@ _TYPES = {
 }  # fmt: skip
 _EXACT = "Latin1_General_100_BIN2"
 """The collation in which no texts are equal, but those that differ in spaces at the end: there is none without that."""
-_DIGITS, _SECOND_DIGITS = 38, 7
+_NUMBER_SCALE, _SECOND_DIGITS = 18, 7
 _KEY_BYTES = 900
 _BYTES, _CHARACTERS = 8000, 4000
 _ROWS = 10_000
@@ -40,6 +40,8 @@ class SqlServer(MergeDialect):
     END: ClassVar[str] = ";"
     LONGEST: ClassVar[int] = 128
     DDL_IN_TRANSACTION: ClassVar[bool] = True
+    DIGITS: ClassVar[int] = 38
+    EXACT_DIGITS: ClassVar[int] = _NUMBER_SCALE
     TRANSIENT: ClassVar[frozenset[str]] = frozenset(
         {
             "1205", "1222", "3960", "4221", "6005", "10053", "10054", "10060", "10928", "10929", "20003", "20004", "20006", "20047", "40197", "40501",
@@ -53,11 +55,11 @@ class SqlServer(MergeDialect):
 
     def type_of(self, kind: Kind, *, key: bool) -> str:
         match kind.name:
-            case "number" if not kind.length:
-                return "float(53)"
-            case "decimal" | "number":
-                digits = min(kind.length or _DIGITS, _DIGITS)
-                return f"decimal({digits}, {min(max(kind.scale or 0, 0), digits)})"
+            case "number":
+                return f"decimal({self.DIGITS}, {_NUMBER_SCALE})"
+            case "decimal":
+                digits = self.digits(kind)
+                return f"decimal({digits[0]}, {digits[1]})" if digits else self.type_of(self.as_text(kind), key=key)
             case "time" | "timestamp" | "timestamp_tz":
                 name = {"time": "time", "timestamp": "datetime2", "timestamp_tz": "datetimeoffset"}[kind.name]
                 return f"{name}({min(6 if kind.scale is None else kind.scale, _SECOND_DIGITS)})"
@@ -67,12 +69,13 @@ class SqlServer(MergeDialect):
             case "bytes":
                 if key:
                     return f"varbinary({min(kind.length or _KEY_BYTES, _KEY_BYTES)})"
-                return f"varbinary({kind.length if kind.length and kind.length <= _BYTES else 'max'})"
+                return f"varbinary({kind.length if kind.told and kind.length and kind.length <= _BYTES else 'max'})"
             case "text" | "set" | "json" | "ltree" | "vector":
                 if key:
                     return f"nvarchar({min(kind.length or _KEY_BYTES, _KEY_BYTES // 2)})"
                 # characters are UTF-16 here: some take two
-                return f"nvarchar({kind.length * 2 if kind.length and kind.length * 2 <= _CHARACTERS else 'max'})"
+                length = (kind.length or 0) * 2 if kind.told else 0
+                return f"nvarchar({length if 0 < length <= _CHARACTERS else 'max'})"
             case _:
                 return _TYPES[kind.name]
 
@@ -96,6 +99,22 @@ class SqlServer(MergeDialect):
     def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
         return [f"ALTER TABLE {self.full(table.name)} ADD {', '.join(map(self.column, fields))}"]
 
+    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+        # what is not said here is lost: the collation becomes the database's, and NOT NULL goes
+        collation = re.search(r" COLLATE \S+", there.type)
+        kept = collation[0] if collation and "char" in type_ and collation[0] not in type_ else ""
+        null = "NULL" if nullable else "NOT NULL"
+        return f"ALTER TABLE {self.full(table.name)} ALTER COLUMN {self.quote(there.name)} {type_}{kept} {null}"
+
+    def rename(self, table: SinkTable, old: str, new: str) -> str:
+        place, name = (text.replace("'", "''") for text in (f"{self.full(table.name)}.{self.quote(old)}", new))
+        return f"EXEC sp_rename N'{place}', N'{name}', 'COLUMN'"
+
+    def exact(self, number: Decimal) -> bool:
+        _, digits, exponent = number.as_tuple()
+        zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+        return not isinstance(exponent, int) or exponent + zeros >= -_NUMBER_SCALE
+
     def default(self, kind: Kind, text: str) -> str | None:
         made = super().default(kind, text)
         return f"N{made}" if made is not None and made.startswith("'") else made
@@ -114,8 +133,7 @@ class SqlServer(MergeDialect):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
-        fields = fields_of(table, rows)
-        columns = [self.values(texts.whole(rows[field.name]), kind_of(field.column)) for field in fields]
+        columns = [self.values(values, kind) for values, kind in self.bound(table, rows)]
         made = list(zip(*columns, strict=True))
         text = statement if connection.dialect.paramstyle == "qmark" else formatted(statement)
         for at in range(0, len(made), _ROWS):
@@ -125,7 +143,9 @@ class SqlServer(MergeDialect):
         """Values as the drivers take them: times as texts, which keep all digits."""
         match kind.name:
             case "geometry":
-                values = pc.struct_field(values, "wkb")
+                values = texts.geometries(values)
+            case "decimal" if self.digits(kind) is None:
+                values = texts.decimals(values)
             case "time":
                 values = texts.clock(values, min(kind.scale or 0, 6))
             case "timestamp" if not pa.types.is_string(values.type):
