@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TerminalError
+from airflow_provider_cdc.core.spi.monitor import EVERY_S
 from airflow_provider_cdc.sink.apply import Done
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
@@ -39,19 +40,51 @@ PROPERTIES = "CDC_SINK_PROPERTIES"
 def main(arguments: list[str] | None = None) -> int:
     given = _arguments(arguments)
     log_lines.begin()
+    told = Told(given.result)
     try:
-        done = _applied(given)
+        _apply(given, told)
     except CdcError as e:
         print(e, file=sys.stderr)
-        _tell(given.result, {"error": str(e), "terminal": isinstance(e, TerminalError)})
+        told.end({"error": str(e), "terminal": isinstance(e, TerminalError)})
         return 2 if isinstance(e, ConfigError) else 1
-    _tell(given.result, done.document())
-    for topic, table in sorted(done.tables.items()):
+    told.end()
+    for topic, table in sorted(told.done["tables"].items()):
         print(f"{topic}: {sum(table['rows'].values())} events, batches {table['first_batch']} to {table['last_batch']}")
     return 0
 
 
-def _applied(given: argparse.Namespace) -> Done:
+class Told:
+    """What was done, in a file for who has started the job: from the first moment on, so that it is there if the job is killed.
+
+    :param file: JSON, as of :meth:`airflow_provider_cdc.sink.apply.Done.document`, with ``ended``, and with ``error`` and ``terminal`` if it has failed; ``None``: nobody asks
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file, self._at = file, 0.0
+        self.done: dict[str, Any] = {}
+
+    def tell(self, done: Done, *, at_once: bool = True) -> None:
+        """Say what was done until now.
+
+        :param at_once: otherwise only if that was not said for a while
+        """
+        if at_once or time.monotonic() - self._at >= EVERY_S:
+            self.done = done.document()
+            self._write({**self.done, "ended": False})
+
+    def end(self, more: Mapping[str, Any] | None = None) -> None:
+        """Say that the job has ended."""
+        self._write({**self.done, **(more or {}), "ended": True})
+
+    def _write(self, found: Mapping[str, Any]) -> None:
+        self._at = time.monotonic()
+        if self._file is not None:
+            new = self._file.with_name(f"{self._file.name}.new")
+            new.write_text(json.dumps(found))
+            new.replace(self._file)
+
+
+def _apply(given: argparse.Namespace, told: Told) -> None:
     config = SinkConfig.parse({**EQUAL, **_properties()})
     changelog, engine = open_changelog(given.changelog), open_engine(config)
     try:
@@ -60,8 +93,16 @@ def _applied(given: argparse.Namespace) -> Done:
             sink = StagedSink(
                 engine, config, changelog, given.connector, executors(spark),
                 sizes=Sizes(little=given.staged_from), options=json.loads(os.environ.get(STORAGE_OPTIONS) or "{}"), parallel=spark.sparkContext.defaultParallelism,
+                noted=given.noted,
             )  # fmt: skip
-            return sink.follow(_over(given.run_for)) if given.run_for else sink.apply()
+            told.tell(sink.done)
+            try:
+                if given.run_for:
+                    sink.follow(_over(given.run_for, lambda: told.tell(sink.done, at_once=False)))
+                else:
+                    sink.apply()
+            finally:
+                told.tell(sink.done)
         finally:
             spark.stop()
     finally:
@@ -77,13 +118,17 @@ def _session(name: str) -> SparkSession:
     return spark
 
 
-def _over(run_for: float) -> Callable[[float], bool]:
-    """Until the time is over, or somebody ends the job."""
+def _over(run_for: float, meanwhile: Callable[[], None]) -> Callable[[float], bool]:
+    """Until the time is over, or somebody ends the job.
+
+    :param meanwhile: what is done whenever it is asked
+    """
     ended, until = threading.Event(), time.monotonic() + run_for
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
 
     def over(wait: float) -> bool:
+        meanwhile()
         left = until - time.monotonic()
         return ended.wait(max(min(wait, left), 0)) or left <= 0
 
@@ -105,9 +150,12 @@ def _properties() -> dict[str, Any]:
     return properties
 
 
-def _tell(file: Path | None, result: dict[str, Any]) -> None:
-    if file is not None:
-        file.write_text(json.dumps(result))
+def _object(text: str) -> dict[str, Any]:
+    """:raises ValueError: it is no JSON object"""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(text)
+    return found
 
 
 def _arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -126,6 +174,9 @@ def _arguments(arguments: list[str] | None) -> argparse.Namespace:
         help="tables with fewer bytes of changes are written by the driver itself",
     )  # fmt: skip
     parser.add_argument("--result", metavar="FILE", type=Path, help="what was done, or the error, as JSON")
+    parser.add_argument(
+        "--noted", metavar="JSON", type=_object, help="what reports say besides, for those who come to the database later; nothing secret"
+    )  # fmt: skip
     return parser.parse_args(arguments)
 
 

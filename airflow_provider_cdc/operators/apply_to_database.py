@@ -20,6 +20,7 @@ from airflow_provider_cdc.operators.connector_tables import alias, asset
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.runtime import ConnectorDefinition
     from airflow_provider_cdc.sink.apply import Done, Sink
 
@@ -79,17 +80,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         return announced(context, self.connector, done.document(), self.log)
 
     def _measure(self, done: Done, **more: Any) -> None:
-        """Report what was measured, which costs the task nothing if it fails.
-
-        :param more: of :func:`~airflow_provider_cdc.operators.apply_metrics.measure_report`
-        """
-        from airflow_provider_cdc.operators.apply_metrics import measure_report
-
-        report = {"last_batch": done.batch, "tables": [*done.tables.values()], "failed": done.failed}
-        try:
-            measure_report(self.access, TARGET, done.place, report, **more)
-        except Exception:
-            self.log.warning("What was measured of connector %s could not be reported.", self.connector, exc_info=True)
+        measured(self.access, done.document(), self.log, **more)
 
     def on_kill(self) -> None:
         """End after what is being committed."""
@@ -109,6 +100,21 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
             return self._ended.wait(max(min(seconds, left), 0)) or left <= 0
 
         return over
+
+
+def measured(access: ConnectorAccess, done: Mapping[str, Any], log: Any, **more: Any) -> None:
+    """Report what was measured, which costs the task nothing if it fails.
+
+    :param done: as of :meth:`airflow_provider_cdc.sink.apply.Done.document`
+    :param more: of :func:`~airflow_provider_cdc.operators.apply_metrics.measure_report`
+    """
+    from airflow_provider_cdc.operators.apply_metrics import measure_report
+
+    report = {"last_batch": done["batch"], "tables": [*done["tables"].values()], "failed": done["failed"]}
+    try:
+        measure_report(access, TARGET, done["place"], report, **more)
+    except Exception:
+        log.warning("What was measured of connector %s could not be reported.", access.definition.name, exc_info=True)
 
 
 def announced(context: Context, connector: str, done: Mapping[str, Any], log: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -14,10 +15,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow_provider_cdc.core.config.secrets import credentials
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connector import storage_options
-from airflow_provider_cdc.hooks.database import CdcDatabaseHook
+from airflow_provider_cdc.hooks.database import CdcDatabaseHook, noted
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
-from airflow_provider_cdc.operators.apply_to_database import announced
+from airflow_provider_cdc.operators.apply_to_database import announced, measured
 from airflow_provider_cdc.operators.connector_tables import alias
 from airflow_provider_cdc.operators.spark_job import SubmitsJob
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
@@ -73,25 +74,43 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SubmitsJob):
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
-        from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
+        began, told = time.monotonic(), dict[str, Any]()
+        failed = True
         try:
-            SinkConfig.parse({**EQUAL, **self._properties()})
-            with tempfile.TemporaryDirectory(prefix="cdc-sink-") as folder:
-                told = Path(folder) / "result.json"
-                more = [] if self.run_for is None else ["--run-for", str(self.run_for)]
-                self._prepare_job(
-                    "sink_jdbc.py", "--changelog", self.changelog, "--connector", self.connector, "--result", str(told), *more
-                )  # fmt: skip
-                error = self._submit(context)
-                result = json.loads(told.read_text()) if told.exists() else None
+            self._run(context, told)
+            failed = False
         except CdcError as e:
             raise failure(e) from e
-        if result is None:
+        finally:
+            if "place" in told:
+                measured(self.access, told, self.log, seconds=time.monotonic() - began, failed=failed)
+        return announced(context, self.connector, told, self.log)
+
+    def _run(self, context: Context, told: dict[str, Any]) -> None:
+        """Run the job.
+
+        :param told: becomes what it has told, also if it fails or is killed
+        :raises AirflowException: it has failed
+        """
+        from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+        SinkConfig.parse({**EQUAL, **self._properties()})
+        with tempfile.TemporaryDirectory(prefix="cdc-sink-") as folder:
+            file = Path(folder) / "result.json"
+            more = [] if self.run_for is None else ["--run-for", str(self.run_for)]
+            self._prepare_job(
+                "sink_jdbc.py", "--changelog", self.changelog, "--connector", self.connector, "--result", str(file),
+                "--noted", json.dumps(noted(self.database_conn_id, self.sink)), *more,
+            )  # fmt: skip
+            try:
+                error = self._submit(context)
+            finally:
+                if file.exists():
+                    told |= json.loads(file.read_text())
+        if not told.get("ended"):
             raise error or AirflowException("The Spark job ended well, but did not say what it has done.")
-        if "error" in result:
-            raise (AirflowFailException if result["terminal"] else AirflowException)(result["error"]) from error
-        return announced(context, self.connector, result, self.log)
+        if "error" in told:
+            raise (AirflowFailException if told["terminal"] else AirflowException)(told["error"]) from error
 
     def _properties(self) -> dict[str, Any]:
         return {**self.sink, **CdcDatabaseHook(self.database_conn_id).properties()}

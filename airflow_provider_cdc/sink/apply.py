@@ -70,7 +70,8 @@ class Done:
     def document(self) -> dict[str, Any]:
         """What tasks and jobs tell of it."""
         return {
-            "place": self.place, "batch": self.batch, "events": self.events, "tables": self.tables, "seconds": self.seconds
+            "place": self.place, "batch": self.batch, "events": self.events, "tables": self.tables, "failed": self.failed,
+            "seconds": self.seconds,
         }  # fmt: skip
 
     def add(self, later: Done) -> None:

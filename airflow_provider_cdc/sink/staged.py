@@ -7,7 +7,7 @@ transaction.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import uuid4
@@ -72,6 +72,7 @@ class StagedSink(Sink):
     :param options: of the change log's storage, for the workers
     :param workers: runs them
     :param parallel: how many there are
+    :param noted: as of :class:`~airflow_provider_cdc.sink.apply.Sink`
     :raises ConfigError: the database is of a kind that has no staging tables
     """
 
@@ -86,8 +87,9 @@ class StagedSink(Sink):
         options: dict[str, Any] | None = None,
         parallel: int = 2,
         sizes: Sizes | None = None,
+        noted: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(engine, config, changelog, connector)
+        super().__init__(engine, config, changelog, connector, noted=noted)
         self._stages = staging_dialect(self._dialect)
         self._workers, self._parallel, self._sizes = workers, parallel, sizes or Sizes()
         self._options, self._sink = dict(options or {}), digest_of(connector, config)

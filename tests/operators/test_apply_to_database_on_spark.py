@@ -19,6 +19,7 @@ from airflow_provider_cdc.operators.apply_to_database_on_spark import PROPERTIES
 from airflow_provider_cdc.operators.connector_tables import alias
 from airflow_provider_cdc.operators.spark_job import job_path
 from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.state.store import StateStore
 from spark_jobs import sink_jdbc
 from tests.support.face import connect, context
 
@@ -32,8 +33,13 @@ if result.exists():
 sys.exit(int((folder / "status").read_text()))
 """
 DONE = {
-    "place": "postgresql://db:5432/shop/cdc_applied", "batch": 7, "events": 3, "seconds": 1.5,
-    "tables": {"shop.inventory.orders": {"rows": {"c": 2, "d": 1}, "location": "shop_inventory_orders"}},
+    "place": "postgresql://db:5432/shop/cdc_applied", "batch": 7, "events": 3, "seconds": 1.5, "failed": {}, "ended": True,
+    "tables": {
+        "shop.inventory.orders": {
+            "topic": "shop.inventory.orders", "rows": {"c": 2, "d": 1}, "location": "shop_inventory_orders", "first_batch": 6, "last_batch": 7,
+            "seconds": 1.0, "committed_ms": 1, "freshness_s": 2.5, "position": {},
+        }
+    },
 }  # fmt: skip
 
 
@@ -117,7 +123,7 @@ def test_the_login_of_the_database_is_not_handed_to_a_cluster(spark: Path, monke
 
 @pytest.mark.parametrize(("terminal", "kind"), [(True, AirflowFailException), (False, AirflowException)])
 def test_what_the_job_has_failed_with_is_the_error_of_the_task(spark: Path, terminal: bool, kind: type) -> None:
-    will(spark, {"error": "p_s_t cannot take a row", "terminal": terminal}, status=1)
+    will(spark, {"error": "p_s_t cannot take a row", "terminal": terminal, "ended": True}, status=1)
     with pytest.raises(AirflowException, match="p_s_t cannot take a row") as caught:
         apply(spark)
     assert type(caught.value) is kind
@@ -128,6 +134,46 @@ def test_a_job_that_says_nothing_is_an_error(spark: Path, status: int, told: str
     will(spark, None, status=status)
     with pytest.raises(AirflowException, match=told):
         apply(spark)
+
+
+def test_what_the_job_has_measured_is_kept_also_if_it_fails_or_is_killed(
+    spark: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state_url = f"sqlite:///{spark}/state.db"
+    store = StateStore(state_url, lease_ttl_s=5, patience_s=1)
+    store.create_tables()
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=state_url)
+
+    def series() -> dict[str, Any]:
+        return {one.topic: one for one in store.metrics.of("shop") if one.producer.startswith("apply database ")}
+
+    apply(spark)
+    table = series()["shop.inventory.orders"]
+    assert table.counters["apply.TotalNumberOfEventsApplied"] == 3
+    fresh = table.histograms["apply.FreshnessInSeconds"]
+    assert (sum(fresh.classes), fresh.total) == (1, 2.5)
+    gauges = series()[""].gauges
+    assert (gauges["apply.LastRunFailed"], gauges["apply.FailedTables"], gauges["apply.LastBatch"]) == (0, 0, 7)
+    given, behind = context(), {"failed": {"shop.inventory.lines": "no room"}, "batch": 8}
+    will(spark, {**DONE, **behind, "error": "1 of the tables stay behind", "terminal": False}, status=1)
+    with pytest.raises(AirflowException, match="stay behind"):
+        apply(spark, given)
+    gauges = series()[""].gauges
+    assert (gauges["apply.LastRunFailed"], gauges["apply.FailedTables"], gauges["apply.LastBatch"]) == (1, 1, 8)
+    will(spark, {**DONE, "ended": False}, status=137)
+    with pytest.raises(AirflowException, match="Cannot execute"):
+        apply(spark, given)
+    assert series()["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 9
+    assert series()[""].counters["apply.TotalNumberOfFailedRuns"] == 2
+    assert not given["outlet_events"][alias("shop")].asset_alias_events  # the next run tells of what it changes
+    store.close()
+
+
+def test_reports_of_the_job_say_how_commands_come_to_the_database(spark: Path) -> None:
+    apply(spark, sink={"name": "second", "connection.password": "sesame"})
+    arguments = called(spark)["arguments"]
+    given = sink_jdbc._arguments(arguments[arguments.index(job_path("sink_jdbc.py")) + 1 :])
+    assert given.noted == {"database": {"conn_id": "warehouse", "sink": {"name": "second"}}}
 
 
 def test_a_property_that_there_is_not_fails_before_anything_is_submitted(spark: Path) -> None:
