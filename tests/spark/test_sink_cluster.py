@@ -1,16 +1,20 @@
-"""Relational tables by way of a real cluster: a load that is large, also while an executor is killed."""
+"""Relational tables by way of a real cluster: a load that is large, and drivers and executors that are killed."""
 
 from __future__ import annotations
 
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -19,13 +23,16 @@ import sqlalchemy as sa
 from airflow_provider_cdc.sink.config import SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sink.staging import PREFIX
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev import paths
 from dev.servers import SparkCluster
+from tests.spark.test_sink_jdbc import TABLES, engine, equal, more, source, url
 from tests.support import large
-from tests.support.connectors import Connector, mysql_connector
+from tests.support.connectors import Connector, memory_connector, mysql_connector
 from tests.support.patience import LONGEST_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.crash]
+__all__ = ["engine", "source", "url"]
 
 ROWS = int(os.environ.get("CDC_TEST_SINK_ROWS", "5000000"))
 """Fewer are only to try the test."""
@@ -85,6 +92,54 @@ class Job:
     def note(self, text: str) -> None:
         with self.said.open("a") as log:
             log.write(f"\n{text}\n")
+
+
+def test_what_kills_drivers_and_executors_at_any_moment_loses_and_doubles_nothing(
+    cluster: SparkCluster, engine: sa.Engine, url: str, source: MemoryDatabase, tmp_path: Path
+) -> None:
+    """A run works off what comes, batch after batch; its driver or one of its executors is killed every few seconds."""
+    connector, r = memory_connector(source, tmp_path, topic_prefix="p"), Random(7)
+    job, ended = Job(cluster, url, tmp_path, ("--staged-from", "1")), threading.Event()
+    more(source, connector, r)
+    with ThreadPoolExecutor(1) as threads:
+        killer = threads.submit(_kill, job, connector, Random(8), ended)
+        try:
+            until = time.monotonic() + 3 * LONGEST_S
+            while min(job.text().count(f"killed {what}") for what in ("a driver at work", "an executor")) < 3:
+                assert time.monotonic() < until, job.text()[-6000:]
+                assert not killer.done(), job.text()[-6000:]
+                more(source, connector, r)
+                time.sleep(0.5)
+        finally:
+            ended.set()
+        killer.result()
+    more(source, connector, r)  # what killed runs have left goes when the marker has moved on
+    job.run(connector)
+    equal(engine, source)
+    assert len(TABLES) == 3
+
+
+def _kill(job: Job, connector: Connector, chance: random.Random, ended: threading.Event) -> None:
+    longer = 1.0
+    while not ended.is_set():
+        before = job.text().count("are staged by")
+        process = job.start(connector, "--run-for", "600")
+        for _ in range(chance.randint(0, 3)):
+            if not ended.wait(longer * chance.uniform(4, 12)) and job.cluster.kill_executor(chance.randrange(2)):
+                job.note("killed an executor")
+        ended.wait(longer * chance.uniform(4, 12))
+        worked = job.text().count("are staged by") > before
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            job.note("killed a driver at work" if worked else "killed a driver that had not begun")
+        else:
+            job.note(f"a driver has ended by itself, {process.returncode}")
+        if not worked:  # a slow machine needs longer to get anywhere at all
+            longer *= 1.5
+
+
+# -- much -------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
