@@ -1,0 +1,49 @@
+"""What the definitions of the commands under ``airflow cdc`` share. Read by every call of ``airflow``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, lazy_load_command
+
+
+def arg(*flags: str, **options: Any) -> Arg:
+    """An argument of a command, as of :meth:`argparse.ArgumentParser.add_argument`."""
+    return Arg(flags, **options)  # type: ignore[no-untyped-call]
+
+
+def seconds(text: str) -> float:
+    """Of an argument.
+
+    :raises ValueError: they are none
+    """
+    if not 0 <= (value := float(text)) < 1e9:
+        raise ValueError
+    return value
+
+
+CONNECTOR = arg("connector", help="name of the connector")
+SOME_CONNECTOR = arg("connector", nargs="?", help="name of a connector; without it, all of them")
+STATE = arg(
+    "--state-conn-id", default="cdc_state_default", help="connection to the state tables (default: %(default)s)"
+)
+OUTPUT = arg("-o", "--output", choices=("table", "json"), default="table", help="form of the output (default: table)")
+LIMIT = arg("--limit", type=int, default=20, help="how many, newest first (default: %(default)s)")
+WAIT = arg("--wait", action="store_true", help="wait until it is over; exit status 0 done, 1 not done")
+DRY = arg(
+    "--dry-run",
+    action="store_true",
+    help="change nothing, and print what would be done; without --confirm this is the default",
+)
+CONFIRM = arg("--confirm", metavar="NAME", help="carry it out; NAME is the connector's name")
+
+
+def action(
+    name: str, help_: str, *args: Arg, description: str | None = None, where: str | None = None
+) -> ActionCommand:
+    """A command, whose code is imported when it is called.
+
+    :param where: module and function, where they are not ``commands`` and the name
+    """
+    func = lazy_load_command(f"airflow_provider_cdc.cli.{where or f'commands.{name}'}")
+    return ActionCommand(name=name, help=help_, description=description, func=func, args=(*args, ARG_VERBOSE))
