@@ -10,8 +10,10 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.schema import Column, Declared, TableChange, TableSchema, arrow_type
+from airflow_provider_cdc.sink.dialects import dialect_of
+from airflow_provider_cdc.sink.tables import Name
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.sink.test_apply import in_order, rows, sink
+from tests.sink.test_apply import UPPER, in_order, rows, sink
 from tests.support.connectors import Connector, memory_connector
 
 ID = Column(name="id", type="int64", nullable=False)
@@ -71,11 +73,19 @@ class Table:
     def there(self) -> dict[str, Any]:
         """Name → the column of the target."""
         with self.engine.connect() as connection:
+            if self.engine.dialect.name in UPPER:
+                found = dialect_of(self.engine).there(connection, Name("P_S_T"))
+                assert found is not None
+                return {name.lower(): {"nullable": c.nullable, "told": c.type} for name, c in found.columns.items()}
             return {str(c["name"]): c for c in sa.inspect(connection).get_columns("p_s_t")}
 
     def types(self, *names: str) -> list[str]:
         """Of columns of the target, without their collations."""
-        found = [self._type(name, there["type"]) for name, there in self.there.items() if name in names]
+        found = [
+            there["told"] if "told" in there else self._type(name, there["type"])
+            for name, there in self.there.items()
+            if name in names
+        ]
         return [type_.split(" CHARACTER")[0].split(" COLLATE")[0].replace(" WITHOUT TIME ZONE", "") for type_ in found]
 
     def _type(self, name: str, type_: Any) -> str:

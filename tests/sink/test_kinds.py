@@ -131,6 +131,68 @@ CASES: dict[str, Made] = {
 }  # fmt: skip
 
 
+TOO_LONG = ("Decimal of 65 digits", "Decimal of 80 digits", "Decimal of hundreds")
+"""What Oracle and Db2 have no decimals for."""
+OTHERS: dict[str, dict[str, str]] = {
+    "oracle": {
+        "int8": "NUMBER(3,0)", "int16": "NUMBER(5,0)", "int32": "NUMBER(10,0)", "int64": "NUMBER(19,0)", "float": "BINARY_FLOAT",
+        "double": "BINARY_DOUBLE", "bool": "NUMBER(1,0)", "string": "CLOB", "bytes": "BLOB", "Decimal": "NUMBER(12,2)",
+        "Decimal of 38 decimals": "NUMBER(38,38)", "connect Date": "DATE", "Date": "DATE", "ZonedTime": "VARCHAR2(32 CHAR)",
+        **dict.fromkeys(("connect Time", "Time", "MicroTime", "NanoTime"), "INTERVAL DAY(3) TO SECOND(6)"),
+        "connect Timestamp": "TIMESTAMP(6)", "Timestamp": "TIMESTAMP(3)", "MicroTimestamp": "TIMESTAMP(6)", "NanoTimestamp": "TIMESTAMP(9)",
+        **dict.fromkeys(("ZonedTimestamp", "ZonedTimestamp with an offset"), "TIMESTAMP(6) WITH TIME ZONE"), "VariableScaleDecimal": "NUMBER",
+        "Bits": "RAW(2)", "Enum": "VARCHAR2(255 CHAR)", "EnumSet": "CLOB", "Json": "CLOB", "Year": "NUMBER(5,0)", "MicroDuration": "NUMBER(19,0)",
+        "Interval": "VARCHAR2(64 CHAR)", "Ltree": "CLOB", "Uuid": "VARCHAR2(36 CHAR)", "Xml": "CLOB", "FloatVector": "CLOB",
+    },
+    "db2": {
+        "int8": "SMALLINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "float": "REAL", "double": "DOUBLE", "bool": "BOOLEAN",
+        "string": "CLOB", "bytes": "BLOB", "Decimal": "DECIMAL(12, 2)", "Decimal of 38 decimals": "VARCHAR(41 CODEUNITS32)",
+        "connect Date": "DATE", "Date": "DATE", "ZonedTime": "VARCHAR(32)",
+        **dict.fromkeys(("connect Time", "MicroTime", "NanoTime"), "TIMESTAMP(6)"), "Time": "TIMESTAMP(3)",
+        "connect Timestamp": "TIMESTAMP(6)", "Timestamp": "TIMESTAMP(3)", "MicroTimestamp": "TIMESTAMP(6)", "NanoTimestamp": "TIMESTAMP(9)",
+        **dict.fromkeys(("ZonedTimestamp", "ZonedTimestamp with an offset"), "TIMESTAMP(6)"), "VariableScaleDecimal": "DECFLOAT",
+        "Bits": "VARBINARY(2)", "Enum": "VARCHAR(255 CODEUNITS32)", "EnumSet": "CLOB", "Json": "CLOB", "Year": "INTEGER", "MicroDuration": "BIGINT",
+        "Interval": "VARCHAR(64)", "Ltree": "CLOB", "Uuid": "VARCHAR(36)", "Xml": "CLOB", "FloatVector": "CLOB",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("url", list(OTHERS), indirect=True)
+def test_each_type_of_the_reference_has_its_column_in_oracle_and_db2(engine: sa.Engine, tmp_path: Path) -> None:
+    """Their values are in ``test_values.py``."""
+    cases = {
+        name: one
+        for name, one in CASES.items()
+        if name not in TOO_LONG and (name, engine.dialect.name) != ("NanoTimestamp", "db2")
+    }
+    columns = {f"c{number}": one for number, one in enumerate(cases.values())}
+    table = Table(tmp_path, engine, *(one[0].model_copy(update={"name": name}) for name, one in columns.items()))
+    table.insert({"id": 1, **{name: one[1] for name, one in columns.items()}}, {"id": 2})
+    table.apply()
+    wanted = {name: OTHERS[engine.dialect.name][name] for name in cases}
+    assert dict(zip(cases, table.types(*columns), strict=True)) == wanted
+    full, nothing = (list(row.values())[1:] for row in table.found())
+    assert None not in full
+    assert set(nothing) == {None}
+
+
+@pytest.mark.parametrize("url", list(OTHERS), indirect=True)
+@pytest.mark.parametrize("case", TOO_LONG)
+def test_a_decimal_that_has_more_digits_than_the_database_is_refused(
+    engine: sa.Engine, tmp_path: Path, case: str
+) -> None:
+    of, value, *_ = CASES[case]
+    table = Table(tmp_path, engine, of)
+    table.insert({"id": 1, "c": "-12"})
+    table.apply()
+    assert [Decimal(str(row["c"])) for row in table.found()] == [Decimal(-12)]
+    table.insert({"id": 2, "c": value})
+    with pytest.raises(TargetError, match=r"(?is)p_s_t cannot take a row: .*id=2"):
+        table.apply()
+    assert len(table.found()) == 1
+
+
+@pytest.mark.parametrize("url", ["sqlite", "postgresql", "mariadb", "mysql"], indirect=True)
 def test_each_type_of_the_reference_has_its_column_and_keeps_its_value(engine: sa.Engine, tmp_path: Path) -> None:
     columns = {f"c{number}": one for number, one in enumerate(CASES.values())}
     table = Table(tmp_path, engine, *(one[0].model_copy(update={"name": name}) for name, one in columns.items()))

@@ -10,12 +10,17 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import SinkConfig
 from airflow_provider_cdc.sink.database import open_engine, place_of
+from airflow_provider_cdc.sink.dialects import dialect_of
+from airflow_provider_cdc.sink.dialects.base import There
+from airflow_provider_cdc.sink.tables import Name
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.source_table import Table, column
 from tests.sink.test_apply import in_order, rows, sink
 from tests.support.connectors import memory_connector
+from tests.support.derby import adapted
 
 
 @pytest.mark.parametrize(
@@ -46,6 +51,42 @@ def test_a_connection_without_a_url_is_refused() -> None:
         open_engine(SinkConfig.parse({}))
 
 
+def there(engine: sa.Engine, table: str) -> There | None:
+    named = dialect_of(engine)
+    with engine.connect() as connection:
+        return named.there(connection, Name(named.fold(table)))
+
+
+def test_the_typical_configuration_of_the_reference_works_as_it_is(url: str, engine: sa.Engine, tmp_path: Path) -> None:
+    """With the login in properties of its own, and everything as text."""
+    source = MemoryDatabase(str(tmp_path))
+    source.create_table("s.t", {"id": "int64!", "at": "timestamp[us]"}, key=("id",))
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    whole = sa.make_url(url)
+    login = {"connection.username": whole.username, "connection.password": whole.password}
+    config = SinkConfig.parse(
+        {
+            "insert.mode": "upsert", "delete.enabled": "true", "primary.key.mode": "record_key", "schema.evolution": "basic",
+            "database.time_zone": "UTC", "tasks.max": "1", "topics": "p.s.t",
+            "connection.url": whole._replace(username=None, password=None).render_as_string(),
+            **{name: value for name, value in login.items() if value is not None},
+        }
+    )  # fmt: skip
+    own = adapted(open_engine(config))
+    for day in (1, 2):
+        with source.transaction() as t:
+            t.insert("s.t", {"id": day, "at": dt.datetime(2024, 7, day, 12)})
+            t.update("s.t", {"id": 1}, {"at": dt.datetime(2024, 8, day)})
+        connector.capture()
+        Sink(own, config, connector.changelog, connector.name).apply()
+    with source.transaction() as t:
+        t.delete("s.t", {"id": 2})
+    connector.capture()
+    Sink(own, config, connector.changelog, connector.name).apply()
+    own.dispose()
+    assert rows(engine, "p_s_t") == [{"id": 1, "at": "2024-08-02 00:00:00.000000"}]
+
+
 @pytest.mark.parametrize("listed", [{"topics": "p.s.one, p.s.two"}, {"topics__regex": r"p\.s\.(one|two)"}])
 def test_only_topics_that_are_listed_have_tables(engine: sa.Engine, tmp_path: Path, listed: dict[str, Any]) -> None:
     source = MemoryDatabase(str(tmp_path))
@@ -56,20 +97,18 @@ def test_only_topics_that_are_listed_have_tables(engine: sa.Engine, tmp_path: Pa
             t.insert(f"s.{name}", {"id": 1})
     connector.capture()
     sink(engine, connector, **listed).apply()
-    with engine.connect() as connection:
-        found = sa.inspect(connection).get_table_names()
-    assert {name for name in found if name.startswith("p_")} == {"p_s_one", "p_s_two"}
+    assert [there(engine, f"p_s_{name}") is not None for name in ("one", "two", "two_more")] == [True, True, False]
 
 
 def test_a_dot_of_the_name_format_names_a_schema_and_those_of_topics_become_underscores(
     engine: sa.Engine, tmp_path: Path
 ) -> None:
-    if engine.dialect.name == "sqlite":
-        return  # it has no schemas
+    if engine.dialect.name in ("sqlite", "oracle"):
+        return  # one has no schemas, and those of the other are users
     table = Table(tmp_path, engine)
     table.insert({"id": 1})
     with engine.begin() as connection:
-        schema = f"{engine.url.database}_target"
+        schema = f"{engine.url.username or ''}{engine.url.database}_target".lower()
         connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
     try:
         table.apply(table__name__format=schema + ".jdbc_${topic}")
@@ -77,9 +116,10 @@ def test_a_dot_of_the_name_format_names_a_schema_and_those_of_topics_become_unde
             assert connection.exec_driver_sql(f"SELECT id FROM {schema}.jdbc_p_s_t").all() == [(1,)]
     finally:
         with engine.begin() as connection:
-            connection.exec_driver_sql(
-                f"DROP SCHEMA {schema}{' CASCADE' if engine.dialect.name == 'postgresql' else ''}"
-            )
+            if engine.dialect.name == "db2":
+                connection.exec_driver_sql(f"DROP TABLE {schema}.jdbc_p_s_t")
+            tail = {"postgresql": " CASCADE", "db2": " RESTRICT"}.get(engine.dialect.name, "")
+            connection.exec_driver_sql(f"DROP SCHEMA {schema}{tail}")
 
 
 @pytest.mark.parametrize("name", ["use__time__zone", "database__time_zone"])
@@ -90,7 +130,8 @@ def test_moments_are_told_in_the_zone_of_the_database_where_it_has_no_type_for_t
     table.insert({"id": 1, "at": dt.datetime(2024, 7, 1, 12, tzinfo=dt.UTC), "wall": dt.datetime(2024, 7, 1, 12)})
     table.apply(**{name: "Europe/Berlin"})
     (row,) = table.found()
-    local = "2024-07-01 12:00:00.000000" if engine.dialect.name == "postgresql" else "2024-07-01 14:00:00.000000"
+    has_moments = engine.dialect.name in ("postgresql", "oracle")
+    local = "2024-07-01 12:00:00.000000" if has_moments else "2024-07-01 14:00:00.000000"
     assert (row["at"], row["wall"]) == (local, "2024-07-01 12:00:00.000000")  # of PostgreSQL, told in UTC
 
 
@@ -121,8 +162,7 @@ def test_the_key_is_that_of_the_events_or_the_part_of_it_that_is_named(engine: s
     connector.capture()
     sink(engine, connector).apply()
     sink(engine, connector, name="part", collection__name__format="part", primary__key__fields="id").apply()
-    with engine.connect() as connection:
-        keys = [sa.inspect(connection).get_pk_constraint(name)["constrained_columns"] for name in ("p_s_t", "part")]
+    keys = [[name.lower() for name in found.key] for found in (there(engine, "p_s_t"), there(engine, "part")) if found]
     assert keys == [["id", "b"], ["id"]]
     assert len(rows(engine, "p_s_t")) == 2
     assert rows(engine, "part") == [{"id": 1, "b": 2, "n": 2}]

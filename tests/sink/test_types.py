@@ -177,6 +177,7 @@ def tables(source: Source) -> list[tuple[str, str]]:
     return found + [(f"k{number}", declared) for number, declared in enumerate(source.types) if source.keyed(declared)]
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgresql", "mariadb", "mysql"], indirect=True)
 def test_each_value_of_each_type_comes_into_each_database_and_back(source: Source, engine: sa.Engine) -> None:
     """MySQL and MariaDB tell by SELECT what they have. What PostgreSQL and SQLite have is written into tables of the source's types, which are asked then."""
     if engine.dialect.name == "postgresql":

@@ -26,6 +26,8 @@ HIDDEN_SCHEMAS = (
     "SQLJ",
     "SYSTEM",
 )
+UNITS = {"CODEUNITS32": 4, "CODEUNITS16": 2}
+"""Bytes of a unit, in which a length counts that is told in units."""
 LENGTHS = {
     "SMALLINT": 2,
     "INTEGER": 4,
@@ -323,6 +325,6 @@ def _column(row: Row, declared: Declared | None) -> dict[str, Any]:
     return {
         "COLNAME": row[3], "COLNO": row[16] - 1, "TYPESCHEMA": declared.schema if declared else "SYSIBM",
         "TYPENAME": name, "LENGTH": length, "SCALE": scale, "TYPESTRINGUNITS": units,
-        "STRINGUNITSLENGTH": length if units else None, "DEFAULT": None if identity else default, "NULLS": "Y" if row[10] else "N", "CODEPAGE": page,
+        "STRINGUNITSLENGTH": length // UNITS.get(units, 1) if units else None, "DEFAULT": None if identity else default, "NULLS": "Y" if row[10] else "N", "CODEPAGE": page,
         "IDENTITY": "Y" if identity else "N", "GENERATED": generated, "HIDDEN": "I" if declared and declared.hidden else " ",
     }  # fmt: skip
