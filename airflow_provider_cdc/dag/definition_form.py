@@ -175,6 +175,7 @@ class Definition(ConnectorPart, DagPart):
     tables: list[dict[str, Any]] | None = None
     database: Name | None = None
     sink: dict[str, Any] | None = None
+    on_spark: bool | None = None
     dag_id: Name | None = None
     schedule: Schedule = None
     continuous: bool | None = None

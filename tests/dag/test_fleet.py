@@ -153,7 +153,9 @@ def test_files_know_every_argument_that_code_knows() -> None:
     """A new one has to be added to the form, or to be left out here by a decision."""
     dag = parameters(cdc_dag, "definition") | parameters(ConnectorDefinition)
     assert set(Definition.model_fields) - set(DagPart.model_fields) == dag
-    group = parameters(cdc_task_group, "definition", "conn_id", "location", "tables", "database", "sink", "continuous")
+    group = parameters(
+        cdc_task_group, "definition", "conn_id", "location", "tables", "database", "sink", "on_spark", "continuous"
+    )
     assert set(GroupPart.model_fields) == group
     own = parameters(ApplyChangesOperator, "definition", "location", "target", "tables", "conn_id", "storage_conn_id")
     assert set(ApplyPart.model_fields) >= own

@@ -79,7 +79,7 @@ def shown(declared: str) -> str:
     """An expression that hides nothing of a value."""
     match base(declared):
         case "FLOAT" | "DOUBLE":
-            return "HEX(CAST(v + 0e0 AS CHAR))"
+            return "v + 0e0"  # the driver gets all digits; as text, servers write numbers in ways of their own
         case "BIT" | "BOOLEAN":
             return "HEX(CAST(v + 0 AS CHAR))"
         case "DATETIME" | "TIMESTAMP":
@@ -98,12 +98,16 @@ def shown(declared: str) -> str:
 
 def plain(declared: str, value: Any) -> Any:
     """Dates that no calendar has are NULL, or 1970 where that cannot be; JSON is compared by what it says."""
+    if value is None and "NOT NULL" in declared:  # MySQL casts no such date
+        value = "0000-00-00"
     if base(declared) in ("DATE", "DATETIME", "TIMESTAMP") and value is not None and "-00" in f"-{value[:10]}":
         return (
             None
             if "NOT NULL" not in declared
             else "1970-01-01" + ("" if base(declared) == "DATE" else " 00:00:00.000000")
         )
+    if base(declared) in ("FLOAT", "DOUBLE") and value is not None:
+        return repr(float(value))
     if base(declared) == "JSON" and value is not None:
         return repr(json.loads(value, parse_float=lambda text: float(text), parse_constant=float))
     return value
@@ -210,8 +214,12 @@ def _selected(engine: sa.Engine, table: str, declared: str) -> list[tuple[Any, .
         expression = "v" if base(declared) == "VECTOR" else shown(declared)
         found = connection.exec_driver_sql(f"SELECT id, {expression} FROM {table}").all()
     if base(declared) == "VECTOR":
-        found = [(id_, value and struct.pack("<3f", *json.loads(value)).hex().upper()) for id_, value in found]  # type: ignore[misc]
+        found = [(id_, value and _floats(json.loads(value))) for id_, value in found]  # type: ignore[misc]
     return sorted((row[0], plain(declared, row[1])) for row in found)
+
+
+def _floats(values: list[float]) -> str:
+    return struct.pack(f"<{len(values)}f", *values).hex().upper()
 
 
 def _back(source: Source, engine: sa.Engine, table: str, declared: str) -> list[tuple[Any, ...]]:

@@ -309,6 +309,10 @@ class MariaDb(StagingDialect):
                 return texts.zoned(values, self.zone)
             case "vector":
                 return texts.lists(values, "[", "]")
+            case "decimal" if _too_fine(kind):
+                return texts.decimals(values)
+            case "float":  # read as a double first: the shortest text of the largest one is out of its range
+                return values.cast(pa.float64()).cast(pa.string())
             case _:
                 return values.cast(pa.string())
 

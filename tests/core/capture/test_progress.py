@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -111,7 +112,7 @@ def test_an_incremental_snapshot_tells_rows_and_how_much_is_left(connector: Conn
     connector.capture({"incremental.snapshot.chunk.size": "4"})
     lines = [line for line in told.lines if line.startswith("Incremental snapshot: ")]
     assert any("; now s.b, 1 of 2 tables left" in line for line in lines)
-    assert any(line.startswith("Incremental snapshot: 28 rows (68 %), ") for line in lines)
+    assert any(re.match(r"Incremental snapshot: \d+ rows \(\d+ %\), ", line) for line in lines)
     assert any(work.what == "Incremental snapshot" for work in told.shown)
     assert connector.changelog.board(connector.name).all() == []
 
