@@ -180,7 +180,10 @@ def _rounded(value: Any, column: DataType) -> int | float | str:
     scale = column.scale or 0
     if not (isinstance(kept, int) and scale >= 0):
         wide = Context(prec=80, rounding="ROUND_HALF_UP")
-        kept = number(decimal(kept).quantize(Decimal(1).scaleb(-scale), context=wide))
+        try:
+            kept = number(decimal(kept).quantize(Decimal(1).scaleb(-scale), context=wide))
+        except InvalidOperation:  # more digits than any column has
+            raise OraError(1438) from None
     if column.precision is not None and decimal(kept).copy_abs() >= Decimal(10) ** (column.precision - scale):
         raise OraError(1438)
     return kept
