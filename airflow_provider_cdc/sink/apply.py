@@ -26,7 +26,7 @@ from airflow_provider_cdc.sink.dialects import dialect_of
 from airflow_provider_cdc.sink.dialects.base import Dialect, There
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.events import Step, steps
-from airflow_provider_cdc.sink.evolution import bring_up
+from airflow_provider_cdc.sink.evolution import bring_up, brought_up
 from airflow_provider_cdc.sink.markers import Markers, MarkerTable, Overtaken
 from airflow_provider_cdc.sink.room import with_room
 from airflow_provider_cdc.sink.tables import SinkTable, name_of, table_of
@@ -460,7 +460,10 @@ class Sink:
         """Apply what is pending to one table; if that fails, what other tables have got in the transaction stays."""
         savepoint = connection.begin_nested()
         try:
-            there = bring_up(self._dialect, connection, table, pending, self._config)
+            if self._dialect.DDL_IN_TRANSACTION:
+                there = bring_up(self._dialect, connection, table, pending, self._config)
+            else:
+                there = brought_up(self._dialect, connection, table)
             self._apply(connection, table, pending, there, each=each)
         except sa.exc.DBAPIError as e:
             # after a deadlock there is nothing left to go back to: the database has undone the whole transaction

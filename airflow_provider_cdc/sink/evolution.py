@@ -41,6 +41,23 @@ def bring_up(
     return there
 
 
+def brought_up(dialect: Dialect, connection: sa.Connection, table: SinkTable) -> There:
+    """The table as :func:`bring_up` has left it, for databases that end a transaction with each DDL statement: there is none here.
+
+    :raises TargetError: somebody has changed it meanwhile
+    """
+    there = dialect.there(connection, table.name)
+    lacking = [field.name for field in table.fields if there is None or field.name not in there.columns]
+    if there is None or lacking:
+        raise TargetError(
+            f"The table {table.name} has no column {', '.join(lacking)} any more.",
+            where=f"topic {table.topic}",
+            safe="The table has everything up to the batch before; other tables go on.",
+            remedy="run the apply again, which makes what is missing",
+        )
+    return there
+
+
 def _made(dialect: Dialect, connection: sa.Connection, table: SinkTable) -> There:
     """The table that has just been made: by us, or by somebody who was faster."""
     savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None

@@ -24,6 +24,8 @@ _DECIMAL, _PLAIN = "decimal", ""
 def wider(there: str, wanted: str) -> bool:
     """Whether one type has room for all values of another, and for more.
 
+    >>> wider("NUMBER(19)", "NUMBER(19,0)"), wider("NUMBER(19,0)", "NUMBER(19)")
+    (False, False)
     >>> wider("VARCHAR(10)", "varchar(20)"), wider("BIGINT", "integer"), wider("INTEGER", "numeric(12, 2)")
     (True, False, True)
     """
@@ -57,7 +59,9 @@ def _read(type_: str) -> _Read | None:
     numbers = tuple(int(number) for number in (found["numbers"] or "").split(",") if number.strip())
     if found["name"] == "float" and numbers[:1] > (24,):  # of SQL Server
         return "double", (), rest
-    return name, () if name in (*_WHOLE, *_ANY.values()) else numbers, rest
+    if name in _WHOLE or name in _ANY.values():
+        return name, (), rest
+    return name, numbers[:1] if name == _DECIMAL and numbers[1:] == (0,) else numbers, rest
 
 
 def _holds(wide: _Read, narrow: _Read) -> bool:

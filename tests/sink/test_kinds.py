@@ -50,7 +50,7 @@ CASES: dict[str, Made] = {
     ),
     "Decimal of 38 decimals": (
         named("decimal128(38, 38)", f"{CONNECT}.Decimal"), Decimal("1e-38"),
-        ("NUMERIC(38, 38)", "0." + "0" * 37 + "1"), ("VARCHAR(41)", "1E-38"), ("TEXT", "1E-38"),
+        ("NUMERIC(38, 38)", "0." + "0" * 37 + "1"), ("VARCHAR(41)", "0." + "0" * 37 + "1"), ("TEXT", "1E-38"),
     ),
     "Decimal of hundreds": (
         named("string", f"{CONNECT}.Decimal", parameters={"scale": "-2", "connect.decimal.precision": "40"}), "1" + "0" * 41,

@@ -268,6 +268,12 @@ def _change_type(session: "Session", table: Table, column: Column, kind: DataTyp
     ).fetchall()
     if rows and kind.kind != column.type.kind:
         raise OraError(900, "ORA-01439: column to be modified must be empty to change datatype")
+    if kind.affinity != column.type.affinity:  # a number with more digits is kept in another way
+        name, database = f"c{column.id}", session.engine.db
+        database.execute(f"ALTER TABLE {table.storage} RENAME COLUMN {name} TO {name}_before")
+        database.execute(f"ALTER TABLE {table.storage} ADD COLUMN {name} {kind.affinity}")
+        database.execute(f"UPDATE {table.storage} SET {name} = {name}_before")
+        database.execute(f"ALTER TABLE {table.storage} DROP COLUMN {name}_before")
     for version, value in rows:
         kept = session.keep(value, changed, table)
         session.engine.db.execute(f"UPDATE {table.storage} SET c{column.id} = ? WHERE _v = ?", (kept, version))
