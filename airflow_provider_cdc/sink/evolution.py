@@ -32,7 +32,7 @@ def bring_up(
         names = ", ".join(field.name for field in lacking)
         _allowed(config, f"The table {table.name} has no column {names}.", table, dialect.add(table, lacking))
         _refuse_keys(table, lacking)
-        _add(dialect, connection, table, lacking, pending)
+        _add(dialect, connection, table, lacking, pending, there)
     if config.schema_evolution is SchemaEvolution.BASIC and there.columns:
         if dialect.CHANGES:
             _widen(dialect, connection, table, there, pending)
@@ -97,12 +97,16 @@ def _refuse_keys(table: SinkTable, lacking: list[Field]) -> None:
 # -- new columns ------------------------------------------------------------------------------------------------------
 
 
-def _add(dialect: Dialect, connection: sa.Connection, table: SinkTable, lacking: list[Field], pending: Pending) -> None:
+def _add(
+    dialect: Dialect, connection: sa.Connection, table: SinkTable, lacking: list[Field], pending: Pending, there: There
+) -> None:
     """Add columns. Rows that are there get in them what the source's rows have got."""
     origins = lineage(pending, base_version(pending))
     fills = {field.name: _fill(origins.get(field.column.name, Origin(field.column.name))) for field in lacking}
     for field in lacking:
-        _refuse_required(dialect, table, field, fills[field.name], origins.get(field.column.name))
+        _refuse_required(
+            dialect, table, field, fills[field.name], _as_there(dialect, there, origins.get(field.column.name))
+        )
     for field in lacking:
         fill = fills[field.name]
         # a column that must have a value gets it before that is asked of it
@@ -117,6 +121,14 @@ def _add(dialect: Dialect, connection: sa.Connection, table: SinkTable, lacking:
             assert made is not None
             now = made.columns[field.name]
             run(connection, dialect.change(table, now, _type(dialect, now, field), nullable=False))
+
+
+def _as_there(dialect: Dialect, there: There, origin: Origin | None) -> Origin | None:
+    """The same with the column's name as the table has it."""
+    if origin is None or origin.column is None or origin.column in there.columns:
+        return origin
+    folded = dialect.fold(origin.column)
+    return Origin(folded) if folded in there.columns else origin
 
 
 def _fill(origin: Origin) -> str | None:
