@@ -34,7 +34,7 @@ def samples(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[st
         CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
     table = {"topic": "shop.inventory.orders", "rows": {"c": 2}, "seconds": 1.5, "freshness_s": 3.0, "rows_written": 2, "first_batch": 1, "last_batch": 2, "location": "/lake/orders"}  # fmt: skip
     report = {"owner": "me", "last_batch": 2, "tables": [table], "failed": {}}
-    access = SimpleNamespace(state_conn_id="cdc_state_default")
+    access = SimpleNamespace(state_conn_id="cdc_state_default", definition=shop.definition)
     one: Any = SimpleNamespace(
         name="shop", target="delta", location="/lake/{table}", owner="me", access=access, report=report
     )

@@ -193,10 +193,10 @@ def test_keys_of_sql_server_are_compared_by_their_characters() -> None:
     note = Field("note", Column(name="note", type="string", declared={"length": 20}))
     table = SinkTable("p.s.t", Name("t"), (key, note))
     assert named.create(table) == (
-        "CREATE TABLE [t] ([k] nvarchar(20) COLLATE Latin1_General_100_BIN2 NOT NULL, [note] nvarchar(40), PRIMARY KEY ([k]))"
+        "CREATE TABLE [t] ([k] nvarchar(20) COLLATE Latin1_General_100_BIN2 NOT NULL, [note] nvarchar(max), PRIMARY KEY ([k]))"
     )
     assert named.source(table.fields) == (
-        "(VALUES (CAST(? AS nvarchar(20)) COLLATE Latin1_General_100_BIN2, CAST(? AS nvarchar(40)))) AS s ([k], [note])"
+        "(VALUES (CAST(? AS nvarchar(20)) COLLATE Latin1_General_100_BIN2, CAST(? AS nvarchar(max)))) AS s ([k], [note])"
     )
 
 
