@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_cdc.changelog.log import ChangeLog, _committed_ms, batch_name
+from airflow_provider_cdc.changelog.log import ChangeLog, batch_name, committed_ms
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.errors import (
     BatchesRemoved,
@@ -260,7 +260,7 @@ def test_a_check_tells_when_the_newest_event_of_a_file_was_committed_at_the_sour
 
 def test_a_file_of_an_earlier_release_does_not_tell(tmp_path: Path) -> None:
     pq.write_table(pa.table({"seq": [1], "op": ["c"]}), tmp_path / "old.parquet")
-    assert _committed_ms(pq.read_metadata(tmp_path / "old.parquet")) == 0
+    assert committed_ms(pq.read_metadata(tmp_path / "old.parquet")) == 0
     source = pa.StructArray.from_arrays([pa.array([5])], names=["ts_ms"])
     pq.write_table(pa.table({"source": source}), tmp_path / "old.parquet", write_statistics=False)
-    assert _committed_ms(pq.read_metadata(tmp_path / "old.parquet")) == 0
+    assert committed_ms(pq.read_metadata(tmp_path / "old.parquet")) == 0
