@@ -250,9 +250,10 @@ def test_a_column_that_was_made_by_hand_keeps_its_type_default_and_nullability(
 ) -> None:
     mine = column("mine", "int64", nullable=False, default="1")
     table = Table(tmp_path, engine, mine, column("theirs", "int32"))
+    whole = "bigint" if engine.dialect.name == "db2" else "integer"
     with engine.begin() as connection:
         connection.exec_driver_sql(
-            "CREATE TABLE p_s_t (id integer NOT NULL PRIMARY KEY, mine varchar(7) DEFAULT '9', theirs smallint)"
+            f"CREATE TABLE p_s_t (id {whole} NOT NULL PRIMARY KEY, mine varchar(7) DEFAULT '9', theirs smallint)"
         )
     types = table.types("mine")
     table.insert({"id": 1, "mine": 12, "theirs": 1})
