@@ -24,9 +24,9 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TerminalError
 from airflow_provider_cdc.core.spi.monitor import EVERY_S
-from airflow_provider_cdc.sink.apply import Done
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.sink.done import Done
 from airflow_provider_cdc.sink.staged import Sizes, StagedSink
 from spark_jobs import log_lines
 from spark_jobs.apply_changes import seconds

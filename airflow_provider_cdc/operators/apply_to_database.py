@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.runtime import ConnectorDefinition
-    from airflow_provider_cdc.sink.apply import Done, Sink
+    from airflow_provider_cdc.sink.apply import Sink
+    from airflow_provider_cdc.sink.done import Done
 
 
 class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):

@@ -17,9 +17,10 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.sink.apply import Done, Sink
+from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import InsertMode, PrimaryKeyMode, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import There
+from airflow_provider_cdc.sink.done import Done
 from airflow_provider_cdc.sink.events import files_of, newest_commit
 from airflow_provider_cdc.sink.markers import Markers, Overtaken
 from airflow_provider_cdc.sink.staging import (
