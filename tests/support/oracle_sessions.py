@@ -26,8 +26,10 @@ def its_owner(server: Oracle) -> Iterator[oracledb.Connection]:
     """The owner of the tables, which are gone after the test."""
     with closing(server.connect()) as connection:
         yield connection
-        connection.rollback()
-        drop_all(server)
+        try:
+            connection.rollback()
+        finally:
+            drop_all(server)  # also when the connection was lost: the next test begins with nothing
 
 
 @pytest.fixture(name="capture")

@@ -1,5 +1,7 @@
 """The SQLite tables that hold row versions, and the indexes behind keys."""
 
+import sqlite3
+
 from dev.servers.oracle.catalog import Key, Table
 from dev.servers.oracle.datatypes import qualified
 
@@ -20,3 +22,21 @@ def key_ddl(table: Table, key: Key) -> str:
     """The SQLite index behind a key."""
     columns = ", ".join(f"c{table.column(name).id}" for name in key.columns)
     return f"CREATE INDEX IF NOT EXISTS {qualified(f'{table.storage}_{key.name}')} ON {table.storage} ({columns})"
+
+
+def change_affinity(database: sqlite3.Connection, table: str, column: str, affinity: str) -> None:
+    """Keep the values of a column in another way; indexes on it are made again, as SQLite drops no column that has one."""
+    found = database.execute(
+        "SELECT m.name, m.sql FROM sqlite_master m, pragma_index_info(m.name) i"
+        " WHERE m.type = 'index' AND m.tbl_name = ? AND i.name = ?",
+        (table, column),
+    )
+    indexes = dict(found.fetchall())
+    for name in indexes:
+        database.execute(f"DROP INDEX {qualified(name)}")
+    database.execute(f"ALTER TABLE {table} RENAME COLUMN {column} TO {column}_before")
+    database.execute(f"ALTER TABLE {table} ADD COLUMN {column} {affinity}")
+    database.execute(f"UPDATE {table} SET {column} = {column}_before")
+    database.execute(f"ALTER TABLE {table} DROP COLUMN {column}_before")
+    for sql in indexes.values():
+        database.execute(sql)

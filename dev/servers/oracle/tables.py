@@ -12,7 +12,7 @@ from dev.servers.oracle.datatypes import DataType
 from dev.servers.oracle.definitions import CONSTRAINT_WORDS, LOG_TYPES, Definition, add_log_group, read_type
 from dev.servers.oracle.errors import OraError, unknown
 from dev.servers.oracle.sql.lexer import Token, Tokens, split
-from dev.servers.oracle.storage import key_ddl, storage_ddl
+from dev.servers.oracle.storage import change_affinity, key_ddl, storage_ddl
 
 if TYPE_CHECKING:
     from dev.servers.oracle.session import Session
@@ -269,11 +269,7 @@ def _change_type(session: "Session", table: Table, column: Column, kind: DataTyp
     if rows and kind.kind != column.type.kind:
         raise OraError(900, "ORA-01439: column to be modified must be empty to change datatype")
     if kind.affinity != column.type.affinity:  # a number with more digits is kept in another way
-        name, database = f"c{column.id}", session.engine.db
-        database.execute(f"ALTER TABLE {table.storage} RENAME COLUMN {name} TO {name}_before")
-        database.execute(f"ALTER TABLE {table.storage} ADD COLUMN {name} {kind.affinity}")
-        database.execute(f"UPDATE {table.storage} SET {name} = {name}_before")
-        database.execute(f"ALTER TABLE {table.storage} DROP COLUMN {name}_before")
+        change_affinity(session.engine.db, table.storage, f"c{column.id}", kind.affinity)
     for version, value in rows:
         kept = session.keep(value, changed, table)
         session.engine.db.execute(f"UPDATE {table.storage} SET c{column.id} = ? WHERE _v = ?", (kept, version))
