@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years | fleet | jdbc``."""
+"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years | fleet | jdbc | mongodb``."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from dev.benchmarks import (
     incremental,
     jdbc,
     machine,
+    mongodb,
     oracle,
     tables,
     visible,
@@ -51,6 +52,7 @@ _WITHOUT_SERVER = {
     "fixed": fixed.run,
     "fleet": fleet.run,
     "jdbc": jdbc.run,
+    "mongodb": mongodb.run,
 }
 _BIG = {"innodb_buffer_pool_size": "512M", "max_binlog_size": "1G"}
 
@@ -185,6 +187,7 @@ def _arguments() -> argparse.Namespace:
             "years",
             "fleet",
             "jdbc",
+            "mongodb",
         ],
     )
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)

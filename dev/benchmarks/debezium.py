@@ -22,6 +22,7 @@ IDLE_SECONDS = 60
 _CLASSES = {
     "mariadb": "io.debezium.connector.mariadb.MariaDbConnector",
     "mysql": "io.debezium.connector.mysql.MySqlConnector",
+    "mongodb": "io.debezium.connector.mongodb.MongoDbConnector",
 }
 
 
@@ -54,12 +55,8 @@ class Debezium:
     """
 
     def __init__(self, server: MySqlFamily, kind: str, table: str, folder: Path, **properties: Any) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-        self._properties = {
-            "name": "bench",
-            "connector.class": _CLASSES[kind],
-            "topic.prefix": "bench",
+        self._begin(kind, folder)
+        self._properties |= {
             "database.hostname": server.host,
             "database.port": server.port,
             "database.user": server.user,
@@ -68,16 +65,38 @@ class Debezium:
             "database.include.list": table.split(".")[0],
             "table.include.list": table,
             "snapshot.mode": "initial",
-            "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
-            "offset.storage.file.filename": "offsets.dat",
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": "history.dat",
         }
         if kind == "mysql":
             self._properties |= {"database.ssl.mode": "disabled", "driver.allowPublicKeyRetrieval": "true"}
+        self._properties |= properties
+
+    @classmethod
+    def mongodb(cls, url: str, collection: str, folder: Path, **properties: Any) -> Debezium:
+        """One connector of MongoDB's, which begins at the changes that come."""
+        other = cls.__new__(cls)
+        other._begin("mongodb", folder)
+        other._properties |= {
+            "mongodb.connection.string": url,
+            "collection.include.list": collection,
+            "snapshot.mode": "no_data",
+        }
+        other._properties |= properties
+        return other
+
+    def _begin(self, kind: str, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._properties: dict[str, Any] = {
+            "name": "bench",
+            "connector.class": _CLASSES[kind],
+            "topic.prefix": "bench",
+            "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
+            "offset.storage.file.filename": "offsets.dat",
+        }
         for name in ("converter", "key.converter", "value.converter"):
             self._properties[f"{name}.schemas.enable"] = "false"
-        self._properties |= properties
 
     def run(self, events: int, progress: Callable[[str], None], *, idle_s: float = IDLE_SECONDS) -> dict[str, Any]:
         """Run until it has delivered so many row events, or with 0 until nothing comes any more.

@@ -18,9 +18,14 @@ async def main() -> None:
     if order.get("folder"):
         order["folder"] = Path(order["folder"])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(name)s %(message)s")
-    shards = order.pop("shards", None)
+    shards, replay = order.pop("shards", None), order.pop("replay", None)
     settings = Settings(**order)
-    server = Router(settings, shards) if shards else Server(settings)
+    if replay:
+        from dev.servers.mongodb.replay import Replay
+
+        server: Server = Replay(settings, Path(replay["file"]), replay["copies"])
+    else:
+        server = Router(settings, shards) if shards else Server(settings)
     await server.start()
     logging.getLogger("mongodb").info("ready on %s", order["port"])
     done = asyncio.Event()

@@ -145,7 +145,7 @@ class Server:
 
     # one command
 
-    async def answer(self, connection: Connection | None, body: Document) -> Document | None:
+    async def answer(self, connection: Connection | None, body: Document) -> Document | bytes | None:
         """The reply to a command; None when the connection shall be closed instead."""
         context = Context(self, connection, body)
         try:

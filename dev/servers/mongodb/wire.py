@@ -98,9 +98,9 @@ def _query(request: int, data: bytes) -> Message:
     return Message(request, {**body, "$db": namespace.removesuffix(".$cmd")}, legacy=True)
 
 
-def reply(message: Message, body: Document, *, flags: int = 0, number: int = 0) -> bytes:
-    """The bytes of a reply."""
-    data = encode(body)
+def reply(message: Message, body: Document | bytes, *, flags: int = 0, number: int = 0) -> bytes:
+    """The bytes of a reply, of a document or of one that is BSON already."""
+    data = body if isinstance(body, bytes) else encode(body)
     if message.legacy:
         payload = struct.pack("<iqii", 8, 0, 0, 1) + data
         return HEADER.pack(16 + len(payload), number, message.id, OP_REPLY) + payload
