@@ -1,7 +1,8 @@
 """What tests cost. A run of all tests tries the costly ones by turns: a quarter of them, another part in each run; a half with ``--half``, as the build
 server does, and all with ``--all``.
 
-``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them anew.
+``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them anew, and
+``dev/test --costs tests/sink`` those of a part.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 from tests.support.sampled import Sampled
 
 FILE = Path(__file__).parents[1] / "costs.txt"
-COSTLY = 5
+COSTLY = 2
 """Seconds from which on a test is costly."""
 TURNS = 4
 """A run tries one costly test in so many, if it is not told otherwise."""
@@ -78,13 +79,16 @@ class Measured:
 
 
 def write(file: Path, lines: Iterable[str]) -> None:
-    """The costly ones of some tests.
+    """Write down the costly ones of some tests; what is known of others stays.
 
     :param lines: seconds and name of each; a name may come several times
     """
     cost = Counter[str]()
     for seconds, name in (line.split(None, 1) for line in lines):
         cost[name] += float(seconds)  # type: ignore[assignment]
+    for line in file.read_text().splitlines() if file.exists() else []:
+        seconds, name = line.split(None, 1)
+        cost.setdefault(name, int(seconds))
     some = sorted((-round(seconds), name) for name, seconds in cost.items() if seconds >= COSTLY)
     file.write_text("".join(f"{-seconds:4d} {name}\n" for seconds, name in some))
 
