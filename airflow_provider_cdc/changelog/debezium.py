@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.names import Names, setting
+from airflow_provider_cdc.changelog.names import setting
+from airflow_provider_cdc.changelog.record_values import RecordValues, record_values
 from airflow_provider_cdc.changelog.schemas import (
     NOTIFICATION_KEY,
     NOTIFICATION_VALUE,
@@ -33,7 +34,7 @@ from airflow_provider_cdc.changelog.schemas import (
     schema_change_key,
     schema_change_value,
 )
-from airflow_provider_cdc.changelog.values import PLACEHOLDER, Convert, as_integers, converter, placeholder
+from airflow_provider_cdc.changelog.values import as_integers
 from airflow_provider_cdc.core.model.manifest import DataFile, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.notifications import Notification, Type
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
@@ -77,37 +78,6 @@ class Record:
             value = None if value is None else {"schema": self.value_schema, "payload": value}
         document: Row = {"topic": self.topic, "key": key, "value": value}
         return document | ({"headers": headers} if headers else {})
-
-
-@dataclass(slots=True)
-class _Rows:
-    """How rows of one topic and schema version are rendered."""
-
-    schema: TableSchema
-    source: pa.StructType
-    columns: dict[str, Convert]
-    placeholders: Row
-    names: Names
-    fields: dict[str, str]
-
-    @classmethod
-    def of(cls, schema: TableSchema, source: pa.StructType, config: Row) -> _Rows:
-        names = Names.of(config)
-        text = config.get("unavailable.value.placeholder", PLACEHOLDER)
-        binary = config.get("binary.handling.mode", "bytes")
-        placeholders = {c.name: placeholder(c, text, binary) for c in schema.columns}
-        fields = names.distinct(schema.names, schema.id)
-        return cls(schema, source, {c.name: converter(c) for c in schema.columns}, placeholders, names, fields)
-
-    def row(self, image: Row | None, unavailable: list[str] | None = None) -> Row | None:
-        """A row image, or a key.
-
-        :param unavailable: columns whose value the log does not have
-        """
-        if image is None:
-            return None
-        row = {self.fields[name]: None if v is None else self.columns[name](v) for name, v in image.items()}
-        return row | {self.fields[name]: self.placeholders[name] for name in unavailable} if unavailable else row
 
 
 class Renderer:
@@ -162,12 +132,12 @@ class Renderer:
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
-    def _events(self, manifest: Manifest, file: DataFile) -> Iterator[tuple[Row, str, _Rows]]:
-        rows: _Rows | None = None
+    def _events(self, manifest: Manifest, file: DataFile) -> Iterator[tuple[Row, str, RecordValues]]:
+        rows: RecordValues | None = None
         for batch in self._batches(manifest, file):
             if rows is None:
                 source = self._form.fields if self._form else batch.schema.field("source").type
-                rows = _Rows.of(manifest.schemas[file.topic][str(file.schema_version)], source, manifest.config)
+                rows = record_values(manifest.schemas[file.topic][str(file.schema_version)], source, manifest.config)
             plain = pa.RecordBatch.from_arrays([as_integers(c) for c in batch.columns], names=batch.schema.names)
             for event in plain.to_pylist():
                 yield self._formed(event), file.topic, rows
@@ -194,14 +164,10 @@ class Renderer:
         return event
 
     def _records(
-        self, event: Row, topic: str, rows: _Rows, following: Row | None, tombstones: bool
+        self, event: Row, topic: str, rows: RecordValues, following: Row | None, tombstones: bool
     ) -> Iterator[Record]:
-        key = rows.row(event.get("key"))
-        lacking = event["unavailable"]
-        before = rows.row(event["before"], lacking if event["op"] == "d" else event["unavailable_before"])
-        value: Row = {"before": before, "after": rows.row(event["after"], lacking)}
-        value |= {"source": event["source"], "transaction": event["transaction"]}
-        value |= {"op": event["op"], **{name: event[name] for name in ("ts_ms", "ts_us", "ts_ns")}}
+        key = rows.key(event.get("key"))
+        value = rows.value(event)
         headers = self._headers(event, rows, following)
         described = (
             (
@@ -209,7 +175,7 @@ class Renderer:
                 envelope_schema(
                     topic,
                     rows.schema,
-                    self._source_schema(event["source"].get("connector", "")),
+                    self._source_schema(event["source"].get("connector", ""), rows.schema),
                     rows.source,
                     rows.names,
                 ),
@@ -221,22 +187,25 @@ class Renderer:
         if event["op"] == "d" and tombstones and key is not None:
             yield Record(topic, key, None, headers, described[0])
 
-    def _headers(self, event: Row, rows: _Rows, following: Row | None) -> Row:
+    def _headers(self, event: Row, rows: RecordValues, following: Row | None) -> Row:
         """A key change is a delete and a create at the same position: each names the key of the other."""
         if following is not None:
-            return {"__debezium.newkey": rows.row(following["key"])}
+            return {"__debezium.newkey": rows.key(following["key"])}
         if event.get("previous_key") is not None:
-            return {"__debezium.oldkey": rows.row(event["previous_key"])}
+            return {"__debezium.oldkey": rows.key(event["previous_key"])}
         return {}
 
-    def _source_schema(self, connector: str) -> str:
-        return self._form.source_schema if self._form else f"io.debezium.connector.{connector}.Source"
+    def _source_schema(self, connector: str, schema: TableSchema | None = None) -> str:
+        if self._form is not None:
+            return self._form.source_schema
+        own = schema.documents.source_schema if schema is not None and schema.documents is not None else None
+        return own or f"io.debezium.connector.{connector}.Source"
 
     # -- schema changes -----------------------------------------------------------------------------------------------
 
     def _change(self, manifest: Manifest, record: SchemaChangeRecord) -> Iterator[Record]:
         """The record of a schema change (Debezium MySQL connector, "Schema change topic")."""
-        if not setting(manifest.config, "include.schema.changes"):
+        if record.internal or not setting(manifest.config, "include.schema.changes"):
             return
         prefix = str(manifest.config.get("topic.prefix", manifest.connector))
         databases: dict[tuple[str, str | None], list[TableChange]] = {}
@@ -292,7 +261,7 @@ class _Boundaries:
         self._ts_ms = 0
         self._counts: Counter[str] = Counter()
 
-    def before(self, event: Row, topic: str, rows: _Rows) -> Iterator[Record]:
+    def before(self, event: Row, topic: str, rows: RecordValues) -> Iterator[Record]:
         transaction = event["transaction"]
         id_ = transaction["id"] if transaction is not None else None
         if id_ != self._id:
@@ -319,8 +288,8 @@ class _Boundaries:
 
 
 def _with_next(
-    events: Iterator[tuple[Row, str, _Rows]],
-) -> Iterator[tuple[Row, str, _Rows, Row | None]]:
+    events: Iterator[tuple[Row, str, RecordValues]],
+) -> Iterator[tuple[Row, str, RecordValues, Row | None]]:
     """Each event with the create that belongs to it, if it is the delete of a key change."""
     current = next(events, None)
     while current is not None:

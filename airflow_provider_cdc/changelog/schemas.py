@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.changelog.names import Names
 from airflow_provider_cdc.changelog.values import column_schema
-from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_type
+from airflow_provider_cdc.core.model.schema import Column, Documents, TableSchema, arrow_type
 
 Node = dict[str, Any]
 
@@ -24,11 +24,16 @@ def key_schema(topic: str, schema: TableSchema, names: Names = _PLAIN) -> Node |
     if not schema.key:
         return None
     fields = [_field(schema.column(name), names, optional=False) for name in schema.key]
+    if schema.documents is not None:
+        renamed = schema.documents.key_fields
+        fields = [node | {"field": renamed.get(name, name)} for name, node in zip(schema.key, fields, strict=True)]
     return {"type": "struct", "fields": fields, "optional": False, "name": names.schema(f"{topic}.Key")}
 
 
 @lru_cache(maxsize=512)
 def _row_schema(topic: str, schema: TableSchema, field: str, names: Names) -> Node:
+    if schema.documents is not None:
+        return column_schema(schema.column(schema.documents.body), optional=True) | {"field": field}
     fields = [_field(c, names) for c in schema.columns]
     name = names.schema(f"{topic}.Value")
     return {"type": "struct", "fields": fields, "optional": True, "name": name, "field": field}
@@ -53,9 +58,18 @@ def envelope_schema(topic: str, schema: TableSchema, owner: str, source: pa.Stru
         {"type": "string", "optional": False, "field": "op"},
         *times,
     ]
-    return {
-        "type": "struct", "fields": fields, "optional": False, "name": names.schema(f"{topic}.Envelope"), "version": 2,
-    }  # fmt: skip
+    node = {"type": "struct", "fields": fields, "optional": False, "name": names.schema(f"{topic}.Envelope")}
+    if schema.documents is not None:  # Debezium gives this one no version
+        return node | {"fields": _of_documents(schema.documents, fields)}
+    return node | {"version": 2}
+
+
+def _of_documents(documents: Documents, usual: list[Node]) -> list[Node]:
+    """The fields of a value, of those that values have, and of the events' own."""
+    nodes = {node["field"]: node for node in usual}
+    nodes["op"] = nodes["op"] | {"optional": True}
+    nodes |= {column.name: {**column.described, "field": column.name} for column in documents.columns}
+    return [nodes[name] for name in documents.fields]
 
 
 NOTIFICATION_KEY: Node = {

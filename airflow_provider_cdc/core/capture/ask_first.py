@@ -118,9 +118,9 @@ class AskFirst:
             return "a table was read at a later position"
         if offset.tables_filter != text(inputs.config):
             return "the include and exclude lists were changed"
-        if not record.metrics.get("schema-history", {}).get(
-            "ChangesApplied"
-        ) or "CapturedTables" not in record.metrics.get("streaming", {}):
+        applied = record.metrics.get("schema-history", {}).get("ChangesApplied")
+        known = applied is not None if not inputs.source.STRUCTURED else bool(applied)
+        if not known or "CapturedTables" not in record.metrics.get("streaming", {}):
             return "the last run has not recorded what it knows of the schema history"
         return None
 

@@ -14,6 +14,7 @@ from airflow_provider_cdc.core.model.events import (
     Truncate,
 )
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
+from airflow_provider_cdc.core.writing.new_tables import NewTables
 from airflow_provider_cdc.core.writing.output import Output
 
 
@@ -21,9 +22,14 @@ class LogItemWriter:
     """Writes the items of the log, and passes them to the signal table and to incremental snapshots."""
 
     def __init__(
-        self, output: Output, changes: SchemaChanges, signal_table: SignalTable, incremental: IncrementalCoordinator
+        self,
+        output: Output,
+        changes: SchemaChanges,
+        signal_table: SignalTable,
+        incremental: IncrementalCoordinator,
+        found: NewTables,
     ) -> None:
-        self._state, self._writer = output.state, output.writer
+        self._state, self._writer, self._found = output.state, output.writer, found
         self._changes, self._signal_table, self._incremental = changes, signal_table, incremental
 
     def write(self, item: LogItem) -> None:
@@ -36,6 +42,7 @@ class LogItemWriter:
             case LogBlock():
                 for watermark in self._signal_table.rows(item):
                     self._incremental.watermark(watermark)
+                self._found.of(item.rows, item.position.to_json())
                 self._writer.rows(item, since=self._state.offset.position or {})
                 if not item.open:
                     self._state.move(item.position)

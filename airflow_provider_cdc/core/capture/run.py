@@ -53,6 +53,7 @@ from airflow_provider_cdc.core.writing.carrier import Carrier
 from airflow_provider_cdc.core.writing.committer import Committer
 from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
+from airflow_provider_cdc.core.writing.new_tables import NewTables
 from airflow_provider_cdc.core.writing.output import Output
 from airflow_provider_cdc.core.writing.request_progress import RequestProgress
 from airflow_provider_cdc.core.writing.snapshot_notifications import notify
@@ -99,7 +100,7 @@ class Run:
         envelope = Envelope(
             config, self._filters, source.connector, source.source_fields, hidden=self._signal_table, topics=self._topics
         )  # fmt: skip
-        self._writer = EventWriter(envelope, self.batcher, self.metrics)
+        self._writer = EventWriter(envelope, self.batcher, self.metrics, structured=source.STRUCTURED)
         self._incremental = IncrementalCoordinator(
             source, config, self._filters, self._history, envelope, {str(t): t for t in self._history.tables},
             self._signal_table if writes_watermarks(config) else None,
@@ -110,7 +111,7 @@ class Run:
         """Make the parts that work on the state, from the ground up."""
         inputs, state, history, incremental = self._inputs, self._state, self._history, self._incremental
         name, config, store, chunks = inputs.name, inputs.config, inputs.store, self.metrics.chunks
-        signal_table = SignalTable(name, config, store, self._signal_table)
+        signal_table = SignalTable(name, config, store, self._signal_table, inputs.source.signal_of)
         self._committer = committer = Committer(config, state, self.batcher, self._writer, signal_table, self._carrier)
         self._output = output = Output(state, self.batcher, self._writer, committer)
         self._watch = watch = ControlWatch(name, store, self._stop, config.signal_poll_interval_ms / 1000)
@@ -123,8 +124,12 @@ class Run:
         changes = SchemaChanges(
             inputs, output, history, tables, self._reads_rows, incremental, rereads, self.metrics.streaming
         )
-        items = LogItemWriter(output, changes, signal_table, incremental)
-        chunk_writer = IncrementalWriter(output, history, incremental, progress, chunks)
+        found = NewTables(
+            output.writer, history, self._signal_table,
+            structured=inputs.source.STRUCTURED, truncates="t" not in config.skipped_operations,
+        )  # fmt: skip
+        items = LogItemWriter(output, changes, signal_table, incremental, found)
+        chunk_writer = IncrementalWriter(output, incremental, progress, chunks, found)
         self._streaming = Streaming(
             inputs,
             output,

@@ -143,6 +143,8 @@ class Planner:
         return False
 
     def _history_is_lost(self) -> bool:
+        if not self._source.STRUCTURED:
+            return False
         if self._config.snapshot_mode is SnapshotMode.RECOVERY:
             return True
         return self._history.empty and self._policy.should_snapshot_on_schema_error()
@@ -229,6 +231,8 @@ class Planner:
     def _all_pending(self, offset: Offset, wanted: str) -> Offset:
         """Everything is to be read, at a new position."""
         tables = self._captured()
+        if not tables and not self._source.STRUCTURED:  # tables come to be with their first rows
+            return offset.forgotten().at(self._source.current_position().to_json()).filtered(wanted)
         if not tables:
             raise PrerequisiteError(
                 "No table of the database is captured: the include and exclude lists leave none.",

@@ -253,6 +253,8 @@ class IncrementalCoordinator:
         schema = self._history.get(window.table)
         if window.empty or window.problem is not None:
             return []
+        if schema is None and not self._source.STRUCTURED:
+            schema = window.schema
         if schema is None or window.schema is None or _shape(schema) != _shape(window.schema):
             return None
         key = self._key_names(schema)
@@ -317,7 +319,7 @@ class IncrementalCoordinator:
             )
         first = (scan.surrogate,) if scan.surrogate else ()
         order = tuple(dict.fromkeys((*first, *key)))
-        if first and first[0] in self._source.PSEUDO_COLUMNS:
+        if first and self._source.orders_by(first[0]):
             return first
         if scan.key:
             found = order_of_ranges(schema, scan, self._filters.key(schema))

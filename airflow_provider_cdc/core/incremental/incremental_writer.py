@@ -10,9 +10,9 @@ from airflow_provider_cdc.core.model.metrics import ChunkMetrics
 from airflow_provider_cdc.core.model.notifications import ScanStatus, Type
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.chunks import ChunkRows
+from airflow_provider_cdc.core.writing.new_tables import NewTables
 from airflow_provider_cdc.core.writing.output import Output
 from airflow_provider_cdc.core.writing.request_progress import RequestProgress
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, key_text, scan_ended
@@ -29,14 +29,14 @@ class IncrementalWriter:
     def __init__(
         self,
         output: Output,
-        history: SchemaHistory,
         incremental: IncrementalCoordinator,
         progress: RequestProgress,
         metrics: ChunkMetrics,
+        tables: NewTables,
     ) -> None:
         self._state, self._batcher = output.state, output.batcher
         self._writer, self._committer = output.writer, output.committer
-        self._history, self._incremental, self._progress, self._metrics = history, incremental, progress, metrics
+        self._incremental, self._progress, self._metrics, self._tables = incremental, progress, metrics, tables
 
     @property
     def waiting(self) -> bool:
@@ -59,10 +59,11 @@ class IncrementalWriter:
             return
         self.feed()  # after a large transaction reading begins anew; a scan may also have been added meanwhile
         for found in self._incremental.ready(lambda: state.incremental):
+            self._tables.of(found.blocks, state.offset.position or {})
             for rows in found.blocks:
                 self._writer.read(rows, state.position, snapshot="incremental", metrics=self._metrics)
             if found.window.probe and found.ended is None:
-                self._empty(found.scan)
+                self._empty(found)
             else:
                 self._count(found)
             state.incremental = found.state
@@ -80,9 +81,9 @@ class IncrementalWriter:
             self.feed()
         self._progress.chunks(self._incremental.chunk_rows)
 
-    def _empty(self, scan: Scan) -> None:
+    def _empty(self, found: ReadyWindow) -> None:
         """Empty a table in the targets before its rows are read again; by now it is known that it can be read."""
-        schema = self._history.get(self._incremental.id(scan.table))
+        schema = self._tables.schema(found.window.schema, self._state.offset.position or {})
         if schema is not None:
             self._writer.truncate(schema, time.time_ns() // 1000, {})
 

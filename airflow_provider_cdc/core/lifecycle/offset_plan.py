@@ -206,7 +206,7 @@ class OffsetPlanner:
         statement had others."""
         made: set[TableId] = set()
         last = ""
-        for record in self.history:
+        for record in self.history if self.source.STRUCTURED else ():
             changed_at = self.source.parse_position(record.position)
             if record.snapshot or target.reached(changed_at):
                 continue

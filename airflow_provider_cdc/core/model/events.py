@@ -45,6 +45,8 @@ class RowBlock:
     :param unavailable_before: ``bool[column, row]`` over the schema's columns: values that the log does not have, which is not
         the same as NULL. They are null in ``before``; ``None`` when there is none
     :param unavailable_after: likewise, for ``after``. An update leaves such a value as it was
+    :param beside: the schema's further columns of events (:class:`~airflow_provider_cdc.core.model.schema.Documents`), each an array of
+        length n; one that is missing is null in every row
     """
 
     table: TableSchema
@@ -57,14 +59,16 @@ class RowBlock:
     source: dict[str, pa.Array]
     unavailable_before: npt.NDArray[np.bool_] | None = None
     unavailable_after: npt.NDArray[np.bool_] | None = None
+    beside: dict[str, pa.Array] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.op)
 
     @property
     def nbytes(self) -> int:
-        """Size of the row images in memory."""
-        return sum(image.nbytes for image in (self.before, self.after) if image is not None)
+        """Size of the row images in memory, and of what is beside them."""
+        images = [image for image in (self.before, self.after) if image is not None]
+        return sum(array.nbytes for array in (*images, *self.beside.values()))
 
 
 @dataclass(slots=True)

@@ -58,6 +58,7 @@ class SchemaChangeRecord(_Model):
 
     :param ts_us: when the database ran it
     :param captured_us: when it was captured; 0 in what earlier releases wrote
+    :param internal: it is no statement, and no record of the JSON form: the source has no structures, and a table came or went
     """
 
     seq: int
@@ -69,6 +70,7 @@ class SchemaChangeRecord(_Model):
     changes: list[TableChange]
     snapshot: bool = False
     captured_us: int = 0
+    internal: bool = False
 
 
 class LeftOutRecord(_Model):

@@ -99,11 +99,44 @@ class Column(_Frozen):
         return hash((self.name, self.type))
 
 
+class EventColumn(_Frozen):
+    """A top-level column of a table's events, beside ``before`` and ``after``. It may be null.
+
+    :param type: Arrow type of its values (see :func:`arrow_type`)
+    :param described: its Connect schema, for the JSON form with schemas
+    """
+
+    name: str
+    type: str
+    described: dict[str, Any] = Field(default_factory=dict)
+
+
+class Documents(_Frozen):
+    """The rows of a table are documents: what the events about them are made of, and how the JSON form shows them (Debezium MongoDB connector,
+    "Data change events"). It is part of the schema, so that whoever reads a batch knows it without the source.
+
+    :param body: column with the text of a document: ``before`` and ``after`` are that text
+    :param key_fields: key column → field of a record's key
+    :param table_field: what the ``source`` block calls the table
+    :param source_schema: name of the schema of the ``source`` block; ``None`` = the usual one
+    :param columns: further columns of the events
+    :param fields: what a record's value has, in this order
+    """
+
+    body: str
+    key_fields: dict[str, str] = Field(default_factory=dict)
+    table_field: str = "table"
+    source_schema: str | None = None
+    columns: tuple[EventColumn, ...] = ()
+    fields: tuple[str, ...] = ("before", "after", "source", "op", "ts_ms", "transaction")
+
+
 class TableSchema(_Frozen):
     """A table's columns and key, in force from some log position on.
 
     :param version: grows by one with each schema change of the table; 1 is the first known schema
     :param key: names of the key columns, in key order; empty for a table without a key
+    :param documents: the rows are documents; ``None`` for a table like any other
     """
 
     id: TableId
@@ -112,6 +145,7 @@ class TableSchema(_Frozen):
     charset: str | None = None
     comment: str | None = None
     version: int = 1
+    documents: Documents | None = None
 
     def __hash__(self) -> int:
         return hash((self.id, self.version, self.columns))
@@ -158,6 +192,7 @@ class TableChange(_Frozen):
 _DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")
 _TIMESTAMP = re.compile(r"timestamp\[(s|ms|us|ns)(?:, tz=(.+))?\]")
 _LIST = re.compile(r"list<item: (.+)>")
+_STRUCT = re.compile(r"struct<(.+)>")
 
 
 @lru_cache(maxsize=1024)
@@ -165,7 +200,7 @@ def arrow_type(text: str) -> pa.DataType:
     """The Arrow type that ``Column.type`` names.
 
     Understands what sources declare: the fixed-width numbers, ``bool``, ``string``, ``binary``, ``date32[day]``,
-    ``timestamp[us]``, ``timestamp[ns, tz=UTC]``, ``decimal128(12, 2)``, ``list<item: float>``, the geometry struct, and
+    ``timestamp[us]``, ``timestamp[ns, tz=UTC]``, ``decimal128(12, 2)``, ``list<item: float>``, structs such as that of geometries, and
     ``null`` for what cannot be captured.
     Raises ``ValueError`` for anything else.
 
@@ -186,7 +221,6 @@ def arrow_type(text: str) -> pa.DataType:
         "string": pa.string(),
         "binary": pa.binary(),
         "date32[day]": pa.date32(),
-        GEOMETRY: pa.struct([pa.field("wkb", pa.binary()), pa.field("srid", pa.int32())]),
     }
     if text in simple:
         return simple[text]
@@ -196,7 +230,24 @@ def arrow_type(text: str) -> pa.DataType:
         return pa.timestamp(m[1], tz=m[2])
     if m := _LIST.fullmatch(text):
         return pa.list_(arrow_type(m[1]))
+    if m := _STRUCT.fullmatch(text):
+        return pa.struct([(name, arrow_type(type_)) for name, _, type_ in (f.partition(": ") for f in _fields(m[1]))])
     raise ValueError(f"unknown change log type {text!r}")
+
+
+def _fields(text: str) -> list[str]:
+    """The fields of a struct, which may hold structs themselves.
+
+    >>> _fields("a: string, b: struct<c: int32, d: decimal128(3, 1)>")
+    ['a: string', 'b: struct<c: int32, d: decimal128(3, 1)>']
+    """
+    found, depth, begin = [], 0, 0
+    for at, sign in enumerate(text):
+        depth += (sign in "<([") - (sign in ">)]")
+        if sign == "," and not depth:
+            found.append(text[begin:at].strip())
+            begin = at + 1
+    return [*found, text[begin:].strip()]
 
 
 GEOMETRY = "struct<wkb: binary, srid: int32>"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,7 @@ class SignalTable:
 
     :param connector: the connector's name
     :param table: the signal table; ``None``: there is none
+    :param signal_of: see :meth:`~airflow_provider_cdc.core.spi.source.Source.signal_of`
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class SignalTable:
         config: ConnectorConfig,
         store: StateStore,
         table: TableId | None,
+        signal_of: Callable[[Mapping[str, Any]], tuple[Any, Any, Any]],
     ) -> None:
-        self._connector, self._store, self._table = connector, store, table
+        self._connector, self._store, self._table, self._signal_of = connector, store, table, signal_of
         self._enabled = "source" in config.signal_enabled_channels
         self._found: list[SentSignal] = []
 
@@ -59,7 +61,7 @@ class SignalTable:
             return
         for rows in block.rows:
             if rows.table.id == self._table:
-                for id_, type_, data, op, origin in _signals(rows):
+                for id_, type_, data, op, origin in self._signals(rows):
                     if type_ in (WINDOW_OPEN, WINDOW_CLOSE):
                         yield Watermark(id_, inserted=op == CREATE)
                     elif op == CREATE and self._enabled:
@@ -75,29 +77,26 @@ class SignalTable:
             self._store.send(self._connector, sent)
         self._found.clear()
 
-
-def _signals(rows: RowBlock) -> list[tuple[str, str, str | None, int, str]]:
-    """Id, type, data, operation and origin of the rows of a signal table; whatever its columns are called."""
-    found = []
-    names = rows.table.names[:3]
-    after = rows.after.to_pylist() if rows.after is not None else [None] * len(rows)
-    before = rows.before.to_pylist() if rows.before is not None else [None] * len(rows)
-    source = {name: column.to_pylist() for name, column in rows.source.items()}
-    for i, op in enumerate(rows.op.tolist()):
-        row = before[i] if op == DELETE else after[i]
-        if op not in (CREATE, DELETE) or row is None:
-            continue
-        values = [row.get(name) for name in names] + [None] * (3 - len(names))
-        id_, type_, data = values = [None if v is None else _text(v) for v in values]
-        identity = {name: column[i] for name, column in source.items() if column[i] is not None and name != "query"}
-        # a log that was reset numbers its positions from the beginning again: they alone do not tell two rows apart
-        identity |= {
-            "made_us": int(rows.ts_us[i]),
-            "holds": hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32],
-        }
-        origin = "source:" + json.dumps(identity, sort_keys=True, default=str)
-        found.append((id_ or "", (type_ or "").strip(), data, op, origin))
-    return found
+    def _signals(self, rows: RowBlock) -> list[tuple[str, str, str | None, int, str]]:
+        """Id, type, data, operation and origin of the rows of a signal table."""
+        found = []
+        after = rows.after.to_pylist() if rows.after is not None else [None] * len(rows)
+        before = rows.before.to_pylist() if rows.before is not None else [None] * len(rows)
+        source = {name: column.to_pylist() for name, column in rows.source.items()}
+        for i, op in enumerate(rows.op.tolist()):
+            row = before[i] if op == DELETE else after[i]
+            if op not in (CREATE, DELETE) or row is None:
+                continue
+            id_, type_, data = values = [None if v is None else _text(v) for v in self._signal_of(row)]
+            identity = {name: column[i] for name, column in source.items() if column[i] is not None and name != "query"}
+            # a log that was reset numbers its positions from the beginning again: they alone do not tell two rows apart
+            identity |= {
+                "made_us": int(rows.ts_us[i]),
+                "holds": hashlib.sha256(json.dumps(values).encode()).hexdigest()[:32],
+            }
+            origin = "source:" + json.dumps(identity, sort_keys=True, default=str)
+            found.append((id_ or "", (type_ or "").strip(), data, op, origin))
+        return found
 
 
 def _text(value: Any) -> str:

@@ -131,6 +131,10 @@ class Source(abc.ABC):
     :cvar PSEUDO_COLUMNS: unique columns that every table has without listing them in its schema (a row's address)
     :cvar PROCEDURES: name → what an administrator can have done at the source, see :mod:`airflow_provider_cdc.core.spi.procedures`
     :cvar CARRIES: its streams carry something over from one to the next, see :mod:`airflow_provider_cdc.core.spi.carried`
+    :cvar STRUCTURED: its tables have structures, which change. If not, every table of the source has the same columns for ever, and the schema
+        history is no more than the list of its tables: core adds a table with its first rows, and nothing depends on what the history holds.
+        Such a stream yields a :class:`~airflow_provider_cdc.core.model.events.SchemaChange` only where a table was dropped or renamed, and no
+        ``Rollback``
     :cvar POSITION_SIGNAL: type of the signal that moves a connector to another position in the log, where the documents name one
     """
 
@@ -139,6 +143,7 @@ class Source(abc.ABC):
     PSEUDO_COLUMNS: ClassVar[frozenset[str]] = frozenset()
     PROCEDURES: ClassVar[Mapping[str, Procedure]] = {}
     CARRIES: ClassVar[bool] = False
+    STRUCTURED: ClassVar[bool] = True
     POSITION_SIGNAL: ClassVar[str | None] = None
     connector: str
 
@@ -220,6 +225,15 @@ class Source(abc.ABC):
         if not dot or not namespace or not name:
             raise ConfigError(f"signal.data.collection={text} is not of the form <database>.<table>.")
         return TableId(namespace=namespace, name=name)
+
+    def signal_of(self, row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+        """Id, type and data of a row of the signal table, each a text, bytes or ``None``: its first three columns, whatever they are called."""
+        id_, type_, data = [*row.values(), None, None, None][:3]
+        return id_, type_, data
+
+    def orders_by(self, name: str) -> bool:
+        """Whether chunks may be in the order of something that is no column of the table's schema (``surrogate-key``)."""
+        return name in self.PSEUDO_COLUMNS
 
     def table_of(self, document: Mapping[str, Any], database: str, schema: str | None) -> TableChange:
         """One of the ``changes`` of a ``schema-changes`` signal (Debezium Oracle connector, "schema-changes").

@@ -27,6 +27,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.writing.row_operations import (
     Selected,
+    beside_of,
     changed_rows,
     check_keys,
     image_of,
@@ -198,7 +199,8 @@ class Envelope:
             columns["previous_key"] = pa.nulls(n, selected.key_type) if previous is None else previous
         columns["before"] = image_of(rows.before, selected, n)
         columns["after"] = image_of(rows.after, selected, n)
-        columns["source"] = self._source(rows, selected.schema.id, snapshot)
+        columns |= beside_of(rows, selected.schema)
+        columns["source"] = self._source(rows, selected.schema, snapshot)
         columns["transaction"] = self._transaction(rows, ids, ordinals, selected.topic)
         for name, unit in (("ts_ms", 1_000_000), ("ts_us", 1000), ("ts_ns", 1)):
             columns[name] = pa.array(np.full(n, now // unit, np.int64))
@@ -206,9 +208,9 @@ class Envelope:
         columns["schema_version"] = pa.array(np.full(n, selected.schema.version, np.int32))
         return pa.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
 
-    def _source(self, rows: RowBlock, table: TableId, snapshot: str | pa.DictionaryArray) -> pa.StructArray:
+    def _source(self, rows: RowBlock, schema: TableSchema, snapshot: str | pa.DictionaryArray) -> pa.StructArray:
         """The ``source`` struct: common fields in Debezium's order, then the source's own."""
-        n = len(rows)
+        n, table = len(rows), schema.id
         fields: dict[str, pa.Array] = {
             "version": _constant(__version__, n),
             "connector": _constant(self._connector, n),
@@ -222,7 +224,7 @@ class Envelope:
         }
         if table.catalog is not None:
             fields["schema"] = _constant(table.namespace, n)
-        fields["table"] = _constant(table.name, n)
+        fields["table" if schema.documents is None else schema.documents.table_field] = _constant(table.name, n)
         for own in self._extra:
             fields[own.name] = _repeated(rows.source[own.name] if own.name in rows.source else _nothings(own, n))
         required = _REQUIRED | {own.name for own in self._extra if not own.nullable}

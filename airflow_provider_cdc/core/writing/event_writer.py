@@ -25,11 +25,13 @@ from airflow_provider_cdc.core.writing.envelope import Envelope
 class EventWriter:
     """Writes the events of a run. Nothing else gives out sequence numbers.
 
+    :param structured: see :class:`~airflow_provider_cdc.core.spi.source.Source`; otherwise schema changes are internal
     :ivar open: a transaction is incomplete: its events may be taken back, and the batch must not end within it
     """
 
-    def __init__(self, envelope: Envelope, batcher: Batcher, metrics: RunMetrics) -> None:
+    def __init__(self, envelope: Envelope, batcher: Batcher, metrics: RunMetrics, *, structured: bool = True) -> None:
         self.envelope, self._batcher, self._metrics = envelope, batcher, metrics
+        self._internal = not structured
         self.open = False
 
     def rows(self, block: LogBlock, *, since: dict[str, Any]) -> None:
@@ -99,6 +101,7 @@ class EventWriter:
         record = SchemaChangeRecord(
             seq=self._batcher.seq + 1, ddl=ddl, database=database, position=position, ts_us=ts_us, source=source,
             changes=list(changes), snapshot=snapshot, captured_us=time.time_ns() // 1000,
+            internal=self._internal,
         )  # fmt: skip
         selected = {self.envelope.topic(schema.id): self.envelope.selected(schema) for schema in captured}
         self._batcher.add_change(record, selected)

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.config.masking import Masking
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, TRUNCATE, UPDATE, LogBlock, RowBlock
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.schema import TableSchema, arrow_type
 
 Mask = npt.NDArray[np.bool_]
 
@@ -116,6 +116,7 @@ def take(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
         source={name: column.take(picked) for name, column in rows.source.items()},
         unavailable_before=before[:, index] if before is not None else None,
         unavailable_after=after[:, index] if after is not None else None,
+        beside={name: column.take(picked) for name, column in rows.beside.items()},
     )
 
 
@@ -144,6 +145,9 @@ def split(
     previous = pa.StructArray.from_arrays(old, fields=list(selected.key_type or ()), mask=pa.array(~second))
     made.before = pc.if_else(pa.array(second), pa.scalar(None, made.before.type), made.before)
     made.after = pc.if_else(pa.array(first), pa.scalar(None, made.after.type), made.after)
+    made.beside = {  # what is said of an update is said of neither of the two
+        name: column.take(pa.array(np.arange(len(made)), mask=pair)) for name, column in made.beside.items()
+    }
     return (
         made,
         last[index] - first,
@@ -167,6 +171,19 @@ def _masks(rows: RowBlock, selected: Selected) -> tuple[Mask | None, Mask | None
             mask = (mask if selected.images is None else mask[list(selected.images)]) & np.isin(rows.op, operations)
         found.append(mask if mask is not None and mask.any() else None)
     return found[0], found[1]
+
+
+def beside_of(rows: RowBlock, schema: TableSchema) -> dict[str, pa.Array]:
+    """The schema's further columns of events.
+
+    :raises ValueError: the rows have one that the schema does not have, or of another type
+    """
+    columns = schema.documents.columns if schema.documents is not None else ()
+    types = {column.name: arrow_type(column.type) for column in columns}
+    for name, values in rows.beside.items():
+        if name not in types or values.type != types[name] or len(values) != len(rows):
+            raise ValueError(f"{schema.id} has no column {name} of {len(rows)} times {values.type} beside its rows")
+    return {name: rows.beside.get(name, pa.nulls(len(rows), type_)) for name, type_ in types.items()}
 
 
 def lacking_columns(rows: RowBlock, selected: Selected) -> tuple[frozenset[str], frozenset[str]]:
