@@ -44,7 +44,7 @@ _TRIES: Final = 3
 _LOOK_S: Final = 1.0
 _NOT_FOR_A_REFERENCE: Final = (
     "signal.", "notification.", "heartbeat.", "snapshot.mode", "snapshot.include.collection.list", "snapshot.delay.ms", "position.lost.mode",
-    "table.include.list", "table.exclude.list", "guardrail.",
+    "guardrail.",
 )  # fmt: skip
 """Beginnings of properties that a reference does not have, or has values of its own for."""
 
@@ -238,10 +238,11 @@ class Verification:
         from airflow_provider_cdc.core.config.base import Decides
         from airflow_provider_cdc.core.config.filters import Filters
         from airflow_provider_cdc.core.config.select_overrides import name_parts
+        from airflow_provider_cdc.core.config.tables import TableConfig
         from airflow_provider_cdc.core.config.values import QueryMode
 
         config, filters = self._config, Filters(self._config)
-        if config.snapshot_query_mode is QueryMode.CUSTOM:
+        if isinstance(config, TableConfig) and config.snapshot_query_mode is QueryMode.CUSTOM:
             return dict.fromkeys(tables, "snapshot.query.mode=custom decides which of its rows are read")
         if left_out := config.leaves_out():
             return dict.fromkeys(tables, f"{', '.join(left_out)} leaves out changes of it")
@@ -319,11 +320,11 @@ class Verification:
         kept = {
             key: value
             for key, value in definition.properties.items()
-            if key == "signal.data.collection" or not key.startswith(_NOT_FOR_A_REFERENCE)
+            if key == "signal.data.collection" or not key.startswith((*_NOT_FOR_A_REFERENCE, *self._config.TABLES))
         }
         properties = {
             **kept, "topic.prefix": self._config.topic_prefix, "snapshot.mode": "initial_only", "signal.enabled.channels": "airflow",
-            "table.include.list": [_exactly(str(table)) for table in sorted(tables, key=str)],
+            self._config.TABLES[0]: [_exactly(str(table)) for table in sorted(tables, key=str)],
         }  # fmt: skip
         return ConnectorDefinition(
             name, definition.source, self.scratch.storage.url, properties, definition.changelog_options

@@ -24,11 +24,14 @@ _BEGIN, _END = "<!-- {} begins -->", "<!-- {} ends -->"
 def page(text: str) -> str:
     """The page with its tables as the models are now."""
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
+    from airflow_provider_cdc.core.config.tables import TableConfig
 
+    every = ConnectorConfig.model_fields
     tables = {
-        "common": _properties(ConnectorConfig.model_fields),
+        "common": _properties(every),
+        "tables": _properties({name: f for name, f in TableConfig.model_fields.items() if name not in every}),
         "ignored": _reasons(ConnectorConfig._table("IGNORED")),
-        "refused": _reasons(ConnectorConfig._table("NOT_SUPPORTED")),
+        "refused": _reasons(TableConfig._table("NOT_SUPPORTED")),
         "sources": "\n\n".join(_section(kinds, config) for config, kinds in configs().items()),
     }
     for name, table in tables.items():
@@ -63,8 +66,10 @@ def configs() -> dict[type[ConnectorConfig], list[str]]:
 def _section(kinds: list[str], config: type[ConnectorConfig]) -> str:
     """What one source has besides: its own properties, common ones with another default, and what it takes or refuses."""
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
+    from airflow_provider_cdc.core.config.tables import TableConfig
 
-    common = ConnectorConfig.model_fields
+    shared = TableConfig if issubclass(config, TableConfig) else ConnectorConfig
+    common = shared.model_fields
     own = {
         name: field
         for name, field in config.model_fields.items()
@@ -73,7 +78,7 @@ def _section(kinds: list[str], config: type[ConnectorConfig]) -> str:
     parts = [f"## For {' and '.join(f'`{kind}`' for kind in kinds)}", _properties(own)]
     aliases = {str(field.alias) for field in config.model_fields.values()}
     for title, table in (("Accepted without effect:", "IGNORED"), ("Refused:", "NOT_SUPPORTED")):
-        of_all = ConnectorConfig._table(table)
+        of_all = shared._table(table)
         more = {n: why for n, why in config._table(table).items() if of_all.get(n) != why and n not in aliases}
         if more:
             parts += [title, _reasons(more)]

@@ -8,15 +8,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.values import NameAdjustment
 from airflow_provider_cdc.core.errors import ConfigError
 
-_DEFAULTS = {str(f.alias): f.default for f in ConnectorConfig.model_fields.values()}
+_DEFAULTS = {str(f.alias): f.default for f in TableConfig.model_fields.values()}
 
 
 def setting(config: Mapping[str, Any], name: str) -> Any:
-    """A property that every source has, with the value of the run that made a batch: manifests hold the properties that were set.
+    """A property that sources have in common, with the value of the run that made a batch: manifests hold the properties that were set.
 
     :param config: of a manifest
     """

@@ -21,8 +21,8 @@ from airflow_provider_cdc.changelog import writer as module
 from airflow_provider_cdc.changelog.part import Packed
 from airflow_provider_cdc.changelog.storage import DurableFile, Storage
 from airflow_provider_cdc.changelog.writer import COMMITTED, ParquetBatchWriter
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.topics import Topics
 from airflow_provider_cdc.core.errors import StorageFull
 from airflow_provider_cdc.core.model.event_batch import EventBatch
@@ -42,7 +42,7 @@ def _schema(table: str, version: int) -> TableSchema:
 
 
 SCHEMAS = {(t, v): _schema(t, v) for t in ("a", "b", "wéird/naïve name") for v in (1, 2)}
-CONFIG = ConnectorConfig.parse({"topic.prefix": "p"})
+CONFIG = TableConfig.parse({"topic.prefix": "p"})
 TOPICS = Topics(CONFIG, as_they_are=True)  # as they are of connectors that began with an earlier release
 ENVELOPE = Envelope(CONFIG, Filters(CONFIG), "memory", [pa.field("file", pa.string())], topics=TOPICS)
 

@@ -13,7 +13,7 @@ import pytest
 from airflow_provider_cdc.channels import file as module
 from airflow_provider_cdc.channels import open_channels
 from airflow_provider_cdc.channels.file import FileChannel
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
 from airflow_provider_cdc.core.signals.requests import LARGEST, ExecuteSnapshot, Refused, parse
@@ -23,8 +23,8 @@ EXECUTE = {"id": "1", "type": "execute-snapshot", "data": {"data-collections": [
 LOG = {"id": "2", "type": "log", "data": {"message": "hello"}}
 
 
-def _config(path: Path) -> ConnectorConfig:
-    return ConnectorConfig.parse({"topic.prefix": "shop", "signal.enabled.channels": "file", "signal.file": str(path)})
+def _config(path: Path) -> TableConfig:
+    return TableConfig.parse({"topic.prefix": "shop", "signal.enabled.channels": "file", "signal.file": str(path)})
 
 
 def _channel(path: Path, connector: str = "shop", quiet_s: float = 0.05) -> FileChannel:

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cdc.channels import SignalChannel, open_channels
 from airflow_provider_cdc.channels.kafka import KafkaChannel
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
 from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Refused, StopSnapshot, parse
@@ -34,9 +34,9 @@ def topic(kafka: Kafka) -> Iterator[str]:
         yield name
 
 
-def _config(kafka: Kafka, topic: str | None, **properties: Any) -> ConnectorConfig:
+def _config(kafka: Kafka, topic: str | None, **properties: Any) -> TableConfig:
     named = {"signal.kafka.topic": topic} if topic else {}
-    return ConnectorConfig.parse(
+    return TableConfig.parse(
         {
             "topic.prefix": "shop",
             "signal.enabled.channels": "kafka",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.channels.kafka import KafkaChannel
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from dev.servers import Kafka
 from tests.conftest import _started
@@ -56,7 +56,7 @@ def _channel(broker: Kafka, topic: str, protocol: str, **consumer: Any) -> Kafka
         "signal.kafka.bootstrap.servers": broker.secure(protocol) if protocol else broker.address,
     }
     named = {f"signal.consumer.{name.replace('_', '.')}": value for name, value in consumer.items()}
-    return KafkaChannel(ConnectorConfig.parse(properties | named), "shop")
+    return KafkaChannel(TableConfig.parse(properties | named), "shop")
 
 
 def _signals(channel: KafkaChannel, seconds: float = 60) -> list[str]:
@@ -118,7 +118,7 @@ def test_a_broker_of_another_name_is_not_talked_to(broker: Kafka, topic: str, au
         "signal.kafka.bootstrap.servers": broker.secure("SSL").replace("127.0.0.1", "localhost"),
         "signal.consumer.security.protocol": "SSL", "signal.consumer.ssl.ca.location": str(authority.file),
     }  # fmt: skip
-    _unreachable(KafkaChannel(ConnectorConfig.parse(properties), "shop"))
+    _unreachable(KafkaChannel(TableConfig.parse(properties), "shop"))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.channels import NOTIFICATION_GROUP, SIGNAL_GROUP, open_channels, open_notifications
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.notifications import INCREMENTAL, Notification, Type
 from airflow_provider_cdc.core.model.signal import SentSignal
@@ -39,8 +39,8 @@ def broken(*arguments):
 """
 
 
-def _config(**properties: Any) -> ConnectorConfig:
-    return ConnectorConfig.parse({"topic.prefix": "shop", **{k.replace("_", "."): v for k, v in properties.items()}})
+def _config(**properties: Any) -> TableConfig:
+    return TableConfig.parse({"topic.prefix": "shop", **{k.replace("_", "."): v for k, v in properties.items()}})
 
 
 def test_the_source_and_airflow_need_no_channel() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pydantic import Field
 
 from airflow_provider_cdc import sources
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from dev import compatibility
 from dev.compatibility import Entry, entries, ids, repeated, wrong_properties, wrong_tests
 
@@ -56,7 +56,7 @@ def test_a_file_and_a_test_that_is_not_there_are_told() -> None:
     assert list(repeated([*said, said[0]])) == ["X-001 stands twice"]
 
 
-class _Config(ConnectorConfig):
+class _Config(TableConfig):
     size: int = Field(3, alias="shop.size", description="How large.")
     IGNORED: ClassVar[Mapping[str, str]] = {"shop.java": "there is no Java here"}
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {"shop.kafka.*": "there is no Kafka here"}

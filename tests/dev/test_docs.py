@@ -12,7 +12,7 @@ import pytest
 from pydantic import Field
 
 from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.sink.type_table import NAMES
 from airflow_provider_cdc.sources import SOURCES, load_source
 from dev import paths
@@ -100,7 +100,7 @@ def test_every_source_has_a_section_with_its_properties(monkeypatch: pytest.Monk
         assert re.search(rf"^## For .*`{kind}`", text, re.MULTILINE), kind
 
 
-class _NewConfig(ConnectorConfig):
+class _NewConfig(TableConfig):
     new_size: int = Field(3, alias="new.size", description="How large.")
     poll_interval_ms: int = Field(7, alias="poll.interval.ms", description="How often.")
     IGNORED: ClassVar[Mapping[str, str]] = {"new.java": "there is no Java here"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.operators.capture import CaptureOperator
@@ -43,7 +43,7 @@ def test_connectors_share_a_source_whatever_they_capture_of_it_and_never_one_wit
     """Each property of each source: those of every source, those that say what is captured, those that each connector has for itself; and all the rest,
     also of a kind that nobody knows."""
     config = config_class(kind)
-    every = {str(field.alias) for field in ConnectorConfig.model_fields.values()}
+    every = {str(field.alias) for field in TableConfig.model_fields.values()}
     shared = every | config.lists().keys() | config.FORM.stand_ins.keys()
     plain = source_key(ConnectorDefinition("a", kind, "/lake"))
     for name in (*(str(field.alias) for field in config.model_fields.values()), "driver.of.a.later.release"):

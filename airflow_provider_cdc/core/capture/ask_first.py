@@ -100,7 +100,7 @@ class AskFirst:
         policy = snapshot_policy(config)
         if not policy.should_stream() or policy.should_snapshot_data(True, False):
             return "snapshot.mode asks for more than the log"
-        if config.heartbeat_interval_ms and config.heartbeat_action_query:
+        if config.heartbeat_interval_ms and config.heartbeat_statement():
             return "the statement of a heartbeat is due"
         return None
 

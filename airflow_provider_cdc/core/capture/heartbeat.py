@@ -30,7 +30,7 @@ class Heartbeats:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._interval_s = config.heartbeat_interval_ms / 1000
-        self._query = config.heartbeat_action_query
+        self._query = config.heartbeat_statement()
         self._source, self._commit, self._clock = source, commit, clock
         self._last: float | None = None
 

@@ -238,7 +238,7 @@ class Planner:
                 "No table of the database is captured: the include and exclude lists leave none.",
                 where=f"connector {self._name}: {wanted}",
                 safe="Nothing was read; the offset is untouched.",
-                remedy="correct table.include.list; names are <database>.<table>, as regular expressions that match whole names",
+                remedy=f"correct {self._config.TABLES[0]}; names are <database>.<table>, as regular expressions that match whole names",
             )
         return pended(offset.forgotten(), tables, self._history).filtered(wanted)
 

@@ -153,7 +153,7 @@ class SchemaChanges:
 
     def _must_reread(self, old: TableSchema | None, change: TableChange, item: SchemaChange) -> bool:
         reason = rewrite_reason(old, change)
-        mode = self._config.schema_change_rewrite_mode
+        mode = self._config.rewrite_mode()
         if reason is None:
             return False
         if mode is RewriteMode.IGNORE:

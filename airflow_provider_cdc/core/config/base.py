@@ -132,7 +132,7 @@ class Configuration(BaseModel):
             if (
                 name in known
                 or CONSUMER_NAME.fullmatch(name)
-                or COLUMN_TEXT.fullmatch(name)
+                or (COLUMN_TEXTS in known and COLUMN_TEXT.fullmatch(name))
                 or _match(ignored, name) is not None
             ):
                 continue
@@ -165,7 +165,7 @@ class Configuration(BaseModel):
                     problems.append(f"{key}: a {type(value).__name__} cannot be used: give a text or a number")
             elif key in known:
                 kept[key] = value
-            elif COLUMN_TEXT.fullmatch(key):
+            elif COLUMN_TEXTS in known and COLUMN_TEXT.fullmatch(key):
                 texts[key] = value
             elif (reason := _match(cls._table("IGNORED"), key)) is not None:
                 log.warning("Property %s is accepted and has no effect: %s.", key, reason)

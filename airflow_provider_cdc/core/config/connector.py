@@ -1,4 +1,5 @@
-"""The properties that every source has, by their documented names; a source subclasses :class:`ConnectorConfig` with its own.
+"""The properties that every source has, by their documented names; a source subclasses :class:`ConnectorConfig` with its own, or
+:class:`~airflow_provider_cdc.core.config.tables.TableConfig` if it has tables with columns.
 
 This module is imported at DAG parse: it must stay light.
 """
@@ -8,18 +9,17 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config import kafka_connect as config_kafka_connect
-from airflow_provider_cdc.core.config.base import COLUMN_TEXTS, Configuration, Decides
+from airflow_provider_cdc.core.config.base import Configuration, Decides
 from airflow_provider_cdc.core.config.values import (
     CHUNK_BYTES,
     KEPT_MS,
-    BinaryHandling,
     ChannelTypes,
-    DecimalHandling,
     Kept,
     LimitAction,
     LostMode,
@@ -27,11 +27,9 @@ from airflow_provider_cdc.core.config.values import (
     Names,
     Operations,
     Patterns,
-    QueryMode,
     RewriteMode,
     RowCountOrder,
     SnapshotMode,
-    TimePrecision,
     WatermarkStrategy,
 )
 from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
@@ -42,6 +40,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEPRECATED_SNAPSHOT_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSelection:
+    """Which columns are captured, and how; patterns match ``<namespace>.<table>.<column>``.
+
+    :param include: patterns of columns that are captured; empty = all
+    :param exclude: patterns of those that are not
+    :param keys: keys of one's own, as ``message.key.columns`` writes them
+    :param texts: property → patterns of the columns that it hides or cuts
+    :param told: patterns of columns whose schemas name their type in the database
+    :param told_types: the same by the type
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    keys: str = ""
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    told: tuple[str, ...] = ()
+    told_types: tuple[str, ...] = ()
 
 
 class ConnectorConfig(Configuration):
@@ -61,72 +79,16 @@ class ConnectorConfig(Configuration):
         pattern=r"^[A-Za-z0-9._-]+$",
         description="Last part of the name of the topic with transaction records.",
     )
-    table_include_list: Patterns = Field(
-        (), alias="table.include.list", description="Tables to capture, as database.table; all others are left out."
-    )
-    table_exclude_list: Patterns = Field(
-        (), alias="table.exclude.list", description="Tables to leave out; all others are captured."
-    )
-    column_include_list: Patterns = Field(
-        (),
-        alias="column.include.list",
-        description="Columns to capture, as database.table.column. Key columns should be among them.",
-    )
-    column_exclude_list: Patterns = Field((), alias="column.exclude.list", description="Columns to leave out.")
-    column_texts: dict[str, Patterns] = Field(
-        {},
-        alias="column.mask.with.<length>.chars, column.truncate.to.<length>.chars",
-        description="Texts of these columns, named as database.table.column, become that many asterisks, or lose what is beyond "
-        "the length. Columns of a key cannot be among them.",
-    )
-    column_propagate_source_type: Patterns = Field(
-        (),
-        alias="column.propagate.source.type",
-        description="In the Debezium JSON form, schemas of these columns name their type in the database, its length and scale.",
-    )
-    datatype_propagate_source_type: Patterns = Field(
-        (), alias="datatype.propagate.source.type", description="The same by the type, as database.table.TYPE."
-    )
-    message_key_columns: str = Field(
-        "",
-        alias="message.key.columns",
-        description="Keys of one's own: database.table:column,column; several separated by semicolons.",
-    )
-    decimal_handling_mode: DecimalHandling = Field(
-        DecimalHandling.PRECISE,
-        alias="decimal.handling.mode",
-        description="DECIMAL as exact decimals, as doubles, or as texts.",
-    )
-    binary_handling_mode: BinaryHandling = Field(
-        BinaryHandling.BYTES,
-        alias="binary.handling.mode",
-        description="Bytes as they are, or as texts in base64 or hexadecimal.",
-    )
-    time_precision_mode: TimePrecision = Field(
-        TimePrecision.ADAPTIVE_TIME_MICROSECONDS,
-        alias="time.precision.mode",
-        description="Names and units of dates and times in the Debezium JSON form.",
-    )
     skipped_operations: Operations = Field(
         frozenset(),
         alias="skipped.operations",
         description="Operations left out of the stream. Debezium's default is 't'; here it is 'none', because a table "
         "that was truncated at the source would otherwise keep its rows in the target without a word.",
     )
-    skip_messages_without_change: bool = Field(
-        False,
-        alias="skip.messages.without.change",
-        description="Leave out updates that change no captured column.",
-    )
     tombstones_on_delete: bool = Field(
         True,
         alias="tombstones.on.delete",
         description="In the Debezium JSON form, a delete is followed by a record without a value.",
-    )
-    include_schema_changes: bool = Field(
-        True,
-        alias="include.schema.changes",
-        description="In the Debezium JSON form, schema changes are records of the topic that is named like the prefix.",
     )
     schema_name_adjustment_mode: NameAdjustment = Field(
         NameAdjustment.AVRO,
@@ -179,21 +141,6 @@ class ConnectorConfig(Configuration):
         alias="snapshot.mode.custom.name",
         description="With snapshot.mode=custom: name of an entry point, which is asked in each run what to read. See "
         "docs/operations.md.",
-    )
-    snapshot_query_mode: QueryMode = Field(
-        QueryMode.SELECT_ALL,
-        alias="snapshot.query.mode",
-        description="What a snapshot reads of a table: all rows, or what a query of one's own gives.",
-    )
-    snapshot_query_mode_custom_name: str | None = Field(
-        None,
-        alias="snapshot.query.mode.custom.name",
-        description="With snapshot.query.mode=custom: name of an entry point, which gives the SELECT for each table, instead of all others.",
-    )
-    snapshot_locking_mode_custom_name: str | None = Field(
-        None,
-        alias="snapshot.locking.mode.custom.name",
-        description="With snapshot.locking.mode=custom: name of an entry point, which gives the statement that locks a table.",
     )
     snapshot_include_collection_list: Patterns = Field(
         (),
@@ -309,12 +256,6 @@ class ConnectorConfig(Configuration):
         description="Ours. When the log does not hold the offset's position any more: fail and say what is lost, read all tables "
         "again (as snapshot.mode=when_needed), or go on from the oldest position and read them beside the stream (incremental).",
     )
-    schema_change_rewrite_mode: RewriteMode = Field(
-        RewriteMode.SNAPSHOT,
-        alias="schema.change.rewrite.mode",
-        description="Ours. A DDL statement may change existing rows without a row event (a lossy type change, a new "
-        "column with a computed default). 'snapshot' reads that table again, 'fail' stops, 'ignore' goes on.",
-    )
     guardrail_collections_max: int = Field(
         0,
         alias="guardrail.collections.max",
@@ -374,11 +315,6 @@ class ConnectorConfig(Configuration):
         ge=0,
         description="How often, and when a run begins to stream, the offset is made durable though nothing was captured; 0 = as batch.max.ms says, and not more often than every 10 s.",
     )
-    heartbeat_action_query: str | None = Field(
-        None,
-        alias="heartbeat.action.query",
-        description="Statement that is run on the source with each heartbeat, so that the log of a quiet database moves on.",
-    )
 
     CONNECTION_ONLY: ClassVar[tuple[str, ...]] = tuple(
         f"signal.consumer.{name}"
@@ -390,6 +326,9 @@ class ConnectorConfig(Configuration):
             "ssl.keystore.location", "ssl.keystore.password", "ssl.endpoint.identification.algorithm",
         )
     )  # fmt: skip
+
+    TABLES: ClassVar[tuple[str, str]] = ("table.include.list", "table.exclude.list")
+    """What the lists of captured tables are called, for messages and for runs that capture fewer tables."""
 
     IGNORED: ClassVar[Mapping[str, str]] = {
         "name": "the connector's name is given to the connector definition",
@@ -406,27 +345,15 @@ class ConnectorConfig(Configuration):
         **config_kafka_connect.ACCEPTED,
     }
     NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
-        "column.mask.hash.*": "the name of the property has the salt, which would be in state, logs and manifests; hide the column with "
-        "column.mask.with.<length>.chars or leave it out with column.exclude.list",
-        "column.mask.*": "only column.mask.with.<length>.chars",
-        "column.truncate.to.*": "only column.truncate.to.<length>.chars",
         "topic.naming.strategy": "topics are named as the documents say; Java classes cannot be loaded here",
         "custom.sanitize.pattern": "passwords and secrets are never shown, and a pattern could only show some",
         **config_kafka_connect.REFUSED,
     }
 
     LISTS: ClassVar[Mapping[str, Decides]] = {
-        "table.include.list": Decides.TABLES,
-        "table.exclude.list": Decides.TABLES,
         "signal.data.collection": Decides.TABLES,  # the signal table is not captured
         "snapshot.include.collection.list": Decides.ROWS,
-        "column.include.list": Decides.COLUMNS,
-        "column.exclude.list": Decides.COLUMNS,
-        COLUMN_TEXTS: Decides.COLUMNS,
         "skipped.operations": Decides.CHANGES,
-        "decimal.handling.mode": Decides.FORM,
-        "binary.handling.mode": Decides.FORM,
-        "time.precision.mode": Decides.FORM,
     }
 
     @classmethod
@@ -434,12 +361,16 @@ class ConnectorConfig(Configuration):
         """Of a connector's properties, those that may matter when its database is asked for the end of its log: without those that every source has,
         the lists of what is captured, and what a check of a connection does with a stand-in for.
         """
-        every = {str(f.alias) for f in ConnectorConfig.model_fields.values()}
-        others = every | cls.lists().keys() | cls.FORM.stand_ins.keys()
+        others = cls.shared() | cls.lists().keys() | cls.FORM.stand_ins.keys()
         prefixes = tuple(name[:-1] for name in others if name.endswith(".*"))
         return {
             name: value for name, value in properties.items() if name not in others and not name.startswith(prefixes)
         }
+
+    @classmethod
+    def shared(cls) -> set[str]:
+        """The properties that sources have in common, by their documented names."""
+        return {str(f.alias) for f in ConnectorConfig.model_fields.values()}
 
     @model_validator(mode="before")
     @classmethod
@@ -472,9 +403,9 @@ class ConnectorConfig(Configuration):
     @model_validator(mode="after")
     def _snapshots_of_ones_own(self) -> Self:
         for mode, group in _CUSTOM.items():
-            field = type(self).model_fields.get(mode)
-            if field is not None and getattr(self, mode) == "custom":
-                _known(str(field.alias), getattr(self, f"{mode}_custom_name"), group)
+            found = type(self).model_fields.get(mode)
+            if found is not None and getattr(self, mode) == "custom":
+                _known(str(found.alias), getattr(self, f"{mode}_custom_name"), group)
         return self
 
     @model_validator(mode="after")
@@ -491,7 +422,33 @@ class ConnectorConfig(Configuration):
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:
         """Field names of include and exclude lists of which only one may be set."""
-        return [("table_include_list", "table_exclude_list"), ("column_include_list", "column_exclude_list")]
+        return []
+
+    # what core asks: a source answers in its own words, and has nothing to say of what it does not have
+
+    def table_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Include and exclude patterns of tables; they match ``<namespace>.<table>``."""
+        return (), ()
+
+    def column_rules(self) -> ColumnSelection:
+        """Which columns are captured, and how."""
+        return ColumnSelection()
+
+    def skips_unchanged(self) -> bool:
+        """Whether updates that change no captured column are left out."""
+        return False
+
+    def shows_schema_changes(self) -> bool:
+        """Whether schema changes are records of the JSON form, in the topic that is named like the prefix."""
+        return False
+
+    def rewrite_mode(self) -> RewriteMode:
+        """What is done when a schema change has changed rows without an event."""
+        return RewriteMode.SNAPSHOT
+
+    def heartbeat_statement(self) -> str | None:
+        """What ``Source.execute`` gets with each heartbeat."""
+        return None
 
     def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Include and exclude patterns of databases or schemas, where the source has such properties."""

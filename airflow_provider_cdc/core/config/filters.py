@@ -5,7 +5,7 @@ Patterns are anchored: they match the whole name, without regard to case, as Deb
 columns, of keys and of what a snapshot reads match names with it and without it: the documents have both (Debezium Oracle
 connector, ``snapshot.include.collection.list``).
 
-    >>> config = ConnectorConfig.parse({"topic.prefix": "shop", "table.include.list": "inventory.(orders|lines)"})
+    >>> config = TableConfig.parse({"topic.prefix": "shop", "table.include.list": "inventory.(orders|lines)"})
     >>> Filters(config).table(TableId(namespace="inventory", name="orders"))
     True
 """
@@ -43,13 +43,15 @@ class Filters:
     def __init__(self, config: ConnectorConfig) -> None:
         include, exclude = config.namespace_lists()
         self._namespaces = (_matcher(include), _matcher(exclude))
-        self._tables = (_matcher(config.table_include_list), _matcher(config.table_exclude_list))
-        self._columns = (_matcher(config.column_include_list), _matcher(config.column_exclude_list))
+        columns = config.column_rules()
+        include, exclude = config.table_lists()
+        self._tables = (_matcher(include), _matcher(exclude))
+        self._columns = (_matcher(columns.include), _matcher(columns.exclude))
         self._snapshot = _matcher(config.snapshot_include_collection_list)
-        self._keys = _parse_keys(config.message_key_columns)
-        self._maskings = Maskings(config.column_texts)
+        self._keys = _parse_keys(columns.keys)
+        self._maskings = Maskings(columns.texts)
         self._has_values = config.has_values
-        self._told = _matcher(config.column_propagate_source_type), _matcher(config.datatype_propagate_source_type)
+        self._told = _matcher(columns.told), _matcher(columns.told_types)
 
     def namespace(self, name: str) -> bool:
         """Whether tables of this database may be captured at all."""

@@ -37,5 +37,5 @@ def guard(config: ConnectorConfig, captured: Callable[[], Collection[TableId]]) 
     raise PrerequisiteError(
         f"{what}.",
         safe="Nothing was read; the offset is untouched.",
-        remedy="narrow table.include.list, raise guardrail.collections.max, or set guardrail.collections.limit.action=warn",
+        remedy=f"narrow {config.TABLES[0]}, raise guardrail.collections.max, or set guardrail.collections.limit.action=warn",
     )

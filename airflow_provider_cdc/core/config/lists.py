@@ -4,7 +4,7 @@ An offset records every list and switch that decides what is captured, as the so
 (:attr:`~.config_base.Configuration.LISTS`). So a run notices when one of them selects more than before: it reads tables that were
 added; if existing rows lack something, it warns, naming the tables and the command that reads them.
 
-    >>> config = ConnectorConfig.parse({"topic.prefix": "shop", "table.include.list": "inventory.orders"})
+    >>> config = TableConfig.parse({"topic.prefix": "shop", "table.include.list": "inventory.orders"})
     >>> json.loads(text(config))["lists"]["table.include.list"]
     ['inventory.orders']
 """

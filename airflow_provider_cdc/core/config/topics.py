@@ -75,7 +75,7 @@ class Topics:
                 f"The table {table} would have the topic {topic}, which is that of {self._reserved[topic]}.",
                 where=f"topic.prefix={self._config.topic_prefix}, topic.delimiter={self._config.topic_delimiter}",
                 safe="Nothing was captured of the table; everything before is.",
-                remedy=f"give that topic another name, or leave {table} out with table.exclude.list",
+                remedy=f"give that topic another name, or leave {table} out with {self._config.TABLES[1]}",
             )
         owner = self._owners.setdefault(topic, table)
         if owner != table:
@@ -83,7 +83,7 @@ class Topics:
                 f"The tables {owner} and {table} would both have the topic {topic}: their rows would be rows of one table.",
                 where=f"topic.prefix={self._config.topic_prefix}, topic.delimiter={self._config.topic_delimiter}",
                 safe=f"Nothing was captured of {table}; everything before is.",
-                remedy=f"leave {table} out with table.exclude.list and capture it by a connector of its own; a new connector may "
+                remedy=f"leave {table} out with {self._config.TABLES[1]} and capture it by a connector of its own; a new connector may "
                 "have another topic.delimiter instead",
             )
         return topic
@@ -102,7 +102,7 @@ def _reserved(config: ConnectorConfig) -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for wanted, topic, what in (
-        (config.include_schema_changes, config.topic_prefix, "the schema changes (topic.prefix)"),
+        (config.shows_schema_changes(), config.topic_prefix, "the schema changes (topic.prefix)"),
         (
             config.provide_transaction_metadata,
             config.topic_delimiter.join((config.topic_prefix, config.topic_transaction)),

@@ -23,7 +23,7 @@ LARGEST: Final = 1 << 20
 MOST_CHUNK_ROWS: Final = 1_000_000
 """Rows of a chunk that a signal may ask for: a chunk is held in memory, and no signal may end a run."""
 SQL: Final = "additional-conditions"
-"""Part of ``execute-snapshot`` that is SQL of the sender: a condition, or the SELECT of a blocking snapshot."""
+"""Part of ``execute-snapshot`` that the source runs as its sender has written it: a condition, or the statement of a blocking snapshot."""
 TYPES: Final = ("execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes")
 """Types that every connector knows. A source may know one more (``Source.POSITION_SIGNAL``)."""
 _JSON_NAMES = {list: "array", str: "text", bool: "truth value", int: "number", float: "number"}
@@ -38,7 +38,7 @@ class ExecuteSnapshot:
     """``execute-snapshot``.
 
     :param collections: regular expressions, or quoted names, of tables
-    :param conditions: table → SQL condition (incremental) or SELECT (blocking); the empty name stands for every table
+    :param conditions: table → condition (incremental) or statement (blocking), in the source's own terms; the empty name stands for every table
     :param surrogate: column that chunks are cut by instead of the key
     :param replace: ours (``"replace": true``): tables are emptied in the target first, so that deleted rows disappear
     :param chunk_rows: ours (``"chunk-size"``), incremental: rows that are read at a time; ``None`` = the connector's own setting
@@ -196,6 +196,7 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshot:
     conditions: dict[str, str] = {}
     single = data.get("additional-condition")
     if single is not None:
+        single = json.dumps(single, ensure_ascii=False) if isinstance(single, dict) else single
         if not isinstance(single, str):
             raise Refused('"additional-condition" is not a text')
         conditions[""] = single
@@ -206,6 +207,8 @@ def _execute(data: dict[str, Any]) -> ExecuteSnapshot:
         table, condition = (
             (entry.get("data-collection"), entry.get("filter")) if isinstance(entry, dict) else (None, None)
         )
+        if isinstance(condition, dict):  # of a source whose conditions are documents
+            condition = json.dumps(condition, ensure_ascii=False)
         if not isinstance(table, str) or not isinstance(condition, str):
             raise Refused('an entry of "additional-conditions" has no texts "data-collection" and "filter"')
         _check_pattern("additional-conditions", table)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.values import QueryMode, SnapshotMode
 from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, PrerequisiteError
@@ -167,7 +168,7 @@ def snapshot_query(config: ConnectorConfig) -> SnapshotQuery | None:
 
     :raises ConfigError: it cannot be used; also from asking it
     """
-    if config.snapshot_query_mode is not QueryMode.CUSTOM:
+    if not isinstance(config, TableConfig) or config.snapshot_query_mode is not QueryMode.CUSTOM:
         return None
     what, query = _loaded("snapshot.query.mode.custom.name", config.snapshot_query_mode_custom_name, SNAPSHOT_QUERIES)
 
@@ -177,7 +178,7 @@ def snapshot_query(config: ConnectorConfig) -> SnapshotQuery | None:
     return ask
 
 
-def lock_statements(config: ConnectorConfig, timeout_s: float, tables: Sequence[TableId]) -> dict[TableId, str | None]:
+def lock_statements(config: TableConfig, timeout_s: float, tables: Sequence[TableId]) -> dict[TableId, str | None]:
     """What the user's own lock gives for each table, with ``snapshot.locking.mode=custom``.
 
     Several tables may have the same statement, which is then to be run once. Raises like :func:`snapshot_query`.

@@ -43,7 +43,7 @@ class KeyRange:
         first, if there is one, which may be a pseudo-column of the source's
     :param after: the rows lie behind this key; ``None`` = from the first row
     :param upto: the last row has at most this key; ``None`` = to the last row
-    :param condition: rows fulfil this condition too, in the database's SQL
+    :param condition: rows fulfil this condition too, in the source's own terms, as a signal has it
     :param first: the rows begin with this key, of all columns of the order or only of the first ones; only without ``after``
     :param end: the rows end with this key, of all columns of the order or only of the first ones; only without ``upto``
     :param keys: only rows with one of these keys, of all columns of the order or only of the first ones

@@ -199,8 +199,8 @@ class Source(abc.ABC):
 
         Locks, if any, are released before this returns, unless the configuration asks to hold them.
 
-        :param selects: table → statement that gives the rows to read instead of all of them; it may leave out only columns that
-            the table's schema leaves out
+        :param selects: table → what gives the rows to read instead of all of them, in the source's own terms, as a signal or the configuration
+            has it: a statement, which may leave out only columns that the table's schema leaves out, or a condition
         :raises QueryRefused: from reading: the database does not accept such a statement
         """
 
@@ -227,7 +227,10 @@ class Source(abc.ABC):
         return TableId(namespace=namespace, name=name)
 
     def signal_of(self, row: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-        """Id, type and data of a row of the signal table, each a text, bytes or ``None``: its first three columns, whatever they are called."""
+        """Id, type and data of a row of the signal table, each a text, bytes or ``None``: its first three columns, whatever they are called.
+
+        :param row: as events have it, after its insertion or before its deletion
+        """
         id_, type_, data = [*row.values(), None, None, None][:3]
         return id_, type_, data
 

@@ -271,10 +271,10 @@ class Envelope:
         config = self._config
         if rows.table.id == self._hidden:
             return np.zeros(len(rows), np.bool_)
-        if not (config.skipped_operations or config.skip_messages_without_change):
+        if not (config.skipped_operations or config.skips_unchanged()):
             return None
         mask = ~self._skipped[rows.op]
-        if config.skip_messages_without_change:
+        if config.skips_unchanged():
             mask &= (rows.op != UPDATE) | changed_rows(rows, self._select(rows.table))
         return None if mask.all() else mask
 

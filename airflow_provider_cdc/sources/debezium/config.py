@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config.base import ConnectionForm
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.values import LostMode, SnapshotMode
 from airflow_provider_cdc.core.model.schema import TableId
 
@@ -69,7 +69,7 @@ _CONSUMER: Final = {
 """Properties of the Kafka client, as librdkafka calls them → an example."""
 
 
-class DebeziumConfig(ConnectorConfig):
+class DebeziumConfig(TableConfig):
     """Where the events are, and how they are read."""
 
     events_path: str | None = Field(

@@ -8,11 +8,11 @@ from typing import ClassVar
 from pydantic import Field
 
 from airflow_provider_cdc.core.config.base import ConnectionForm
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.model.schema import TableId
 
 
-class MemoryConfig(ConnectorConfig):
+class MemoryConfig(TableConfig):
     """Where to find the database, and how finely its log is cut."""
 
     memory_database: str = Field(alias="memory.database", description="Name of a MemoryDatabase of this process.")

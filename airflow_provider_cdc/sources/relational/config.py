@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, SecretStr
 
 from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.spi.converters import with_converters
 
 
-class RelationalConfig(ConnectorConfig):
+class RelationalConfig(TableConfig):
     """Who connects to which server, and the properties of Debezium's relational connectors that are without effect or refused here.
 
     A source defines ``database.port`` again, with its default, checks the names and properties of ``converters``, and adds its own.

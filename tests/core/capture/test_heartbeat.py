@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
@@ -26,7 +26,7 @@ class _Source:
 def _beats(at: list[float], **properties: Any) -> tuple[int, list[str]]:
     """How often a heartbeat was made, and what was run, when it was asked for at some moments."""
     source, commits, moments = _Source(), [], iter(at)
-    config = ConnectorConfig.parse({"topic.prefix": "p", **properties})
+    config = TableConfig.parse({"topic.prefix": "p", **properties})
     heartbeats = Heartbeats(config, source, lambda: commits.append(1), lambda: next(moments))  # type: ignore[arg-type]
     for _ in at:
         heartbeats.beat_if_due()
@@ -113,4 +113,4 @@ def test_without_an_interval_the_statement_is_never_run(quiet: MemoryDatabase, t
 
 def test_a_negative_interval_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"heartbeat\.interval\.ms"):
-        ConnectorConfig.parse({"topic.prefix": "p", "heartbeat.interval.ms": -1})
+        TableConfig.parse({"topic.prefix": "p", "heartbeat.interval.ms": -1})

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 
 from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.values import (
     BinaryHandling,
     DecimalHandling,
@@ -28,7 +28,7 @@ from airflow_provider_cdc.runtime import ConnectorDefinition, parse_config, refu
 from airflow_provider_cdc.sources import SOURCES, config_class, load_source
 
 
-class Shop(ConnectorConfig):
+class Shop(TableConfig):
     """A source's configuration, with a secret and a required property."""
 
     database_hostname: str = Field(alias="database.hostname", description="Where the database is.")
@@ -44,7 +44,7 @@ MINIMAL = {"topic.prefix": "shop"}
 SHOP = {**MINIMAL, "database.hostname": "db"}
 
 
-def _problems(cls: type[ConnectorConfig], properties: dict[str, Any]) -> list[str]:
+def _problems(cls: type[TableConfig], properties: dict[str, Any]) -> list[str]:
     with pytest.raises(ConfigError) as caught:
         cls.parse(properties)
     first, *lines = str(caught.value).splitlines()
@@ -53,7 +53,7 @@ def _problems(cls: type[ConnectorConfig], properties: dict[str, Any]) -> list[st
     return [line.strip() for line in lines]
 
 
-def _refused(cls: type[ConnectorConfig], properties: dict[str, Any]) -> list[str]:
+def _refused(cls: type[TableConfig], properties: dict[str, Any]) -> list[str]:
     """The problems, or none when the properties can be used. No other error may come."""
     try:
         cls.parse(properties)
@@ -63,7 +63,7 @@ def _refused(cls: type[ConnectorConfig], properties: dict[str, Any]) -> list[str
 
 
 def test_documented_defaults() -> None:
-    config = ConnectorConfig.parse(MINIMAL)
+    config = TableConfig.parse(MINIMAL)
     assert config.snapshot_mode is SnapshotMode.INITIAL
     assert config.decimal_handling_mode is DecimalHandling.PRECISE
     assert config.binary_handling_mode is BinaryHandling.BYTES
@@ -79,12 +79,12 @@ def test_documented_defaults() -> None:
 
 def test_our_own_defaults_say_so_in_their_description() -> None:
     """What differs from the documented default is written down where people look."""
-    config = ConnectorConfig.parse(MINIMAL)
+    config = TableConfig.parse(MINIMAL)
     assert config.skipped_operations == frozenset()
     assert config.snapshot_max_threads == 4
     assert config.schema_change_rewrite_mode is RewriteMode.SNAPSHOT
     for field in ("skipped_operations", "snapshot_max_threads", "schema_change_rewrite_mode"):
-        assert ConnectorConfig.model_fields[field].description
+        assert TableConfig.model_fields[field].description
 
 
 def test_texts_as_in_a_properties_file_are_understood() -> None:
@@ -181,28 +181,28 @@ def test_all_mistakes_are_told_at_once() -> None:
     ],
 )
 def test_a_mistake_is_told_with_its_value_and_what_would_be_right(properties: dict[str, Any], problem: str) -> None:
-    (line,) = _problems(ConnectorConfig, {**MINIMAL, **properties})
+    (line,) = _problems(TableConfig, {**MINIMAL, **properties})
     assert line.startswith(problem)
 
 
 def test_a_required_property_is_told_with_its_description() -> None:
-    (line,) = _problems(ConnectorConfig, {})
+    (line,) = _problems(TableConfig, {})
     assert line.startswith("topic.prefix: required and not set. Logical name of the source")
 
 
 @pytest.mark.parametrize("value", [5, None, [1], {"a": 1}, object(), "x", "(", "", -1, True, b"x", 1e300, float("nan")])
-@pytest.mark.parametrize("alias", sorted(str(f.alias) for f in ConnectorConfig.model_fields.values()))
+@pytest.mark.parametrize("alias", sorted(str(f.alias) for f in TableConfig.model_fields.values()))
 def test_no_value_of_a_property_gives_another_error(alias: str, value: Any) -> None:
-    assert all(line.startswith(f"  {alias}: ") for line in _refused(ConnectorConfig, {**MINIMAL, alias: value}))
+    assert all(line.startswith(f"  {alias}: ") for line in _refused(TableConfig, {**MINIMAL, alias: value}))
 
 
 @given(st.dictionaries(st.text(), st.none() | st.integers() | st.text() | st.lists(st.text()), max_size=4))
 def test_unknown_properties_are_never_passed_over(extra: dict[str, Any]) -> None:
-    known = {str(f.alias) for f in ConnectorConfig.model_fields.values()}
-    unknown = {k for k in extra if k not in known and k not in ConnectorConfig.IGNORED}
+    known = {str(f.alias) for f in TableConfig.model_fields.values()}
+    unknown = {k for k in extra if k not in known and k not in TableConfig.IGNORED}
     if unknown:
         with pytest.raises(ConfigError) as caught:
-            ConnectorConfig.parse({**MINIMAL, **extra})
+            TableConfig.parse({**MINIMAL, **extra})
         assert all(f"  {k}: " in str(caught.value) for k in unknown)
 
 
@@ -211,9 +211,9 @@ def test_unknown_properties_are_never_passed_over(extra: dict[str, Any]) -> None
     [("table.include.list", "table.exclude.list"), ("column.include.list", "column.exclude.list")],
 )
 def test_an_include_and_an_exclude_list_exclude_each_other(include: str, exclude: str) -> None:
-    (line,) = _problems(ConnectorConfig, {**MINIMAL, include: "a", exclude: "b"})
+    (line,) = _problems(TableConfig, {**MINIMAL, include: "a", exclude: "b"})
     assert line == f"{include} and {exclude} exclude each other: set only one of them"
-    ConnectorConfig.parse({**MINIMAL, include: "a", exclude: ""})  # an empty list is no list
+    TableConfig.parse({**MINIMAL, include: "a", exclude: ""})  # an empty list is no list
 
 
 def test_a_source_adds_pairs_that_exclude_each_other() -> None:
@@ -262,7 +262,7 @@ def test_an_older_name_of_a_snapshot_mode_is_translated_with_a_warning(
     old: str, new: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        assert ConnectorConfig.parse({**MINIMAL, "snapshot.mode": old}).snapshot_mode == new
+        assert TableConfig.parse({**MINIMAL, "snapshot.mode": old}).snapshot_mode == new
     assert f"snapshot.mode={old} is an older name of {new}." in caplog.text
 
 
@@ -271,14 +271,14 @@ def test_an_older_name_of_a_snapshot_mode_is_translated_with_a_warning(
 
 def test_properties_of_the_consumer_are_passed_on_by_their_own_names() -> None:
     given = {"signal.consumer.security.protocol": "SSL", "signals.consumer.retries": 5, "signal.consumer.x": True}
-    consumer = ConnectorConfig.parse({**MINIMAL, **given}).signal_consumer
+    consumer = TableConfig.parse({**MINIMAL, **given}).signal_consumer
     assert {n: v.get_secret_value() for n, v in consumer.items()} == {
         "security.protocol": "SSL", "retries": "5", "x": "true",
     }  # fmt: skip
 
 
 def test_a_property_of_the_consumer_is_a_text_or_a_number() -> None:
-    (line,) = _problems(ConnectorConfig, {**MINIMAL, "signal.consumer.retries": [5]})
+    (line,) = _problems(TableConfig, {**MINIMAL, "signal.consumer.retries": [5]})
     assert line == "signal.consumer.retries: a list cannot be used: give a text or a number"
 
 
@@ -291,7 +291,7 @@ _SECRETS = [
 @pytest.mark.parametrize("name", _SECRETS)
 def test_secrets_of_the_consumer_are_never_shown_and_come_from_the_connection_only(name: str) -> None:
     given = {f"signal.consumer.{name}": "hidden", "signal.consumer.sasl.username": "me"}
-    config = ConnectorConfig.parse({**MINIMAL, **given})
+    config = TableConfig.parse({**MINIMAL, **given})
     assert config.signal_consumer[name].get_secret_value() == "hidden"
     assert config.public() == {"topic.prefix": "shop", "signal.consumer.sasl.username": "me"}
     assert "hidden" not in f"{config!r} {config.public()} {config.model_dump_json()} {vars(config)}"
@@ -302,8 +302,8 @@ def test_secrets_of_the_consumer_are_never_shown_and_come_from_the_connection_on
 
 
 def test_what_the_consumer_shows_can_be_read_again() -> None:
-    config = ConnectorConfig.parse({**MINIMAL, "signal.consumer.ssl.ca.location": "/ca.pem"})
-    assert ConnectorConfig.parse(json.loads(json.dumps(config.public()))) == config
+    config = TableConfig.parse({**MINIMAL, "signal.consumer.ssl.ca.location": "/ca.pem"})
+    assert TableConfig.parse(json.loads(json.dumps(config.public()))) == config
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_what_the_consumer_shows_can_be_read_again() -> None:
     ],
 )
 def test_a_channel_needs_its_properties(channels: dict[str, str], missing: str) -> None:
-    (line,) = _problems(ConnectorConfig, {**MINIMAL, **channels})
+    (line,) = _problems(TableConfig, {**MINIMAL, **channels})
     assert line.startswith(missing)
 
 
@@ -333,14 +333,14 @@ def test_a_channel_needs_its_properties(channels: dict[str, str], missing: str) 
     ],
 )
 def test_patterns_are_split_at_commas_that_are_not_escaped(text: Any, patterns: tuple[str, ...]) -> None:
-    assert ConnectorConfig.parse({**MINIMAL, "table.include.list": text}).table_include_list == patterns
+    assert TableConfig.parse({**MINIMAL, "table.include.list": text}).table_include_list == patterns
 
 
 @pytest.mark.parametrize(
     ("text", "operations"), [("none", set()), ("", set()), ("c,u,d,t", set("cudt")), (["t"], {"t"}), (("u",), {"u"})]
 )
 def test_skipped_operations(text: Any, operations: set[str]) -> None:
-    assert ConnectorConfig.parse({**MINIMAL, "skipped.operations": text}).skipped_operations == operations
+    assert TableConfig.parse({**MINIMAL, "skipped.operations": text}).skipped_operations == operations
 
 
 # secrets
@@ -364,10 +364,10 @@ def test_the_public_properties_are_those_that_were_set_without_secrets() -> None
 
 
 def test_the_public_properties_are_json_and_mean_the_same_again() -> None:
-    config = ConnectorConfig.parse(
+    config = TableConfig.parse(
         {**MINIMAL, "table.include.list": r"a{1\,2},b", "skipped.operations": "c,t", "snapshot.mode": "never"}
     )
-    assert ConnectorConfig.parse(json.loads(json.dumps(config.public()))) == config
+    assert TableConfig.parse(json.loads(json.dumps(config.public()))) == config
 
 
 @pytest.mark.parametrize("value", [["hunter2"], {"hunter2": 1}, 5, object])
@@ -391,7 +391,7 @@ def test_a_secret_is_not_told_when_another_property_is_wrong() -> None:
 
 
 def test_the_configuration_cannot_be_changed() -> None:
-    config = ConnectorConfig.parse(MINIMAL)
+    config = TableConfig.parse(MINIMAL)
     with pytest.raises(ValueError, match="frozen"):
         config.topic_prefix = "other"  # type: ignore[misc]
 
@@ -439,10 +439,10 @@ def test_a_missing_driver_is_told_with_the_extra_to_install(monkeypatch: pytest.
 def test_a_source_has_to_say_what_each_of_its_lists_decides() -> None:
     with pytest.raises(TypeError, match=r"LISTS does not say what vault\.include\.list decides"):
 
-        class _Forgets(ConnectorConfig):
+        class _Forgets(TableConfig):
             vault_include_list: Patterns = Field((), alias="vault.include.list")
 
     with pytest.raises(TypeError, match=r"LISTS names vault\.include\.list"):
 
-        class _Misspells(ConnectorConfig):
+        class _Misspells(TableConfig):
             LISTS: ClassVar[Mapping[str, Decides]] = {"vault.include.list": Decides.TABLES}

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources import load_source
@@ -27,7 +27,7 @@ ORDERS = TableSchema(
 
 def _filters(**properties: Any) -> Filters:
     named = {k.replace("_", "."): v for k, v in properties.items()}
-    return Filters(ConnectorConfig.parse({"topic.prefix": "p", **named}))
+    return Filters(TableConfig.parse({"topic.prefix": "p", **named}))
 
 
 def _captured(filters: Filters, name: str) -> bool:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.config import topics as module
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.topics import Topics, sanitized
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
@@ -23,7 +23,7 @@ from tests.support.shop import KEYED, equal, insert
 
 def _topics(**properties: object) -> Topics:
     named = {name.replace("_", "."): value for name, value in properties.items()}
-    return Topics(ConnectorConfig.parse({"topic.prefix": "p", **named}))
+    return Topics(TableConfig.parse({"topic.prefix": "p", **named}))
 
 
 # names
@@ -104,7 +104,7 @@ def test_other_records_do_not_share_a_topic() -> None:
 @pytest.mark.parametrize("name", ["topic.transaction", "notification.sink.topic.name"])
 def test_topics_that_people_name_have_names_that_kafka_takes(name: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(name)):
-        ConnectorConfig.parse({"topic.prefix": "p", name: "no such topic"})
+        TableConfig.parse({"topic.prefix": "p", name: "no such topic"})
 
 
 # runs

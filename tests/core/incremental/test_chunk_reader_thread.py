@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
 from airflow_provider_cdc.core.incremental import window_size as sharing
@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 from tests.support.patience import until
 
-CONFIG = ConnectorConfig.parse({"topic.prefix": "t", "incremental.snapshot.chunk.size": 5})
+CONFIG = TableConfig.parse({"topic.prefix": "t", "incremental.snapshot.chunk.size": 5})
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def db(request: pytest.FixtureRequest) -> MemoryDatabase:
     return db
 
 
-def windows_ahead(db: MemoryDatabase, expected: int, config: ConnectorConfig = CONFIG) -> int:
+def windows_ahead(db: MemoryDatabase, expected: int, config: TableConfig = CONFIG) -> int:
     """How many windows are read when none of them is ever done; on a busy machine too, one chunk each."""
     thread = ChunkThread(config, lambda: MemoryChunks(db, None), lambda schema, scan: schema.key, written=False)
 
@@ -151,7 +151,7 @@ def test_what_waits_in_windows_is_bounded_by_its_bytes(db: MemoryDatabase, max_b
     """Each window has about 570 bytes; four times the bytes that a chunk may have are in memory together at most."""
     assert 572 * windows <= 4 * max_bytes
     properties = {"incremental.snapshot.chunk.size": 5, "incremental.snapshot.chunk.max.bytes": max_bytes}
-    config = ConnectorConfig.parse({"topic.prefix": "t", **properties})
+    config = TableConfig.parse({"topic.prefix": "t", **properties})
     assert windows_ahead(db, windows, config) == windows
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema, as_document
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory, StoredSchemas
@@ -113,7 +113,7 @@ def test_replay_gives_the_history_that_recorded_the_changes() -> None:
 
 
 def test_rows_of_a_waiting_table_are_not_wanted() -> None:
-    config = ConnectorConfig.parse({"topic.prefix": "p", "table.include.list": "shop.a,shop.b"})
+    config = TableConfig.parse({"topic.prefix": "p", "table.include.list": "shop.a,shop.b"})
     history = SchemaHistory()
     history.apply(_change("CREATE", "a", _table("a", x="int64")))
     tables = CapturedTables(Filters(config), history)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.signals.permissions import allowed, check
@@ -31,12 +31,12 @@ WITH_SQL = (
 )
 
 
-def _config(types: Any = None, channels: str = "source,airflow,file,kafka,queue") -> ConnectorConfig:
+def _config(types: Any = None, channels: str = "source,airflow,file,kafka,queue") -> TableConfig:
     properties = {"topic.prefix": "shop", "signal.enabled.channels": channels, "signal.kafka.bootstrap.servers": "b:1"}
-    return ConnectorConfig.parse(properties | ({} if types is None else {"signal.allowed.types": types}))
+    return TableConfig.parse(properties | ({} if types is None else {"signal.allowed.types": types}))
 
 
-def _may(config: ConnectorConfig, channel: str, type_: str, data: str | None = None) -> bool:
+def _may(config: TableConfig, channel: str, type_: str, data: str | None = None) -> bool:
     signal = Signal(1, "x", type_, data or DATA.get(type_), channel)
     try:
         check(config, signal, parse(signal), POSITION)

@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.capture.capture import CaptureResult
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.values import SnapshotMode
 from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
@@ -431,17 +431,17 @@ def test_a_name_that_is_not_known_is_told_with_those_that_are(
 ) -> None:
     first = names.split(", ")[-1]
     with pytest.raises(ConfigError) as caught:
-        ConnectorConfig.parse({**PREFIX, property_: "custom", f"{property_}.custom.name": f"{first}x"})
+        TableConfig.parse({**PREFIX, property_: "custom", f"{property_}.custom.name": f"{first}x"})
     told = f"{property_}.custom.name: '{first}x' is not known here; did you mean '{first}'? Valid values are: {names}"
     assert told in str(caught.value)
     assert group in str(caught.value)
     with pytest.raises(ConfigError, match=f"required by {property_}=custom, and not set"):
-        ConnectorConfig.parse({**PREFIX, property_: "custom"})
+        TableConfig.parse({**PREFIX, property_: "custom"})
 
 
 def test_where_no_package_is_installed_the_group_is_named() -> None:
     with pytest.raises(ConfigError, match=f"'mine' is not known here. None is installed .*{SNAPSHOT_POLICIES}"):
-        ConnectorConfig.parse({**PREFIX, "snapshot.mode": "custom", "snapshot.mode.custom.name": "mine"})
+        TableConfig.parse({**PREFIX, "snapshot.mode": "custom", "snapshot.mode.custom.name": "mine"})
     assert SNAPSHOT_LOCKS.startswith("airflow_provider_cdc.")
 
 
@@ -461,7 +461,7 @@ def test_where_no_package_is_installed_the_group_is_named() -> None:
     ],
 )
 def test_the_built_in_modes_answer_the_same_questions(mode: str, expected: str) -> None:
-    config = ConnectorConfig.parse({**PREFIX, "snapshot.mode": mode})
+    config = TableConfig.parse({**PREFIX, "snapshot.mode": mode})
     policy = snapshot_policy(config)
     states = [(False, False), (True, False), (True, True)]
     told = ["data" if policy.should_snapshot_data(*s) else "-" for s in states]
@@ -480,7 +480,7 @@ def test_the_built_in_modes_answer_the_same_questions(mode: str, expected: str) 
 def test_every_mode_has_a_policy(mine: Any) -> None:
     more = {"snapshot.mode.custom.name": "mine", f"{BASED}.start.stream": True}
     for mode in SnapshotMode:
-        config = ConnectorConfig.parse({**PREFIX, "snapshot.mode": mode.value, **more})
+        config = TableConfig.parse({**PREFIX, "snapshot.mode": mode.value, **more})
         assert snapshot_policy(config).should_stream() is (mode is not SnapshotMode.INITIAL_ONLY)
         assert never_reads(config) is (mode in (SnapshotMode.NEVER, SnapshotMode.CONFIGURATION_BASED))
 
@@ -488,8 +488,8 @@ def test_every_mode_has_a_policy(mine: Any) -> None:
 def test_a_gap_is_repaired_by_a_snapshot_only_where_rows_would_be_read(mine: Any) -> None:
     based = {**PREFIX, "snapshot.mode": "configuration_based", f"{BASED}.snapshot.schema": True}
     with pytest.raises(ConfigError, match="would read no rows"):
-        all_again(Offset(position={"entry": 1}), ConnectorConfig.parse(based))
-    config = ConnectorConfig.parse({**based, f"{BASED}.snapshot.data": True})
+        all_again(Offset(position={"entry": 1}), TableConfig.parse(based))
+    config = TableConfig.parse({**based, f"{BASED}.snapshot.data": True})
     assert all_again(Offset(position={"entry": 1}), config).position is None
 
 

@@ -14,8 +14,8 @@ from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.kept import Mark
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.retention import Limits, Retention
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import (
     BatchesRemoved,
     ChangeLogDamaged,
@@ -43,7 +43,7 @@ class Bench:
         self.store = StateStore(f"sqlite:///{folder}/state.db", lease_ttl_s=60)
         self.store.create_tables()
         self.changelog = ChangeLog(str(folder / "log"))
-        config = ConnectorConfig.parse({"topic.prefix": "p"})
+        config = TableConfig.parse({"topic.prefix": "p"})
         self.envelope = Envelope(config, Filters(config), "memory", [])
 
     def batcher(self, lease: Lease, writer: str = "w1", **parts: Any) -> Batcher:

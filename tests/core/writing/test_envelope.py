@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc import __version__
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.events import (
@@ -100,7 +100,7 @@ def _without(row: Row | None, columns: frozenset[str]) -> Row | None:
 
 
 def _envelope(**properties: Any) -> Envelope:
-    config = ConnectorConfig.parse({"topic.prefix": "p", **{k.replace("_", "."): v for k, v in properties.items()}})
+    config = TableConfig.parse({"topic.prefix": "p", **{k.replace("_", "."): v for k, v in properties.items()}})
     return Envelope(config, Filters(config), "memory", EXTRA)
 
 
@@ -384,7 +384,7 @@ def test_a_truncate_has_neither_key_nor_images() -> None:
 
 def test_a_required_field_of_the_source_block_is_never_null() -> None:
     """What empties a table before it is read again has no place in the log of its own."""
-    config = ConnectorConfig.parse({"topic.prefix": "p"})
+    config = TableConfig.parse({"topic.prefix": "p"})
     required = [pa.field("file", pa.string(), nullable=False), pa.field("pos", pa.int64(), nullable=False)]
     envelope = Envelope(config, Filters(config), "memory", [*required, pa.field("who", pa.string())])
     (event,) = _events([envelope.truncate(ORDERS, 1, 0, {})])

@@ -13,8 +13,8 @@ import pytest
 
 from airflow_provider_cdc.core.capture.capture import CaptureResult
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.model.events import LogBlock, LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
@@ -136,7 +136,7 @@ def source_of(connector: Connector) -> Source:
 def stream_of(source: Source, connector: Connector, db: Adapter, until: Position | None) -> Iterator[LogItem]:
     """The log from the connector's offset on."""
     history = SchemaHistory.replay(connector.store.schema_history("test"))
-    filters = Filters(ConnectorConfig.parse({"topic.prefix": "x", "table.include.list": rf"{db.namespace}\..*"}))
+    filters = Filters(TableConfig.parse({"topic.prefix": "x", "table.include.list": rf"{db.namespace}\..*"}))
     offset = connector.store.load("test").offset
     assert offset is not None
     assert offset.position is not None

@@ -1,0 +1,217 @@
+"""Sources whose rows are documents, and which have no structures: captured, streamed, read in chunks, rendered and applied (tests/support/shelf.py)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.signal import SentSignal
+from tests.support.connectors import Connector
+from tests.support.rendered import captured, of_table, records
+from tests.support.shelf import Shelf, registered, text
+
+
+@pytest.fixture(autouse=True)
+def _kind() -> Iterator[None]:
+    with registered():
+        yield
+
+
+@pytest.fixture
+def shelf(request: pytest.FixtureRequest) -> Shelf:
+    return Shelf(request.node.name)
+
+
+def connector(shelf: Shelf, folder: Path, **properties: Any) -> Connector:
+    named = {k.replace("_", "."): v for k, v in properties.items()}
+    return Connector(folder, "shelf", {"shelf": shelf.name, "poll.interval.ms": 10, **named})
+
+
+def sheets(ours: Connector, folder: str) -> list[Any]:
+    return sorted((json.loads(row["sheet"]) for row in ours.rows(folder)), key=repr)
+
+
+def there(shelf: Shelf, folder: str) -> list[Any]:
+    return sorted(shelf.sheets(folder, shelf.end), key=repr)
+
+
+LETTER = {"_id": 1, "to": {"name": "Ann", "ways": ["post", {"air": True}]}}
+
+
+def test_documents_are_their_texts_and_keys_their_ids(shelf: Shelf, tmp_path: Path) -> None:
+    ours = connector(shelf, tmp_path)
+    shelf.commit(("c", "box.letters", LETTER))
+    (read,) = captured(ours)
+    assert (read["topic"], read["key"]) == ("test.box.letters", {"id": "1"})
+    assert list(read["value"]) == ["before", "after", "whatChanged", "source", "op", "ts_ms", "transaction"]
+    assert (read["value"]["before"], read["value"]["after"]) == (None, text(LETTER))
+    source = read["value"]["source"]
+    assert list(source)[-2:] == ["folder", "entry"]
+    assert (source["db"], source["folder"], source["snapshot"]) == ("box", "letters", "last")
+    assert "table" not in source
+
+
+def test_updates_say_what_they_changed_beside_the_images(shelf: Shelf, tmp_path: Path) -> None:
+    ours = connector(shelf, tmp_path)
+    shelf.commit(("c", "box.letters", LETTER))
+    ours.capture()
+    shelf.commit(("u", "box.letters", 1, {"sent": "now"}), ("c", "box.letters", {"_id": "1"}), ("d", "box.letters", 1))
+    update, create, delete, tombstone = captured(ours)
+    assert update["value"]["before"] == text(LETTER)
+    assert update["value"]["after"] == text({**LETTER, "sent": "now"})
+    assert update["value"]["whatChanged"] == {"removed": None, "changed": text({"sent": "now"}), "cut": []}
+    assert create["key"] == {"id": '"1"'}
+    assert (create["value"]["whatChanged"], delete["value"]["whatChanged"]) == (None, None)
+    assert (delete["key"], tombstone["key"], tombstone["value"]) == ({"id": "1"}, {"id": "1"}, None)
+    assert sheets(ours, "box.letters") == [{"_id": "1"}]
+
+
+def test_a_document_that_the_log_does_not_have_is_null(shelf: Shelf, tmp_path: Path) -> None:
+    ours = connector(shelf, tmp_path, whole_sheets=False)
+    shelf.commit(("c", "box.letters", LETTER))
+    ours.capture()
+    shelf.commit(("u", "box.letters", 1, {"sent": "now"}))
+    (update,) = captured(ours)
+    assert (update["value"]["before"], update["value"]["after"]) == (None, None)
+    assert json.loads(update["value"]["whatChanged"]["changed"]) == {"sent": "now"}
+    assert sheets(ours, "box.letters") == [LETTER]  # as with any value that the log does not have
+    shelf.commit(("d", "box.letters", 1))
+    assert captured(ours)[0]["value"]["before"] is None
+    assert sheets(ours, "box.letters") == []
+
+
+def test_schemas_are_those_that_the_source_declares(shelf: Shelf, tmp_path: Path) -> None:
+    ours = connector(shelf, tmp_path)
+    shelf.commit(("c", "box.letters", LETTER))
+    (read,) = captured(ours, schemas=True)
+    assert read["key"]["schema"]["fields"] == [{"type": "string", "optional": False, "field": "id"}]
+    nodes = {node["field"]: node for node in read["value"]["schema"]["fields"]}
+    assert list(nodes) == list(read["value"]["payload"])
+    json_text = {"type": "string", "optional": True, "name": "io.debezium.data.Json", "version": 1}
+    assert (nodes["before"], nodes["after"]) == (json_text | {"field": "before"}, json_text | {"field": "after"})
+    assert nodes["whatChanged"]["name"] == "shelf.what.changed"
+    assert nodes["source"]["name"] == "shelf.Source"
+    assert [f["field"] for f in nodes["source"]["fields"]][-2:] == ["folder", "entry"]
+
+
+def test_what_is_beside_the_images_is_a_column_of_the_files(shelf: Shelf, tmp_path: Path) -> None:
+    ours = connector(shelf, tmp_path, skipped_operations="c")
+    ours.capture()
+    changes = [("u", "box.letters", n, {"n": n}) for n in range(20)]
+    shelf.commit(*[("c", "box.letters", {"_id": n}) for n in range(20)])
+    shelf.commit(*[change for n in range(20) for change in (("c", "box.notes", {"_id": n}), changes[n])])
+    ours.capture()
+    (manifest,) = ours.changelog.manifests(ours.name)
+    (file,) = manifest.files  # creates are left out, and what the others say of themselves stays with them
+    with ours.changelog.open(ours.name, file) as f:
+        table = pq.read_table(f)
+    assert table.schema.names.index("whatChanged") == table.schema.names.index("after") + 1
+    told = [(json.loads(e["key"]["_id"]), json.loads(e["whatChanged"]["changed"])) for e in table.to_pylist()]
+    assert told == [(n, {"n": n}) for n in range(20)]
+
+
+def test_tables_come_with_their_first_rows(shelf: Shelf, tmp_path: Path) -> None:
+    """An empty database is captured: nothing is read, and what comes is streamed."""
+    ours = connector(shelf, tmp_path)
+    assert ours.capture().events == 0
+    assert ours.capture().events == 0
+    shelf.commit(("c", "box.letters", {"_id": 1}), ("c", "attic.old", {"_id": 2}), ("c", "box.letters", {"_id": 3}))
+    found = captured(ours)
+    assert [(r["topic"], r["key"]["id"]) for r in found] == [
+        ("test.box.letters", "1"),
+        ("test.attic.old", "2"),
+        ("test.box.letters", "3"),
+    ]
+    assert [str(t.id) for t in ours.store.schemas(ours.name).since[0].changes] == ["box.letters"]
+    assert ours.capture().events == 0
+
+
+def test_a_table_that_was_dropped_and_has_rows_again_begins_empty(shelf: Shelf, tmp_path: Path) -> None:
+    ours = connector(shelf, tmp_path)
+    shelf.commit(("c", "box.letters", {"_id": 1}), ("c", "box.notes", {"_id": 1}))
+    ours.capture()
+    shelf.commit(("drop", "box.letters"))
+    shelf.commit(("c", "box.letters", {"_id": 2}))
+    assert [r["value"]["op"] for r in captured(ours)] == ["t", "c"]
+    assert (sheets(ours, "box.letters"), sheets(ours, "box.notes")) == ([{"_id": 2}], [{"_id": 1}])
+    assert all(r["topic"] != "test" for r in records(ours))  # there are no statements
+
+
+def test_lists_have_the_names_of_the_source(shelf: Shelf, tmp_path: Path) -> None:
+    ours = connector(shelf, tmp_path, folder_include_list=r"box\..*")
+    shelf.commit(("c", "box.letters", {"_id": 1}), ("c", "attic.old", {"_id": 2}))
+    assert [r["topic"] for r in captured(ours)] == ["test.box.letters"]
+    wider = {"folder.include.list": r"(box|attic)\..*"}
+    assert ours.capture(wider).topics == {"test.attic.old": 1}
+    with pytest.raises(
+        ConfigError, match=r"table\.include\.list: unknown property; did you mean folder\.include\.list"
+    ):
+        ours.capture({"table.include.list": "x"})
+    with pytest.raises(ConfigError, match=r"column\.mask\.with\.3\.chars: unknown property"):
+        ours.capture({"column.mask.with.3.chars": "x"})
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["read watermarks", "written watermarks"])
+def test_chunks_are_in_the_order_of_the_source(shelf: Shelf, tmp_path: Path, written: bool) -> None:
+    """Keys of chunks are what only the source understands; numbers come before texts in this database, and 10 after 9."""
+    ours = connector(
+        shelf, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=3, folder_include_list=r"box\.letters",
+        **({"signal_data_collection": "box.signals"} if written else {}),
+    )  # fmt: skip
+    ids = [*range(8, 16), "b", "a", "10"]
+    shelf.commit(*[("c", "box.letters", {"_id": id_, "kind": "odd" if id_ in (9, "a") else "even"}) for id_ in ids])
+    shelf.commit(("c", "box.signals", {"_id": "first"}))
+    ours.capture()
+    data = {"data-collections": ["box.letters"]}
+    if written:  # a document, with a document in it
+        shelf.commit(("c", "box.signals", {"_id": "now", "type": "execute-snapshot", "data": data}))
+    else:
+        ours.store.send(ours.name, SentSignal("now", "execute-snapshot", json.dumps(data), "airflow", "x"))
+    found = captured(ours) or captured(ours)  # a signal that ends the log is carried out by the next run
+    assert [json.loads(r["key"]["id"]) for r in found] == [*range(8, 16), "10", "a", "b"]
+    assert {r["value"]["source"]["snapshot"] for r in found} == {"incremental"}
+    assert {r["topic"] for r in found} == {"test.box.letters"}
+    shelf.commit(("u", "box.letters", 9, {"kind": "even"}))
+    ours.capture()
+    assert sheets(ours, "box.letters") == there(shelf, "box.letters")
+
+
+@pytest.mark.parametrize("kind", ["incremental", "blocking"])
+def test_conditions_are_documents(shelf: Shelf, tmp_path: Path, kind: str) -> None:
+    ours = connector(shelf, tmp_path, snapshot_mode="no_data")
+    shelf.commit(*[("c", "box.letters", {"_id": n, "kind": "odd" if n % 2 else "even"}) for n in range(6)])
+    ours.capture()
+    condition = [{"data-collection": "box.letters", "filter": {"kind": "odd"}}]
+    data = {"data-collections": ["box.letters"], "type": kind, "additional-conditions": condition}
+    ours.store.send(ours.name, SentSignal("now", "execute-snapshot", json.dumps(data), "airflow", "x"))
+    assert [r["key"]["id"] for r in captured(ours) if r["value"]["op"] == "r"] == ["1", "3", "5"]
+    assert {json.dumps(json.loads(asked)) for asked in shelf.asked} == {'{"kind": "odd"}'}
+
+
+def test_events_that_come_meanwhile_supersede_the_rows_of_a_chunk(shelf: Shelf, tmp_path: Path) -> None:
+    ours = connector(shelf, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=4)
+    shelf.commit(*[("c", "box.letters", {"_id": n, "v": 0}) for n in range(12)])
+    ours.capture()
+    random, left = Random(5), [6]
+    ours.replay.partial = True  # no_data: events are about rows that no batch has
+
+    def work() -> None:
+        if left[0]:
+            left[0] -= 1
+            shelf.commit(*[("u", "box.letters", random.randrange(12), {"v": random.random()}) for _ in range(3)])
+
+    shelf.on_read = work
+    data = json.dumps({"data-collections": ["box.letters"]})
+    ours.store.send(ours.name, SentSignal("now", "execute-snapshot", data, "airflow", "x"))
+    ours.capture()
+    ours.capture()
+    assert left[0] < 6
+    assert sheets(ours, "box.letters") == there(shelf, "box.letters")
+    assert of_table(records(ours), "letters")
