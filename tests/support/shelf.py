@@ -317,7 +317,7 @@ def _image(sheet: Sheet | None, lacks: bool = False) -> dict[str, Any] | None:
     return None if sheet is None else {"_id": text(sheet["_id"]), "sheet": None if lacks else text(sheet)}
 
 
-def _read(id_: TableId, sheets: Sequence[Sheet], entry: int) -> RowBlock:
+def read(id_: TableId, sheets: Sequence[Sheet], entry: int) -> RowBlock:
     n = len(sheets)
     return RowBlock(
         table=schema(id_),
@@ -357,7 +357,7 @@ class _Session(SnapshotSession):
         fits = _fits(self._selects.get(chunk.table), self._shelf)
         found = self._shelf.sheets(str(chunk.table), self.position.entry)
         if kept := [sheet for sheet in found if fits(sheet)]:
-            yield _read(chunk.table, kept, self.position.entry)
+            yield read(chunk.table, kept, self.position.entry)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -381,7 +381,7 @@ class _Chunks(ChunkReader):
         end, found = self._shelf.end, self._sheets(rows)
         at = None if self._signals is not None else ShelfPosition(end)
         kept = found[:limit]
-        block = [_read(rows.table.id, kept, end)] if kept else []
+        block = [read(rows.table.id, kept, end)] if kept else []
         last = _own(kept[-1]["_id"]) if kept else None
         return ChunkRows(block, last, at, at, complete=len(found) <= limit, source={"entry": end})
 

@@ -3,7 +3,7 @@
 Nothing here knows a particular database, or asks one anything. What only looks alike in two sources stays in each of them. A new
 relational source takes what it needs; each module stands alone:
 
-* :mod:`.config`: its configuration begins with ``RelationalConfig``: server, account, converters, what of Debezium's is refused
+* :mod:`.config`: its configuration begins with ``RelationalConfig``, a ``TableConfig`` of core's: server, account, converters, what of Debezium's is refused
 * :mod:`.read_block`: makes ``READ`` rows of what its queries give, for snapshots and chunks
 * :mod:`.schema_signal`: reads the structures of ``schema-changes`` signals; the source adds its names and types
 * :mod:`.tokens` and :mod:`.ddl_values`: what a reader of DDL is made of, and what it gives, as far as every database has it

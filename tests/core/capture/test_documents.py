@@ -8,14 +8,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.lifecycle.offset_plan import Effect, OffsetPlanner
 from airflow_provider_cdc.core.model.signal import SentSignal
+from airflow_provider_cdc.core.writing.row_operations import beside_of
+from airflow_provider_cdc.runtime import open_source
 from tests.support.connectors import Connector
 from tests.support.rendered import captured, of_table, records
-from tests.support.shelf import Shelf, registered, text
+from tests.support.shelf import Shelf, ShelfPosition, folder_id, read, registered, text
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +137,31 @@ def test_tables_come_with_their_first_rows(shelf: Shelf, tmp_path: Path) -> None
     assert ours.capture().events == 0
 
 
+def test_no_history_is_needed(shelf: Shelf, tmp_path: Path) -> None:
+    """Going back over what came and went is no question of structures, and snapshot.mode=recovery has nothing to recover."""
+    ours = connector(shelf, tmp_path)
+    shelf.commit(("c", "box.letters", {"_id": 1}))
+    ours.capture()
+    shelf.commit(("c", "box.notes", {"_id": 1}))
+    shelf.commit(("drop", "box.notes"))
+    ours.capture()
+    with open_source(ours.definition()) as source:
+        history = ours.store.schema_history(ours.name)
+        plan = OffsetPlanner(ours.name, ours.store.load(ours.name), source, (), history).move(ShelfPosition(1))
+    assert (plan.effect, plan.problems) == (Effect.REPEAT, ())
+    shelf.commit(("c", "box.letters", {"_id": 2}))
+    assert ours.capture({"snapshot.mode": "recovery"}).topics == {"test.box.letters": 1}
+
+
+def test_a_column_beside_the_images_that_the_schema_does_not_have_is_an_error() -> None:
+    rows = read(folder_id("box.letters"), [{"_id": 1}], 0)
+    assert beside_of(rows, rows.table)["whatChanged"].null_count == 1
+    for wrong in ({"other": pa.array(["x"])}, {"whatChanged": pa.array(["x"])}):
+        rows.beside = wrong
+        with pytest.raises(ValueError, match=r"box\.letters has no column (other|whatChanged) of 1 times string"):
+            beside_of(rows, rows.table)
+
+
 def test_a_table_that_was_dropped_and_has_rows_again_begins_empty(shelf: Shelf, tmp_path: Path) -> None:
     ours = connector(shelf, tmp_path)
     shelf.commit(("c", "box.letters", {"_id": 1}), ("c", "box.notes", {"_id": 1}))
@@ -181,6 +210,23 @@ def test_chunks_are_in_the_order_of_the_source(shelf: Shelf, tmp_path: Path, wri
     shelf.commit(("u", "box.letters", 9, {"kind": "even"}))
     ours.capture()
     assert sheets(ours, "box.letters") == there(shelf, "box.letters")
+
+
+def test_ranges_of_keys_are_in_the_order_of_the_source(shelf: Shelf, tmp_path: Path) -> None:
+    """Keys are given as events have them; a key that has no document becomes a delete."""
+    ours = connector(shelf, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=2)
+    ours.replay.partial = True
+    shelf.commit(*[("c", "box.letters", {"_id": id_}) for id_ in [*range(8, 16), "b", "a", "10"]])
+    ours.capture()
+    ranges = [
+        {"data-collection": "box.letters", "from": {"_id": "14"}, "to": {"_id": '"a"'}, "absent": [{"_id": '"0"'}]},
+        {"data-collection": "box.letters", "from": {"_id": "9"}, "to": {"_id": "10"}, "absent": [{"_id": "9"}]},
+    ]
+    data = {"data-collections": ["box.letters"], "key-ranges": ranges}
+    ours.store.send(ours.name, SentSignal("now", "execute-snapshot", json.dumps(data), "airflow", "x"))
+    found = [(r["value"]["op"], json.loads(r["key"]["id"])) for r in captured(ours) if r["value"]]
+    assert [id_ for op, id_ in found if op == "d"] == ["0"]
+    assert list(dict.fromkeys(id_ for op, id_ in found if op == "r")) == [14, 15, "10", "a", 9, 10]
 
 
 @pytest.mark.parametrize("kind", ["incremental", "blocking"])

@@ -131,3 +131,12 @@ def test_a_change_means_the_same_after_its_way_through_json(
 ) -> None:
     change = TableChange(type="ALTER", id=schema.id, table=schema, added=added, exact=exact)
     assert TableChange.model_validate(json.loads(json.dumps(as_document(change)))) == change
+
+
+def test_structs_may_hold_anything_at_any_depth() -> None:
+    inner = pa.struct([("c", pa.decimal128(3, 1)), ("d", pa.list_(pa.struct([("e", pa.timestamp("ns", tz="UTC"))])))])
+    type_ = pa.struct([("a", pa.string()), ("b", pa.list_(inner)), ("f", pa.int8())])
+    assert arrow_type(str(type_)) == type_
+    assert arrow_type(GEOMETRY) == pa.struct([("wkb", pa.binary()), ("srid", pa.int32())])
+    with pytest.raises(ValueError, match="unknown change log type 'strange'"):
+        arrow_type("struct<a: strange>")
