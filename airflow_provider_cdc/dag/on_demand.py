@@ -115,15 +115,19 @@ def signal_dag(
 @task
 def _check(state_conn_id: str, **context: Any) -> dict[str, Any]:
     """Check what was entered; the data of the signal."""
+    from airflow_provider_cdc.core.config.tables import TableConfig
     from airflow_provider_cdc.dag.request import snapshot_request
     from airflow_provider_cdc.hooks.captured_tables import captured_tables
-    from airflow_provider_cdc.hooks.connector import find_connector
+    from airflow_provider_cdc.hooks.connector import access_of, find_connector
+    from airflow_provider_cdc.sources import config_class
 
     params = context["params"]
     try:
         with CdcStateHook(state_conn_id).opened() as store:
             row = find_connector(store, params["connector"])
-            return snapshot_request(params, captured_tables(store, row))
+            found = access_of(row)
+            config = TableConfig if found is None else config_class(found.definition.source)
+            return snapshot_request(params, captured_tables(store, row), config)
     except CdcError as e:
         raise failure(e) from e
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.captured_tables import chosen, listed
 from airflow_provider_cdc.operators.signal import execute_snapshot
 
-_COLUMN = re.compile(r"[^\W\d][\w$#]*")
-_TABLE = re.compile(r"[\w$#]+(\.[\w$#]+)*")
 
-
-def snapshot_request(params: Mapping[str, Any], captured: Mapping[str, str]) -> dict[str, Any]:
+def snapshot_request(
+    params: Mapping[str, Any], captured: Mapping[str, str], config: type[ConnectorConfig] = TableConfig
+) -> dict[str, Any]:
     """Data of an ``execute-snapshot`` signal.
 
     :param params: of the form; see :func:`airflow_provider_cdc.dag.on_demand.ad_hoc_snapshot_dag`
     :param captured: of :func:`~airflow_provider_cdc.hooks.captured_tables.captured_tables`
+    :param config: of the connector's kind of source, which writes conditions in its own words
     :raises ConfigError: it cannot be meant; the error names every table that is not captured
     """
     tables = chosen_tables(params, captured)
@@ -27,7 +30,9 @@ def snapshot_request(params: Mapping[str, Any], captured: Mapping[str, str]) -> 
     filters = _filters(params.get("filters") or {}, tables, captured)
     since = _since(params)
     if since is not None:
-        filters = {table: _changed(table, filters.get(table), since, blocking) for table in tables}
+        filters = {
+            table: config.changed_since(table, *since, given=filters.get(table), blocking=blocking) for table in tables
+        }
     replace, surrogate = bool(params.get("replace")), (params.get("surrogate_key") or "").strip() or None
     if replace and filters:
         raise _wrong("Tables cannot be emptied first when a filter brings only some of their rows back.")
@@ -62,7 +67,7 @@ def chosen_tables(params: Mapping[str, Any], captured: Mapping[str, str]) -> lis
             f"Not captured by the connector: {', '.join(missing)}.",
             where=f"captured are {listed(list(captured))}",
             safe="Nothing was sent.",
-            remedy="choose tables of this connector; one that was added to table.include.list is captured by its next run, which "
+            remedy="choose tables of this connector; one that was added to its lists is captured by its next run, which "
             "reads it without being asked",
         )
     return chosen([*exact, *typed], captured)
@@ -72,6 +77,8 @@ def _filters(given: Mapping[str, Any], tables: Sequence[str], captured: Mapping[
     """Filters by the exact names of chosen tables."""
     filters: dict[str, str] = {}
     for name, text in given.items():
+        if isinstance(text, dict):  # of a database whose conditions are documents
+            text = json.dumps(text, ensure_ascii=False)
         if not isinstance(text, str):
             raise _wrong(
                 f"The filter of {name} is {text!r}, not a text.", 'write {"database.table": "a condition in SQL"}'
@@ -87,35 +94,18 @@ def _filters(given: Mapping[str, Any], tables: Sequence[str], captured: Mapping[
     return filters
 
 
-def _since(params: Mapping[str, Any]) -> str | None:
-    """The condition for rows that were changed since a moment."""
+def _since(params: Mapping[str, Any]) -> tuple[str, datetime] | None:
+    """A column, and the moment since which rows were changed."""
     column, moment = (params.get("changed_since_column") or "").strip(), params.get("changed_since") or ""
     if not column and not moment:
         return None
     if not column or not moment:
         raise _wrong("Changed since needs both a column and a moment.", "fill in both, or neither")
-    if not _COLUMN.fullmatch(column):
-        raise _wrong(f"{column!r} cannot be a column's name here.", "write the condition as a filter instead")
     try:
         found = datetime.fromisoformat(moment)
     except ValueError:
         raise _wrong(f"{moment!r} is not a moment.", "for example 2025-01-31T00:00:00+00:00") from None
-    found = found.astimezone(UTC) if found.tzinfo is not None else found
-    return f"{column} >= TIMESTAMP '{found:%Y-%m-%d %H:%M:%S}'"
-
-
-def _changed(table: str, text: str | None, since: str, blocking: bool) -> str:
-    """A filter together with the condition."""
-    if not blocking:
-        return since if text is None else f"({text}) AND {since}"
-    if text is not None:
-        raise _wrong(
-            f"{table} has a filter, which is the whole SELECT in a blocking snapshot, and nothing can be added to it.",
-            "write the condition into the SELECT, and leave changed since empty",
-        )
-    if not _TABLE.fullmatch(table):
-        raise _wrong(f"{table} cannot be written into a SELECT as it is.", "give its SELECT as a filter")
-    return f"SELECT * FROM {table} WHERE {since}"
+    return column, found.astimezone(UTC) if found.tzinfo is not None else found
 
 
 def _wrong(what: str, remedy: str | None = None) -> ConfigError:

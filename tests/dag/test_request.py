@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, parse
@@ -104,6 +105,14 @@ def test_a_name_that_needs_quotes_is_not_guessed_into_a_select() -> None:
     }  # fmt: skip
     with pytest.raises(ConfigError, match="give its SELECT as a filter"):
         snapshot_request(params, CAPTURED)
+
+
+def test_conditions_are_in_the_words_of_the_source() -> None:
+    request = asked(tables=["shop.orders"], filters={"shop.orders": {"kind": "ödd"}})
+    assert request.conditions == {r"shop\.orders": '{"kind": "ödd"}'}
+    since = {"tables": ["shop.orders"], "changed_since_column": "at", "changed_since": "2025-02-01T00:00:00Z"}
+    with pytest.raises(ConfigError, match="Conditions about a moment are not written for this kind of source"):
+        snapshot_request(since, CAPTURED, ConnectorConfig)
 
 
 def test_how_to_read_is_passed_on() -> None:

@@ -10,6 +10,7 @@ import difflib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, model_validator
@@ -33,6 +34,7 @@ from airflow_provider_cdc.core.config.values import (
     WatermarkStrategy,
 )
 from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
+from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.schema import Column, TableId
@@ -449,6 +451,21 @@ class ConnectorConfig(Configuration):
     def heartbeat_statement(self) -> str | None:
         """What ``Source.execute`` gets with each heartbeat."""
         return None
+
+    @classmethod
+    def changed_since(cls, table: str, column: str, moment: datetime, *, given: str | None, blocking: bool) -> str:
+        """The condition of a signal for the rows of a table that have this moment, or a later one, in a column.
+
+        :param moment: without a time zone, or in UTC
+        :param given: another condition that rows have to fulfil
+        :param blocking: for a snapshot of whole tables, whose conditions may be written in another way
+        :raises ConfigError: there is no such condition
+        """
+        raise ConfigError(
+            "Conditions about a moment are not written for this kind of source.",
+            safe="Nothing was sent.",
+            remedy="write the condition as a filter, and leave changed since empty",
+        )
 
     def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Include and exclude patterns of databases or schemas, where the source has such properties."""

@@ -5,7 +5,9 @@ This module is imported at DAG parse: it must stay light.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import ClassVar
 
 from pydantic import Field
@@ -20,6 +22,10 @@ from airflow_provider_cdc.core.config.values import (
     RewriteMode,
     TimePrecision,
 )
+from airflow_provider_cdc.core.errors import ConfigError
+
+_COLUMN = re.compile(r"[^\W\d][\w$#]*")
+_TABLE = re.compile(r"[\w$#]+(\.[\w$#]+)*")
 
 
 class TableConfig(ConnectorConfig):
@@ -126,6 +132,22 @@ class TableConfig(ConnectorConfig):
     }
 
     @classmethod
+    def changed_since(cls, table: str, column: str, moment: datetime, *, given: str | None, blocking: bool) -> str:
+        if not _COLUMN.fullmatch(column):
+            raise _wrong(f"{column!r} cannot be a column's name here.", "write the condition as a filter instead")
+        since = f"{column} >= TIMESTAMP '{moment:%Y-%m-%d %H:%M:%S}'"
+        if not blocking:
+            return since if given is None else f"({given}) AND {since}"
+        if given is not None:
+            raise _wrong(
+                f"{table} has a filter, which is the whole SELECT in a blocking snapshot, and nothing can be added to it.",
+                "write the condition into the SELECT, and leave changed since empty",
+            )
+        if not _TABLE.fullmatch(table):
+            raise _wrong(f"{table} cannot be written into a SELECT as it is.", "give its SELECT as a filter")
+        return f"SELECT * FROM {table} WHERE {since}"
+
+    @classmethod
     def shared(cls) -> set[str]:
         return {str(f.alias) for f in TableConfig.model_fields.values()}
 
@@ -158,3 +180,7 @@ class TableConfig(ConnectorConfig):
 
     def heartbeat_statement(self) -> str | None:
         return self.heartbeat_action_query
+
+
+def _wrong(what: str, remedy: str) -> ConfigError:
+    return ConfigError(what, safe="Nothing was sent.", remedy=remedy)

@@ -187,7 +187,7 @@ class Scan(BaseModel):
     :param request: number of the signal that asked for it
     :param signal: that signal's id, as the sender called it
     :param tables: how many tables that signal asked for
-    :param condition: SQL condition that rows have to fulfil
+    :param condition: condition that rows have to fulfil, in the source's own terms
     :param surrogate: column that chunks are cut by instead of the key
     :param order: columns that the rows are ordered by; empty before the first chunk
     :param after: key of the last row that is captured
