@@ -75,7 +75,8 @@ class RowBlock:
 class Transactions:
     """The transactions of a block, as columns of equal length.
 
-    :param id: the documented transaction ids (GTIDs, Oracle XIDs …), a string array
+    :param id: the documented transaction ids (GTIDs, Oracle XIDs …), a string array; null: a change that was made in no transaction, of which
+        events say nothing of one
     :param ts_us: ``int64[n]``, when each was committed
     """
 

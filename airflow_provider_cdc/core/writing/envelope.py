@@ -224,10 +224,13 @@ class Envelope:
         }
         if table.catalog is not None:
             fields["schema"] = _constant(table.namespace, n)
-        fields["table" if schema.documents is None else schema.documents.table_field] = _constant(table.name, n)
+        named = "table" if schema.documents is None else schema.documents.table_field
+        fields[named] = _constant(table.name, n)
         for own in self._extra:
             fields[own.name] = _repeated(rows.source[own.name] if own.name in rows.source else _nothings(own, n))
         required = _REQUIRED | {own.name for own in self._extra if not own.nullable}
+        if schema.documents is not None:  # there are no events but those about documents
+            required.add(named)
         described = {own.name: own.metadata for own in self._extra}
         typed = [
             pa.field(name, values.type, nullable=name not in required, metadata=described.get(name))
@@ -246,7 +249,8 @@ class Envelope:
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
         within = np.arange(1, n + 1) - np.repeat(starts, np.diff(np.append(starts, n)))
         within += np.where(owner == 0, self._open[topic], 0)
-        return pa.StructArray.from_arrays([names, pa.array(ordinals), pa.array(within)], names=list(TRANSACTION.names))
+        fields, alone = list(TRANSACTION), names.is_null() if ids.null_count else None
+        return pa.StructArray.from_arrays([names, pa.array(ordinals), pa.array(within)], fields=fields, mask=alone)
 
     def _ordinals(self, block: LogBlock, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """``total_order`` of each row's last event within its transaction."""
