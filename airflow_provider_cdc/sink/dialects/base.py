@@ -319,6 +319,15 @@ def _told(type_: Any, connection: sa.Connection) -> str:
     return "" if isinstance(type_, sa.types.NullType) else str(type_.compile(dialect=connection.dialect))
 
 
+def in_key_order(table: SinkTable, rows: pa.Table) -> pa.Table:
+    """Rows sorted by their keys: a database finds them with less work. Only where it does not matter which one is written first."""
+    names = [field.name for field in table.key]
+    types = [rows[name].type for name in names]
+    if any(hasattr(type_, "num_fields") and type_.num_fields for type_ in types):  # arrays cannot sort lists
+        return rows
+    return rows.sort_by([(name, "ascending") for name in names])
+
+
 def fields_of(table: SinkTable, rows: pa.Table) -> list[Field]:
     """The columns that rows have, in their order."""
     known: Mapping[str, Field] = {field.name: field for field in table.fields}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -10,7 +10,8 @@ import pyarrow.csv as pa_csv
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
-from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, run, wrapped
+from airflow_provider_cdc.sink.dialects import copy_rows
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, in_key_order, run, wrapped
 from airflow_provider_cdc.sink.dialects.staging import StagingDialect
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import PREVIOUS, Field, Name, SinkTable
@@ -85,7 +86,9 @@ class PostgreSql(StagingDialect):
         run(connection, f"INSERT INTO {self.full(table.name)} ({columns}) SELECT {columns} FROM {stage}")
 
     def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
-        self._write_from(connection, table, self._staged(connection, table, rows), rows.column_names)
+        """Rows in the order of their keys need a third less of the server's work, and no statistics: there is one way to look for each."""
+        rows = rows if unique else in_key_order(table, rows)
+        self._write_from(connection, table, self._staged(connection, table, rows, planned=False), rows.column_names)
 
     def _update(
         self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
@@ -151,9 +154,12 @@ class PostgreSql(StagingDialect):
     def _same(self, key: Mapping[str, str]) -> str:
         return " AND ".join(f"t.{self.quote(name)} = s.{self.quote(staged)}" for name, staged in key.items())
 
-    def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> str:
+    def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, planned: bool = True) -> str:
         """A table of the session's own that has these rows, until the next one is made or the transaction ends. Its columns have the types of the table's,
-        whoever has made that."""
+        whoever has made that.
+
+        :param planned: whether the server has several ways to join it, and needs to know how many rows and keys it has
+        """
         columns = ", ".join(self._like(field, table) for field in fields_of(table, rows))
         run(connection, f"DROP TABLE IF EXISTS pg_temp.{_STAGE}")
         run(
@@ -161,7 +167,8 @@ class PostgreSql(StagingDialect):
             f"CREATE TEMPORARY TABLE {_STAGE} ON COMMIT DROP AS SELECT {columns} FROM {self.full(table.name)} WITH NO DATA",
         )
         self._copy(connection, f"pg_temp.{_STAGE}", table, rows)
-        run(connection, f"ANALYZE pg_temp.{_STAGE}")
+        if planned:
+            run(connection, f"ANALYZE pg_temp.{_STAGE}")
         return f"pg_temp.{_STAGE}"
 
     def _like(self, field: Field, table: SinkTable) -> str:
@@ -172,20 +179,45 @@ class PostgreSql(StagingDialect):
         return f"{self.quote(before.get(field.name, field.name))} AS {self.quote(field.name)}"
 
     def _copy(self, connection: sa.Connection, into: str, table: SinkTable, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
         fields = fields_of(table, rows)
-        columns = [as_text(texts.whole(rows[field.name]), kind_of(field.column)) for field in fields]
-        made = pa.table(columns, names=[str(number) for number in range(len(fields))])
-        statement = f"COPY {into} ({self.listed(field.name for field in fields)}) FROM STDIN (FORMAT csv)"
+        columns = [(texts.whole(rows[field.name]), kind_of(field.column)) for field in fields]
         driver: Any = connection.connection.driver_connection
+        binary = None
+        if driver.info.encoding == "utf-8":
+            types = _types(connection, into)
+            binary = copy_rows.encoded(
+                [(v, k, types.get(f.name, 0)) for (v, k), f in zip(columns, fields, strict=True)]
+            )
+        form = "csv, ENCODING 'UTF8'" if binary is None else "binary"
+        statement = f"COPY {into} ({self.listed(field.name for field in fields)}) FROM STDIN (FORMAT {form})"
+        pieces = _csv(columns) if binary is None else copy_rows.pieces(binary, rows.num_rows)
         try:
             with driver.cursor() as cursor, cursor.copy(statement) as copy:
-                step = max(1, made.num_rows * _COPY_BYTES // max(made.nbytes, 1))
-                for at in range(0, made.num_rows, step):
-                    text = pa.BufferOutputStream()
-                    pa_csv.write_csv(made.slice(at, step), text, _CSV)
-                    copy.write(text.getvalue())
+                for piece in pieces:
+                    copy.write(piece)
         except connection.dialect.loaded_dbapi.Error as e:  # SQLAlchemy knows nothing of COPY
             raise wrapped(connection, statement, e) from e
+
+
+def _types(connection: sa.Connection, into: str) -> dict[str, int]:
+    """The columns of a table, and the numbers of their types."""
+    found = connection.execute(
+        sa.text("SELECT attname, atttypid FROM pg_attribute WHERE attrelid = CAST(:name AS regclass) AND attnum > 0"),
+        {"name": into},
+    )
+    return {str(name): int(type_) for name, type_ in found}
+
+
+def _csv(columns: Sequence[tuple[pa.Array, Kind]]) -> Iterator[Any]:
+    """Rows as texts, in some pieces."""
+    made = pa.table([as_text(*one) for one in columns], names=[str(number) for number in range(len(columns))])
+    step = max(1, made.num_rows * _COPY_BYTES // max(made.nbytes, 1))
+    for at in range(0, made.num_rows, step):
+        text = pa.BufferOutputStream()
+        pa_csv.write_csv(made.slice(at, step), text, _CSV)
+        yield text.getvalue()
 
 
 def _is_geometry(field: Field) -> bool:
