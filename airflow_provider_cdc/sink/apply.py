@@ -17,6 +17,7 @@ from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, ConfigErr
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
+from airflow_provider_cdc.sink import windows
 from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.beginnings import Beginnings
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
@@ -429,7 +430,11 @@ class Sink:
         def committed(ms: int) -> None:
             self._newest[table.topic] = max(ms, self._newest.get(table.topic, 0))
 
-        made = steps(self._changelog, self._connector, pending, table, self._config, each=each, committed=committed)
+        given = (self._changelog, self._connector, pending, table, self._config)
+        if not each and not there.takes_others(table) and windows.fit(pending, table, self._config):
+            made = windows.Windows(*given, committed=committed).steps()
+        else:
+            made = steps(*given, each=each, committed=committed)
         with ahead(made) as coming:
             for step in coming:
                 try:

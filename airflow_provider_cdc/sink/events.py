@@ -47,7 +47,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Events:
+class Events:
     """Some events, in their order.
 
     :param rows: with the columns of the target; of a delete, the key
@@ -63,7 +63,7 @@ class _Events:
     previous: pa.Table | None = None
     moves: npt.NDArray[np.bool_] | None = None
 
-    def take(self, chosen: npt.NDArray[Any]) -> _Events:
+    def take(self, chosen: npt.NDArray[Any]) -> Events:
         """Some of them.
 
         :param chosen: which ones: truth values, or numbers in order, each once
@@ -73,7 +73,7 @@ class _Events:
             return self
         numbers = pa.array(at)
         left_out = None if self.left_out is None else self.left_out[at]
-        found = _Events(self.op[at], self.seq[at], self.rows.take(numbers), left_out)
+        found = Events(self.op[at], self.seq[at], self.rows.take(numbers), left_out)
         if self.previous is None or self.moves is None or not self.moves[at].any():
             return found
         return replace(found, previous=self.previous.take(numbers), moves=self.moves[at])
@@ -111,9 +111,9 @@ def steps(
                 yield from _steps(part, table, config)
 
 
-def _unsplit(chunks: Iterator[_Events]) -> Iterator[_Events]:
+def _unsplit(chunks: Iterator[Events]) -> Iterator[Events]:
     """Events without a delete that stands at the end of a chunk although its row is moved by the first event of the next one."""
-    held: _Events | None = None
+    held: Events | None = None
     for chunk in chunks:
         if held is not None:
             if chunk.moves is None or not chunk.moves[0] or chunk.seq[0] != held.seq[0] + 1:
@@ -128,7 +128,7 @@ def _unsplit(chunks: Iterator[_Events]) -> Iterator[_Events]:
         yield held
 
 
-def _apart(events: _Events) -> Iterator[_Events]:
+def _apart(events: Events) -> Iterator[Events]:
     """Each event that moves a row by itself, without the delete that the source makes of it: the row is still needed."""
     begin = 0
     for at in () if events.moves is None else np.flatnonzero(events.moves):
@@ -142,7 +142,7 @@ def _apart(events: _Events) -> Iterator[_Events]:
         yield events.take(np.arange(begin, len(events.op)))
 
 
-def _moved(event: _Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:
+def _moved(event: Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:
     """The steps of an event that moves a row.
 
     :raises TargetError: it cannot be done in this insert mode
@@ -165,7 +165,7 @@ def _moved(event: _Events, table: SinkTable, config: SinkConfig) -> Iterator[Ste
         yield step
 
 
-def _steps(events: _Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:
+def _steps(events: Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:
     ends = np.flatnonzero(events.op == "t")
     begin = 0
     for end in (*ends, len(events.op)):
@@ -176,7 +176,7 @@ def _steps(events: _Events, table: SinkTable, config: SinkConfig) -> Iterator[St
         begin = end + 1
 
 
-def _between(events: _Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:
+def _between(events: Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:
     """Steps of events without truncates."""
     if not config.delete_enabled:
         events = events.take(events.op != "d")
@@ -187,7 +187,7 @@ def _between(events: _Events, table: SinkTable, config: SinkConfig) -> Iterator[
         yield from _written(events, key)
         return
     if config.insert_mode is not InsertMode.INSERT and events.left_out is None:
-        first, last = _ends(events.rows, key)
+        first, last = ends(events.rows, key)
         made = np.isin(events.op[first], ("c", "r"))
         yield from _one_each(events.take(last[~made]), key)
         yield from _one_each(events.take(last[made]), key, new=True)
@@ -197,7 +197,7 @@ def _between(events: _Events, table: SinkTable, config: SinkConfig) -> Iterator[
         yield from _one_each(events.take(rank == number), key)
 
 
-def _one_each(events: _Events, key: list[str], *, new: bool = False) -> Iterator[Step]:
+def _one_each(events: Events, key: list[str], *, new: bool = False) -> Iterator[Step]:
     """Steps of events that have different keys: first what goes, so that what was unique to it may come again.
 
     :param new: as of :class:`Step`
@@ -211,7 +211,7 @@ def _one_each(events: _Events, key: list[str], *, new: bool = False) -> Iterator
             yield replace(step, new=new)
 
 
-def _written(events: _Events, key: list[str]) -> Iterator[Step]:
+def _written(events: Events, key: list[str]) -> Iterator[Step]:
     """Rows, those together that leave the same columns out."""
     if events.left_out is None:
         yield Step("write", events.rows, events.seq)
@@ -223,7 +223,7 @@ def _written(events: _Events, key: list[str]) -> Iterator[Step]:
         yield Step("write", some.rows.select(kept), some.seq)
 
 
-def _ends(rows: pa.Table, key: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def ends(rows: pa.Table, key: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Where the first and the last event of each key are, in the order of the last ones."""
     plain = [f"k{i}" for i in range(len(key))]
     found = _numbered(rows, key).group_by(plain).aggregate([("at", "min"), ("at", "max")])
@@ -279,7 +279,7 @@ def _events(
     table: SinkTable,
     after: int,
     committed: Callable[[int], None],
-) -> Iterator[_Events]:
+) -> Iterator[Events]:
     """The events after one, in their order."""
     for file in files_of(pending):
         if file.last_seq <= after:
@@ -297,20 +297,29 @@ def read(
     *,
     share: int = 0,
     of: int = 1,
+    groups: Sequence[int] | None = None,
+    only_keys: bool = False,
     committed: Callable[[int], None] = lambda _: None,
-) -> Iterator[_Events]:
+) -> Iterator[Events]:
     """The events of a file, in their order.
 
     :param share: which one of its shares is read
     :param of: how many shares it has; each has some of its row groups
+    :param groups: its row groups that are read, instead of those of a share
+    :param only_keys: nothing is read but what the keys need, which are all columns that the table has
     :param committed: told when the newest of the file's events was committed, in ms since 1970
     """
     with changelog.open(connector, file) as opened:
         source = pq.ParquetFile(opened)
         committed(committed_ms(source.metadata))
-        there, groups = set(source.schema_arrow.names), range(share, source.num_row_groups, of)
+        there = set(source.schema_arrow.names)
         wanted = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
-        for batch in source.iter_batches(WHOLE_GROUP, row_groups=groups, columns=wanted):
+        if only_keys:
+            origins = lineage(pending, file.schema_version)
+            images = [f"after.{origins[field.column.name].column}" for field in table.key]
+            wanted = ["seq", "op", *(["key"] if "key" in there else []), *images]
+        chosen = range(share, source.num_row_groups, of) if groups is None else groups
+        for batch in source.iter_batches(WHOLE_GROUP, row_groups=chosen, columns=wanted):
             yield _made(pa.Table.from_batches([batch]), file, pending, table)
 
 
@@ -323,7 +332,7 @@ def newest_commit(changelog: ChangeLog, connector: str, pending: Pending) -> int
     return newest
 
 
-def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) -> _Events:
+def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) -> Events:
     key, after = _fields(events, "key"), _fields(events, "after")
     origins = lineage(pending, file.schema_version)
     columns = {}
@@ -338,7 +347,7 @@ def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) 
             if (origin := origins.get(field.column.name)) is not None
         }
         left_out = _left_out(events, final)
-    found = _Events(op, events["seq"].to_numpy(), pa.table(columns), left_out)
+    found = Events(op, events["seq"].to_numpy(), pa.table(columns), left_out)
     return found if left_out is None else _with_moves(found, events, left_out, origins, table)
 
 
@@ -385,8 +394,8 @@ def _left_out(events: pa.Table, final: dict[str | None, str]) -> npt.NDArray[np.
 
 
 def _with_moves(
-    found: _Events, events: pa.Table, left_out: npt.NDArray[np.object_], origins: Any, table: SinkTable
-) -> _Events:
+    found: Events, events: pa.Table, left_out: npt.NDArray[np.object_], origins: Any, table: SinkTable
+) -> Events:
     """With the keys before, if an event changes a key and leaves values out."""
     if "previous_key" not in events.column_names or not table.key:
         return found

@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.sink import windows
 from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
@@ -81,8 +82,9 @@ def test_only_rows_that_the_source_has_made_are_new(
 
 
 def test_a_new_row_that_is_there_is_changed_and_the_rest_of_the_run_looks(
-    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(windows, "WINDOW_EVENTS", 1)
     put(source, 1)
     connector.capture()
     apply(engine, connector)

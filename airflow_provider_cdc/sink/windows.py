@@ -1,0 +1,166 @@
+"""Steps of many files at once: of each key of a window of events, only the last event is read and written.
+
+Keys are read first, which is little, and then the rows of those events that are the last of their key; a row that comes and goes within a window is never written. The
+steps are as large as the database likes them, however small the files are. Where it matters what happened in between, :mod:`.events` has steps of each part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_cdc.changelog.log import ChangeLog, committed_ms
+from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.core.model.manifest import DataFile
+from airflow_provider_cdc.sink.config import InsertMode, PrimaryKeyMode, SinkConfig
+from airflow_provider_cdc.sink.events import WHOLE_GROUP, Events, Step, ends, files_of, read
+from airflow_provider_cdc.sink.tables import SinkTable
+
+WINDOW_EVENTS, WINDOW_BYTES = 1_000_000, 64 << 20
+"""A window ends with the row group after which it has so many events, or keys of so many bytes."""
+STEP_ROWS, STEP_BYTES = 50_000, 16 << 20
+"""A step has so many rows, or bytes, at least, if there are as many, and at most those of one row group more."""
+_HELD_BYTES = 1 << 20
+"""A file of the change log that is not larger is read once only, and its events are held, up to :data:`WINDOW_BYTES` of them."""
+_NOT_KEYS = ("float", "double", "list", "struct", "null")
+"""Types of key columns that arrays compare in another way than databases do."""
+
+
+def fit(pending: Pending, table: SinkTable, config: SinkConfig) -> bool:
+    """Whether nothing but the last event of each key matters, and there is more to look at than one part of a file."""
+    return (
+        (len(pending.files) > 1 or pending.events > WHOLE_GROUP)
+        and config.insert_mode is InsertMode.UPSERT
+        and config.primary_key_mode is PrimaryKeyMode.RECORD_KEY
+        and pending.taken is None
+        and "t" not in pending.counts()
+        and not any(file.sparse for _, file in pending.files)
+        and not any(field.column.type.startswith(_NOT_KEYS) for field in table.key)
+    )
+
+
+@dataclass(slots=True)
+class _Part:
+    """A row group.
+
+    :param keys: of its events, in their order
+    :param whole: its events with their rows, if they are held
+    """
+
+    file: DataFile
+    group: int
+    op: npt.NDArray[np.object_]
+    seq: npt.NDArray[np.int64]
+    keys: pa.Table
+    whole: Events | None
+
+
+class Windows:
+    """The steps of pending batches that :func:`fit`. What else than the key has to be unique in the table must be nothing: rows are not written in their order.
+
+    :param committed: as of :func:`~airflow_provider_cdc.sink.events.steps`
+    """
+
+    def __init__(
+        self,
+        changelog: ChangeLog,
+        connector: str,
+        pending: Pending,
+        table: SinkTable,
+        config: SinkConfig,
+        *,
+        committed: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._changelog, self._connector, self._pending, self._table = changelog, connector, pending, table
+        self._deletes, self._committed = config.delete_enabled, committed
+        self._only_keys = replace(table, fields=table.key)
+
+    def steps(self) -> Iterator[Step]:
+        """Of each window first the deletes, then rows that change and new ones.
+
+        :raises ChangeLogDamaged: a file is not what its manifest says
+        """
+        window, events, size = list[_Part](), 0, 0
+        for part in self._parts():
+            window.append(part)
+            events += len(part.op)
+            size += part.keys.nbytes + (part.whole.rows.nbytes if part.whole is not None else 0)
+            if events >= WINDOW_EVENTS or size >= WINDOW_BYTES:
+                yield from self._window(window)
+                window, events, size = [], 0, 0
+        if window:
+            yield from self._window(window)
+
+    def _parts(self) -> Iterator[_Part]:
+        for file in files_of(self._pending):
+            small = file.bytes <= _HELD_BYTES
+            with self._changelog.open(self._connector, file) as opened:
+                metadata = pq.read_metadata(opened)
+            self._committed(committed_ms(metadata))
+            for group in range(metadata.num_row_groups):
+                found = self._read(file, group, only_keys=not small)
+                if found is not None:
+                    keys = found.rows.select([field.name for field in self._table.key])
+                    yield _Part(file, group, found.op, found.seq, keys, found if small else None)
+
+    def _read(self, file: DataFile, group: int, *, only_keys: bool) -> Events | None:
+        """The events of a row group that are to be looked at; ``None`` if there are none."""
+        table, given = self._only_keys if only_keys else self._table, (self._changelog, self._connector, file)
+        parts = [
+            part if self._deletes else part.take(part.op != "d")
+            for part in read(*given, self._pending, table, groups=[group], only_keys=only_keys)
+        ]
+        rows = pa.concat_tables(part.rows for part in parts)
+        if not rows.num_rows:
+            return None
+        op, seq = (np.concatenate([getattr(part, name) for part in parts]) for name in ("op", "seq"))
+        return Events(op, seq, rows, None)
+
+    def _window(self, parts: list[_Part]) -> Iterator[Step]:
+        key = [field.name for field in self._table.key]
+        keys = pa.concat_tables(part.keys for part in parts)
+        first, last = ends(keys, key)
+        new, gone = self._told(parts, "c", "r")[first], self._told(parts, "d")[last]
+        if gone.any():
+            seq = np.concatenate([part.seq for part in parts])[last[gone]]
+            yield Step("delete", keys.take(pa.array(last[gone])), seq)
+        what = np.zeros(keys.num_rows, np.int8)  # 1: changes its row, 2: makes it
+        what[last[~gone]] = np.where(new[~gone], 2, 1)
+        del keys, first, last, new, gone
+        yield from self._written(parts, what)
+
+    def _told(self, parts: list[_Part], *letters: str) -> npt.NDArray[np.bool_]:
+        """Whether events are of some kinds."""
+        return np.concatenate([np.isin(part.op, letters) for part in parts])
+
+    def _written(self, parts: list[_Part], what: npt.NDArray[np.int8]) -> Iterator[Step]:
+        waiting, begin = {1: list[Events](), 2: list[Events]()}, 0
+        for part in parts:
+            kinds = what[begin : begin + len(part.op)]
+            begin += len(part.op)
+            if not kinds.any():
+                continue
+            whole = part.whole if part.whole is not None else self._read(part.file, part.group, only_keys=False)
+            part.whole = None
+            assert whole is not None
+            assert len(whole.op) == len(kinds)
+            for kind, held in waiting.items():
+                if (chosen := kinds == kind).any():
+                    held.append(whole.take(chosen))
+                    rows = sum(len(one.op) for one in held)
+                    if rows >= STEP_ROWS or sum(one.rows.nbytes for one in held) >= STEP_BYTES:
+                        yield _step(held, new=kind == 2)
+                        held.clear()
+        for kind, held in waiting.items():
+            if held:
+                yield _step(held, new=kind == 2)
+
+
+def _step(events: list[Events], *, new: bool) -> Step:
+    rows = pa.concat_tables(one.rows for one in events)
+    return Step("write", rows, np.concatenate([one.seq for one in events]), new)
