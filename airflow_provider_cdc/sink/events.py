@@ -226,7 +226,8 @@ def _written(events: Events, key: list[str]) -> Iterator[Step]:
 def ends(rows: pa.Table, key: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Where the first and the last event of each key are, in the order of the last ones."""
     plain = [f"k{i}" for i in range(len(key))]
-    found = _numbered(rows, key).group_by(plain).aggregate([("at", "min"), ("at", "max")])
+    # threads would have a table of groups each, and take twice the memory
+    found = _numbered(rows, key).group_by(plain, use_threads=False).aggregate([("at", "min"), ("at", "max")])
     first, last = found["at_min"].to_numpy(), found["at_max"].to_numpy()
     order = np.argsort(last)
     return first[order], last[order]

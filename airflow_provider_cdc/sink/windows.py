@@ -24,7 +24,7 @@ from airflow_provider_cdc.sink.tables import SinkTable
 WINDOW_EVENTS, WINDOW_BYTES = 1_000_000, 64 << 20
 """A window ends with the row group after which it has so many events, or keys of so many bytes."""
 STEP_ROWS, STEP_BYTES = 50_000, 16 << 20
-"""A step has so many rows, or bytes, at least, if there are as many, and at most those of one row group more."""
+"""A step has so many rows, or bytes, at least, if there are as many, and at most those that are read at once more."""
 _HELD_BYTES = 1 << 20
 """A file of the change log that is not larger is read once only, and its events are held, up to :data:`WINDOW_BYTES` of them."""
 _NOT_KEYS = ("float", "double", "list", "struct", "null")
@@ -49,7 +49,7 @@ class _Part:
     """A row group.
 
     :param keys: of its events, in their order
-    :param whole: its events with their rows, if they are held
+    :param whole: its events with their rows, some at a time, if they are held
     """
 
     file: DataFile
@@ -57,7 +57,7 @@ class _Part:
     op: npt.NDArray[np.object_]
     seq: npt.NDArray[np.int64]
     keys: pa.Table
-    whole: Events | None
+    whole: list[Events]
 
 
 class Windows:
@@ -89,7 +89,7 @@ class Windows:
         for part in self._parts():
             window.append(part)
             events += len(part.op)
-            size += part.keys.nbytes + (part.whole.rows.nbytes if part.whole is not None else 0)
+            size += part.keys.nbytes + sum(some.rows.nbytes for some in part.whole)
             if events >= WINDOW_EVENTS or size >= WINDOW_BYTES:
                 yield from self._window(window)
                 window, events, size = [], 0, 0
@@ -103,23 +103,20 @@ class Windows:
                 metadata = pq.read_metadata(opened)
             self._committed(committed_ms(metadata))
             for group in range(metadata.num_row_groups):
-                found = self._read(file, group, only_keys=not small)
-                if found is not None:
-                    keys = found.rows.select([field.name for field in self._table.key])
-                    yield _Part(file, group, found.op, found.seq, keys, found if small else None)
+                found = list(self._read(file, group, only_keys=not small))
+                if found:
+                    names = [field.name for field in self._table.key]
+                    keys = pa.concat_tables(some.rows.select(names) for some in found)
+                    op, seq = (np.concatenate([getattr(some, name) for some in found]) for name in ("op", "seq"))
+                    yield _Part(file, group, op, seq, keys, found if small else [])
 
-    def _read(self, file: DataFile, group: int, *, only_keys: bool) -> Events | None:
-        """The events of a row group that are to be looked at; ``None`` if there are none."""
+    def _read(self, file: DataFile, group: int, *, only_keys: bool) -> Iterator[Events]:
+        """The events of a row group that are to be looked at, some at a time."""
         table, given = self._only_keys if only_keys else self._table, (self._changelog, self._connector, file)
-        parts = [
-            part if self._deletes else part.take(part.op != "d")
-            for part in read(*given, self._pending, table, groups=[group], only_keys=only_keys)
-        ]
-        rows = pa.concat_tables(part.rows for part in parts)
-        if not rows.num_rows:
-            return None
-        op, seq = (np.concatenate([getattr(part, name) for part in parts]) for name in ("op", "seq"))
-        return Events(op, seq, rows, None)
+        for some in read(*given, self._pending, table, groups=[group], only_keys=only_keys):
+            wanted = some if self._deletes else some.take(some.op != "d")
+            if len(wanted.op):
+                yield wanted
 
     def _window(self, parts: list[_Part]) -> Iterator[Step]:
         key = [field.name for field in self._table.key]
@@ -132,6 +129,7 @@ class Windows:
         what = np.zeros(keys.num_rows, np.int8)  # 1: changes its row, 2: makes it
         what[last[~gone]] = np.where(new[~gone], 2, 1)
         del keys, first, last, new, gone
+        pa.default_memory_pool().release_unused()  # before the rows come, which are more
         yield from self._written(parts, what)
 
     def _told(self, parts: list[_Part], *letters: str) -> npt.NDArray[np.bool_]:
@@ -141,24 +139,26 @@ class Windows:
     def _written(self, parts: list[_Part], what: npt.NDArray[np.int8]) -> Iterator[Step]:
         waiting, begin = {1: list[Events](), 2: list[Events]()}, 0
         for part in parts:
-            kinds = what[begin : begin + len(part.op)]
-            begin += len(part.op)
-            if not kinds.any():
-                continue
-            whole = part.whole if part.whole is not None else self._read(part.file, part.group, only_keys=False)
-            part.whole = None
-            assert whole is not None
-            assert len(whole.op) == len(kinds)
-            for kind, held in waiting.items():
-                if (chosen := kinds == kind).any():
-                    held.append(whole.take(chosen))
-                    rows = sum(len(one.op) for one in held)
-                    if rows >= STEP_ROWS or sum(one.rows.nbytes for one in held) >= STEP_BYTES:
-                        yield _step(held, new=kind == 2)
-                        held.clear()
+            end = begin + len(part.op)
+            if what[begin:end].any():
+                for some in part.whole or self._read(part.file, part.group, only_keys=False):
+                    kinds = what[begin : begin + len(some.op)]
+                    begin += len(some.op)
+                    for kind, held in waiting.items():
+                        if (chosen := kinds == kind).any():
+                            held.append(some.take(chosen))
+                            if _enough(held):
+                                yield _step(held, new=kind == 2)
+                                held.clear()
+                assert begin == end
+            begin, part.whole = end, []
         for kind, held in waiting.items():
             if held:
                 yield _step(held, new=kind == 2)
+
+
+def _enough(held: list[Events]) -> bool:
+    return sum(len(one.op) for one in held) >= STEP_ROWS or sum(one.rows.nbytes for one in held) >= STEP_BYTES
 
 
 def _step(events: list[Events], *, new: bool) -> Step:
