@@ -431,7 +431,8 @@ class Sink:
             self._newest[table.topic] = max(ms, self._newest.get(table.topic, 0))
 
         given = (self._changelog, self._connector, pending, table, self._config)
-        if not each and not there.takes_others(table) and windows.fit(pending, table, self._config):
+        in_order = each or there.takes_others(table) or not windows.fit(pending, table, self._config)
+        if not in_order and not self._dialect.refers_to_itself(connection, table.name):
             made = windows.Windows(*given, committed=committed).steps()
         else:
             made = steps(*given, each=each, committed=committed)

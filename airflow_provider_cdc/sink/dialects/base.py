@@ -199,6 +199,11 @@ class Dialect(abc.ABC):
         unique |= {tuple(map(str, one["column_names"])) for one in inspector.get_indexes(**at) if one.get("unique")}
         return There(columns, key, any(set(one) != set(key) for one in unique))
 
+    def refers_to_itself(self, connection: sa.Connection, name: Name) -> bool:
+        """Whether rows of a table may refer to others of it by a foreign key that is looked at before the transaction ends: then they are written in their order."""
+        found = sa.inspect(connection).get_foreign_keys(name.table, schema=name.schema)
+        return any(one["referred_table"] == name.table and not one["options"].get("deferrable") for one in found)
+
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     @abc.abstractmethod

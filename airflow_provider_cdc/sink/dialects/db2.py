@@ -75,6 +75,9 @@ class Db2(MergeDialect):
             case _:
                 return _TYPES[kind.name]
 
+    def refers_to_itself(self, connection: sa.Connection, name: Name) -> bool:
+        return True  # it may: the catalog is not asked
+
     def there(self, connection: sa.Connection, name: Name) -> There | None:
         schema = name.schema or connection.exec_driver_sql("VALUES CURRENT SCHEMA").scalar_one().strip()
         at = (schema, name.table)

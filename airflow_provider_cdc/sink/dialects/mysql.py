@@ -18,7 +18,7 @@ from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, in_k
 from airflow_provider_cdc.sink.dialects.collations import collations, is_text, refuse_merging, text_keys
 from airflow_provider_cdc.sink.dialects.staging import StagingDialect
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
-from airflow_provider_cdc.sink.tables import Field, SinkTable
+from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
 _LONG = "longtext CHARACTER SET utf8mb4"
 _TYPES = {
@@ -152,6 +152,9 @@ class MariaDb(StagingDialect):
     def tells_apart(self, collation: str) -> bool:
         """Whether no two texts are equal in a collation."""
         return collation == self.exact or collation.endswith("_nopad_bin")
+
+    def refers_to_itself(self, connection: sa.Connection, name: Name) -> bool:
+        return False  # foreign keys are not looked at in this session
 
     def default(self, kind: Kind, text: str) -> str | None:
         if kind.name in ("json", "xml") or (kind.name in ("text", "bytes") and self._length(kind, key=False) is None):

@@ -140,6 +140,9 @@ class Oracle(MergeDialect):
     def cast(self, text: str, type_: str) -> str:
         return text if "LOB" in type_ or type_.startswith("INTERVAL") else super().cast(text, type_)
 
+    def refers_to_itself(self, connection: sa.Connection, name: Name) -> bool:
+        return True  # it may: the catalog is not asked
+
     def there(self, connection: sa.Connection, name: Name) -> There | None:
         owner = (
             name.schema
