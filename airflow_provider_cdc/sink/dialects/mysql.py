@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sink import texts, widening
 from airflow_provider_cdc.sink.ahead import ahead
-from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, in_key_order, run
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, run
 from airflow_provider_cdc.sink.dialects.collations import collations, is_text, refuse_merging, text_keys
 from airflow_provider_cdc.sink.dialects.staging import StagingDialect
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
@@ -178,9 +178,7 @@ class MariaDb(StagingDialect):
         key = [field.name for field in table.key]
         rest = [name for name in rows.column_names if name not in key]
         if not unique:
-            self._insert(
-                connection, self.full(table.name), table, in_key_order(table, rows), self._or_update(rest or key[:1])
-            )
+            self._insert(connection, self.full(table.name), table, rows, self._or_update(rest or key[:1]))
             return
         self._write_by_key(connection, table, self._staged(connection, table, rows), rows.column_names)
 
