@@ -60,6 +60,8 @@ class Table:
     dropped: bool = False
     organization: str = "HEAP"
     checks: list[tuple[str, str]] = field(default_factory=list)
+    private: bool = False
+    """Whether it is a private temporary table."""
 
     @property
     def live(self) -> list[Column]:

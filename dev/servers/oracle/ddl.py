@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from dev.servers.oracle import tables
+from dev.servers.oracle import private_tables, tables
 from dev.servers.oracle.catalog import Key, Sequence, Table, User
 from dev.servers.oracle.datatypes import DataType, qualified
 from dev.servers.oracle.errors import OraError, unknown
@@ -77,6 +77,8 @@ def _create(session: "Session", reader: Tokens) -> None:
     reader.expect("CREATE")
     if reader.take("TABLE"):
         tables.create(session, reader)
+    elif reader.take("PRIVATE", "TEMPORARY", "TABLE"):
+        private_tables.create(session, reader)
     elif reader.take("UNIQUE", "INDEX"):
         _create_index(session, reader, "I")
     elif reader.take("INDEX") or reader.take("BITMAP", "INDEX"):

@@ -240,7 +240,7 @@ def _modify(session: "Session", statement: Statement, change: Change, binds: lis
     chosen = ", ".join([f"`{change.alias}`.__ROW", *texts])
     found = session.evaluate(f"SELECT {chosen} FROM {session.names.rows(table)} AS `{change.alias}`{where}", binds)
     for row in found:
-        session.engine.check_row(transaction, table, row[0])
+        session.engine.check_row(transaction, table, row[0], session.fixed_scn)
     done = Changed(len(found))
     if change.kind == "DELETE":
         for row in found:
@@ -354,7 +354,7 @@ def lock_rows(session: "Session", compiled: Compiled, binds: list[Any]) -> list[
         kept = []
         for row in session.evaluate(text, binds):
             try:
-                session.engine.check_row(transaction, table, row[0])
+                session.engine.check_row(transaction, table, row[0], session.fixed_scn)
             except Blocked:
                 if skip:
                     continue

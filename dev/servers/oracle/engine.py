@@ -96,7 +96,7 @@ class Engine:
     def commit(self, transaction: Transaction) -> None:
         """Make the changes of a transaction the truth, at a new SCN."""
         with self.writing():
-            if transaction.begun:
+            if transaction.begun or transaction.tables:
                 scn = self.redo.tick()
                 for table in transaction.tables.values():
                     self.db.execute(
@@ -105,7 +105,8 @@ class Engine:
                     self.db.execute(
                         f"UPDATE {table.storage} SET _es = ?, _ex = NULL WHERE _ex = ?", (scn, transaction.id)
                     )
-                self._record(transaction, log.COMMIT, scn=scn)
+                if transaction.begun:
+                    self._record(transaction, log.COMMIT, scn=scn)
                 self._end(transaction, scn)
             self._forget(transaction)
 
@@ -157,6 +158,8 @@ class Engine:
             self.db.execute(f"DELETE FROM {storage} WHERE _v = ?", (step.new + index,))
         if step.kind != "I":
             self.db.execute(f"UPDATE {storage} SET _ex = NULL WHERE _v = ?", (step.old,))
+        if step.table.private:
+            return
         record = step.record + index
         before, after = marshal.loads(self.db.execute("SELECT body FROM redo WHERE id = ?", (record,)).fetchone()[0])
         inverse = {"I": log.DELETE, "D": log.INSERT, "U": log.UPDATE}[step.kind]
@@ -174,6 +177,8 @@ class Engine:
         self, transaction: Transaction, op: int, *, scn: int | None = None, undo: bool = False,
         table: Table | None = None, row: int | None = None, body: Any = None,
     ) -> int:  # fmt: skip
+        if table is not None and table.private:
+            return 0
         if not transaction.begun:
             transaction.begun = True
             transaction.started_scn = self.redo.tick()
@@ -299,11 +304,19 @@ class Engine:
                     if holder not in (None, transaction.id) and holder in self.transactions:
                         raise Blocked(self.transactions[holder])
 
-    def check_row(self, transaction: Transaction, table: Table, row: int) -> None:
-        """Raises :class:`Blocked` when another transaction has the row."""
+    def check_row(self, transaction: Transaction, table: Table, row: int, scn: int | None = None) -> None:
+        """Raises :class:`Blocked` when another transaction has the row.
+
+        :param scn: what this one sees: another one that has changed the row since then is ORA-08177
+        """
         holder = self.row_locks.get((table.id, row))
         if holder is not None and holder is not transaction:
             raise Blocked(holder)
+        if scn is not None:
+            newest = f"SELECT _bs FROM {table.storage} WHERE _r = ? AND _es IS NULL ORDER BY _v DESC LIMIT 1"
+            found = self.db.execute(newest, (row,)).fetchone()
+            if found is None or (found[0] or 0) > scn:
+                raise OraError(8177)
 
     def lock_row(self, transaction: Transaction, table: Table, row: int) -> None:
         """Take a row without changing it."""

@@ -46,7 +46,7 @@ class Merge(Change):
             if len({row[0] for row in found}) < len(found):
                 raise OraError(30926)
             for row in found:
-                session.engine.check_row(session.transaction(), self.table, row[0])
+                session.engine.check_row(session.transaction(), self.table, row[0], session.fixed_scn)
             done.count += len(update_rows(session, self.matched, found))
         for row in fresh:
             number, _ = insert_row(session, self.unmatched or self, row[1:])

@@ -61,9 +61,12 @@ class Names:
     def table(self, path: list[str], action: str) -> Table:
         """A table that this session may do this to."""
         owner = path[0] if len(path) > 1 else self._session.schema
-        table = self._session.engine.catalog.tables.get((self._session.container, owner, path[-1]))
+        private = self._session.private.get(path[-1]) if owner == self._session.schema else None
+        table = private or self._session.engine.catalog.tables.get((self._session.container, owner, path[-1]))
         if table is None or len(path) > 2:
             raise OraError(942)
+        if private:
+            return private
         self._session.privileges.need_on(table, action)
         if action not in ("SELECT", "LOCK"):
             self._session.need_writable()
@@ -79,7 +82,7 @@ class Names:
         head = f"SELECT _r AS __ROW, ORA_ROWID({table.data_id}, _r) AS {ROW_ID}, _bs AS {ROW_SCN}{columns} FROM {table.storage}"
         if scn is not None:
             return f"({head} WHERE _bs <= {scn} AND (_es IS NULL OR _es > {scn}))"
-        now = self._session.read_only_scn or self._session.engine.snapshot_scn()
+        now = self._session.fixed_scn or self._session.engine.snapshot_scn()
         if self._session.standby:
             now = self._session.database.standby_scn()
         me = self._session.current.id if self._session.current else NOBODY

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from dev.servers.oracle import datatypes, ddl, dml, merge, moments, plsql, settings
+from dev.servers.oracle import datatypes, ddl, dml, merge, moments, plsql, private_tables, settings
 from dev.servers.oracle.catalog import Column, Table, User
 from dev.servers.oracle.datatypes import DataType
 from dev.servers.oracle.errors import OraError, unknown
@@ -27,6 +27,8 @@ from dev.servers.oracle.wire.statements import Outcome
 if TYPE_CHECKING:
     from dev.servers.oracle.database import Database
 
+READING = ("SELECT", "WITH", "(", "INSERT", "UPDATE", "DELETE", "MERGE", "LOCK")
+"""With what a transaction begins that sees one state of the database."""
 ROWS_AT_ONCE = 500
 STEPS = 500_000
 """Of SQLite's machine, after which to look whether the client still wants the answer."""
@@ -53,7 +55,11 @@ class Session:
         self.nls = moments.Nls()
         self.check = check
         self.current: Transaction | None = None
-        self.read_only_scn: int | None = None
+        self.fixed_scn: int | None = None
+        """What a transaction sees that is READ ONLY or SERIALIZABLE."""
+        self.serializable = False
+        self.private: dict[str, Table] = {}
+        """Private temporary tables by name."""
         self.logged_on = self.engine.now()
         self._failure: OraError | None = None
         self._ended: Exception | None = None
@@ -155,6 +161,8 @@ class Session:
         statement = Statement(sql)
         rows = [[_plain(value) for value in row] for row in rows]
         word = statement.word
+        if self.serializable and self.fixed_scn is None and word in READING:
+            self.fixed_scn = self.engine.snapshot_scn()
         if word in ("SELECT", "WITH") or (statement.tokens and statement.tokens[0].text == "("):
             return self._query(statement, rows[0], only_describe=only_describe)
         if word in ("INSERT", "UPDATE", "DELETE", "MERGE"):
@@ -213,13 +221,13 @@ class Session:
         return self.current
 
     def commit(self) -> None:
-        self.read_only_scn = None
+        self.fixed_scn = None
         transaction, self.current = self.current, None
         if transaction:
             self.engine.commit(transaction)
 
     def rollback(self) -> None:
-        self.read_only_scn = None
+        self.fixed_scn = None
         transaction, self.current = self.current, None
         if transaction:
             self.engine.rollback(transaction)
@@ -245,7 +253,7 @@ class Session:
     def _set_transaction(self, reader: Tokens) -> None:
         words = " ".join(token.text for token in reader.until(";"))
         if words == "READ ONLY":
-            self.read_only_scn = self.engine.snapshot_scn()
+            self.fixed_scn = self.engine.snapshot_scn()
         elif words not in ("READ WRITE", "ISOLATION LEVEL READ COMMITTED") and not words.startswith("NAME "):
             raise unknown(reader.sql)
 
@@ -253,6 +261,8 @@ class Session:
         """Leave: what is not committed is taken back."""
         try:
             self.rollback()
+            for table in list(self.private.values()):
+                private_tables.drop(self, table)
         finally:
             self.database.left(self)
             for connection in self._connections:

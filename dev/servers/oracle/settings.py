@@ -29,6 +29,8 @@ def alter(session: "Session", reader: Tokens) -> None:
         name = reader.name()
         reader.expect("=")
         token = reader.next()
+        if name == "ISOLATION_LEVEL" and token.word == "READ":
+            reader.expect("COMMITTED")
         _set(session, name, token, reader.sql)
 
 
@@ -39,6 +41,8 @@ def _set(session: "Session", name: str, token: Token, sql: str) -> None:
         session.nls.zone = moments.region(token.text)
     elif name == "CONTAINER":
         set_container(session, token.text.upper())
+    elif name == "ISOLATION_LEVEL" and token.word in ("READ", "SERIALIZABLE"):
+        session.serializable = token.word == "SERIALIZABLE"
     elif name == "CURRENT_SCHEMA":
         set_schema(session, token.text)
     elif name in ONLY_BINARY and token.text == "BINARY":

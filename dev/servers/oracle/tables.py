@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dev.servers.oracle import datatypes, ddl, lobs
+from dev.servers.oracle import datatypes, ddl, lobs, private_tables
 from dev.servers.oracle.catalog import Column, Key, Table
 from dev.servers.oracle.datatypes import DataType
 from dev.servers.oracle.definitions import CONSTRAINT_WORDS, LOG_TYPES, Definition, add_log_group, read_type
@@ -80,6 +80,8 @@ def create(session: "Session", reader: Tokens) -> None:
     """CREATE TABLE."""
     path = reader.names()
     owner = path[0] if len(path) > 1 else session.schema
+    if path[-1].startswith("ORA$PTT_"):
+        raise OraError(32463)
     session.privileges.need("CREATE TABLE" if owner == session.user.name else "CREATE ANY TABLE")
     if not session.database.is_schema(owner):
         raise OraError(1918, owner)
@@ -103,7 +105,7 @@ def create(session: "Session", reader: Tokens) -> None:
         if reader.take("AS"):
             query = reader.until(";")
         reader.end()
-        rows = _select(session, reader, table, query) if query else []
+        rows = selected(session, reader, table, query) if query else []
         for statement in storage_ddl(table):
             session.engine.db.execute(statement)
         for key in table.keys:
@@ -111,10 +113,11 @@ def create(session: "Session", reader: Tokens) -> None:
         table.created_scn = table.changed_scn = session.engine.redo.tick()
         catalog.place(table)
         ddl.log(session, reader, table, owner, table.name)
-    _fill(session, table, rows)
+    fill(session, table, rows)
 
 
-def _select(session: "Session", reader: Tokens, table: Table, query: list[Token]) -> list[Any]:
+def selected(session: "Session", reader: Tokens, table: Table, query: list[Token]) -> list[Any]:
+    """The rows of a query, and its columns for a table."""
     statement = session.statement(reader.text(query))
     compiled = session.compile(statement).query(statement.tokens)
     for index, (name, kind) in enumerate(compiled.columns, 1):
@@ -123,7 +126,8 @@ def _select(session: "Session", reader: Tokens, table: Table, query: list[Token]
     return session.evaluate(compiled.sql, [])
 
 
-def _fill(session: "Session", table: Table, rows: list[Any]) -> None:
+def fill(session: "Session", table: Table, rows: list[Any]) -> None:
+    """Insert and commit rows."""
     if rows:
         transaction = session.transaction()
         with session.engine.writing():
@@ -360,6 +364,9 @@ def drop(session: "Session", reader: Tokens) -> None:
     reader.take("CASCADE", "CONSTRAINTS")
     purge = reader.take("PURGE")
     reader.end()
+    if table.private:
+        private_tables.drop(session, table)
+        return
     text = None
     if not purge:
         bin_name = f"BIN${base64.b64encode(os.urandom(16)).decode()}$0"
