@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
@@ -17,7 +16,7 @@ from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, ConfigErr
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
-from airflow_provider_cdc.sink import windows
+from airflow_provider_cdc.sink import texts, windows
 from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.beginnings import Beginnings
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
@@ -495,9 +494,9 @@ class Sink:
         return True
 
     def _refused(self, table: SinkTable, step: Step, error: sa.exc.DBAPIError) -> TargetError:
-        row: dict[str, Any] = pa.Table.to_pylist(step.rows)[0] if step.rows.num_rows else {}
-        names = [one.name for one in table.key] or list(row)
-        shown = ", ".join(f"{name}={str(row.get(name))[:80]}" for name in names)
+        there = step.rows.column_names if step.rows.num_rows else []
+        names = [one.name for one in table.key if one.name in there] or there
+        shown = ", ".join(f"{name}={texts.shown(step.rows[name])[:80]}" for name in names)
         return TargetError(
             f"{table.name} cannot take a row: {error.orig}",
             where=f"topic {table.topic}, event {int(step.seq[0])}, row with {shown}",

@@ -6,6 +6,7 @@ so values are compared as this database keeps them, whatever its types are.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.verified import Compared
 from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.sink import texts
 from airflow_provider_cdc.sink.dialects.base import Dialect, There, run
 from airflow_provider_cdc.sink.differing import DifferingKeys
 from airflow_provider_cdc.sink.expected import Chunk, ExpectedRows
@@ -54,18 +56,20 @@ class TableComparison:
     seen: str
     _names: list[str] = field(init=False)
     _columns: dict[str, str] = field(init=False)
+    _stage: SinkTable = field(init=False)
     _made: str = field(init=False, default="")
 
     def __post_init__(self) -> None:
         self._names = [one.name for one in self.table.fields]
         self._columns = {name: self.there.columns[name].type for name in self._names}
+        name = self.dialect.session_table(_STAGE)
+        self._stage = SinkTable(self.table.topic, name, (*self.table.fields, _NUMBER))
 
     def compare(self, expected: ExpectedRows) -> None:
         """Put into the result what differs.
 
         :raises CannotHold: no row can be compared any more
         """
-        stage = self._staged()
         seen = sqlite3.connect(self.seen, isolation_level=None)
         try:
             seen.execute("PRAGMA journal_mode = OFF")
@@ -74,30 +78,35 @@ class TableComparison:
             seen.execute("BEGIN")
             matched = 0
             for chunk in expected.chunks():
-                matched += self._chunk(stage, chunk, seen)
+                matched += self._chunk(chunk, seen)
             self.result.target = self._count()
             if matched != self.result.target or self.result.different:
                 self._surplus(seen)
         finally:
             seen.close()
-            run(self.connection, self.dialect.drop_session_table(stage.name))
 
-    def _staged(self) -> SinkTable:
-        """The session's own table, empty."""
-        name = self.dialect.session_table(_STAGE)
-        run(self.connection, self.dialect.drop_session_table(name))
+    @contextlib.contextmanager
+    def staged(self) -> Iterator[None]:
+        """With the session's own table. Some databases end the transaction when they make it: what is compared has to be read after that."""
         columns = f"{self.dialect.listed(self._names)}, 0 AS {self.dialect.quote(_NUMBER.name)}"
-        self._made = self.dialect.make_session_table(name, columns, self.dialect.full(self.table.name))
+        self._made = self.dialect.make_session_table(self._stage.name, columns, self.dialect.full(self.table.name))
         run(self.connection, self._made)
-        return SinkTable(self.table.topic, name, (*self.table.fields, _NUMBER))
+        self.connection.commit()
+        try:
+            yield
+        finally:
+            if not self.connection.invalidated:
+                self.connection.rollback()
+                run(self.connection, self.dialect.drop_session_table(self._stage.name))
+                self.connection.commit()
 
     # -- rows of the source -------------------------------------------------------------------------------------------
 
-    def _chunk(self, stage: SinkTable, chunk: Chunk, seen: sqlite3.Connection) -> int:
+    def _chunk(self, chunk: Chunk, seen: sqlite3.Connection) -> int:
         """Compare some rows; how many keys of them the table has."""
-        self._fill(stage, chunk)
+        self._fill(chunk)
         found, numbers = list[tuple[bytes]](), set[int]()
-        for number, source, target, key in self._both(stage):
+        for number, source, target, key in self._both():
             if key is None:
                 self._differs("missing", chunk, number, there=0)
                 continue
@@ -115,13 +124,13 @@ class TableComparison:
                 self.result.unknown[name] = self.result.unknown.get(name, 0) + 1
         return len(found)
 
-    def _fill(self, stage: SinkTable, chunk: Chunk) -> None:
-        for statement in self.dialect.empty_session_table(stage.name, self._made):
+    def _fill(self, chunk: Chunk) -> None:
+        for statement in self.dialect.empty_session_table(self._stage.name, self._made):
             run(self.connection, statement)
         numbers = pa.array(range(chunk.rows.num_rows), pa.int32())
         point = self.connection.begin_nested()
         try:
-            self.dialect.insert(self.connection, stage, chunk.rows.append_column(_NUMBER.name, numbers))
+            self.dialect.insert(self.connection, self._stage, chunk.rows.append_column(_NUMBER.name, numbers))
         except sa.exc.DBAPIError as e:
             if self.dialect.transient(e):
                 raise
@@ -129,13 +138,13 @@ class TableComparison:
             raise CannotHold(f"it cannot have rows that the source has: {e.orig}") from e
         point.commit()
 
-    def _both(self, stage: SinkTable) -> Iterator[tuple[int, Row, Row, bytes | None]]:
+    def _both(self) -> Iterator[tuple[int, Row, Row, bytes | None]]:
         """The number of each expected row, its values, those of the table's row of the same key, and that row's key; ``None`` if there is none."""
         quote, key = self.dialect.quote, len(self.table.key)
         sides = [self._read(f"{side}.{quote(name)}", name) for side in "st" for name in self._names]
         same = " AND ".join(f"t.{quote(one.name)} = s.{quote(one.name)}" for one in self.table.key)
         rows = self._rows(
-            f"SELECT s.{quote(_NUMBER.name)}, {', '.join(sides)} FROM {self.dialect.full(stage.name)} s "
+            f"SELECT s.{quote(_NUMBER.name)}, {', '.join(sides)} FROM {self.dialect.full(self._stage.name)} s "
             f"LEFT JOIN {self.dialect.full(self.table.name)} t ON {same}"
         )
         width = len(self._names)
@@ -194,7 +203,7 @@ class TableComparison:
             result.differing[name] = result.differing.get(name, 0) + 1
         if len(result.examples) < EXAMPLES:
             row = chunk.rows.slice(number, 1)
-            key = {one.name: str(row[one.name].cast(one_text(row[one.name].type))[0].as_py()) for one in self.table.key}
+            key = {one.name: texts.shown(row[one.name]) for one in self.table.key}
             self._example(what, key, columns, both)
 
     def _example(
@@ -209,11 +218,6 @@ class TableComparison:
             for side, row in zip(("source", "target"), both, strict=True):
                 example[side] = {name: str(row[self._names.index(name)]) for name in columns}
         self.result.examples.append(example)
-
-
-def one_text(type_: pa.DataType) -> pa.DataType:
-    """The type in which a key is shown: times as texts, as Python has not all of them."""
-    return pa.string() if pa.types.is_temporal(type_) else type_
 
 
 def _digest(key: Row) -> bytes:

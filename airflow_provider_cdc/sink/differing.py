@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -11,9 +13,11 @@ import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.model.schema import arrow_type
+from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import SinkTable
 
 _ROWS: Final = 10_000
+_CLOCK: Final = re.compile(r"([+-]?)(?:(\d+) )?(\d+):(\d\d):(\d\d)(?:\.(\d+))?")
 
 
 class DifferingKeys:
@@ -49,7 +53,8 @@ class DifferingKeys:
         if not self.folder:
             return
         try:
-            self._add([_typed(value, type_, self._zone) for value, type_ in zip(key, self._types, strict=True)], 0, 1)
+            parts = zip(key, self._table.key, self._types, strict=True)
+            self._add([_typed(value, kind_of(one.column), type_, self._zone) for value, one, type_ in parts], 0, 1)
         except (pa.ArrowException, ValueError, TypeError, OverflowError):  # none of the source
             self._add(None, 0, 1)
 
@@ -82,17 +87,44 @@ class DifferingKeys:
         self._parts, self._waiting = [], 0
 
 
-def _typed(value: Any, type_: pa.DataType, zone: str) -> pa.Array:
+def _typed(value: Any, kind: Kind, type_: pa.DataType, zone: str) -> pa.Array:
     """A value of the database as the change log would have it.
 
     :param zone: of moments that do not say theirs
     :raises ArrowException: it cannot have such a value
     """
+    if kind.name == "time":
+        value = _micros(value)
+    if kind.name == "bits" and isinstance(value, str):  # zeros and ones
+        value = int(value, 2).to_bytes(((kind.length or 1) + 7) // 8, "little")
+    if pa.types.is_date(type_) and isinstance(value, str):
+        value = value.removesuffix(" 00:00:00")  # Oracle has no dates without a time
     if pa.types.is_timestamp(type_) and type_.tz is not None:
         return _moment(pa.array([value]), type_, zone)
     if pa.types.is_decimal(type_):
         return pa.array([str(value)]).cast(type_)
     return pa.array([value]).cast(type_) if isinstance(value, (str, int)) else pa.array([value], type_)
+
+
+def _micros(value: Any) -> int:
+    """A time of a day as a database tells it, in microseconds.
+
+    >>> _micros("+000 00:00:01.500000"), _micros(dt.time(1)), _micros("-01:00:00")
+    (1500000, 3600000000, -3600000000)
+
+    :raises ValueError: it is none
+    """
+    if isinstance(value, dt.datetime):
+        value = value.time()
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1)
+    found = _CLOCK.fullmatch(str(value))
+    if found is None:
+        raise ValueError(f"{value} is no time of a day")
+    sign, days, hours, minutes, seconds, fraction = found.groups()
+    whole = ((int(days or 0) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(seconds)
+    size = whole * 1_000_000 + int((fraction or "").ljust(6, "0")[:6])
+    return -size if sign == "-" else size
 
 
 def _moment(value: pa.Array, type_: pa.DataType, zone: str) -> pa.Array:

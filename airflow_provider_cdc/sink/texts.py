@@ -188,6 +188,16 @@ def joined(values: pa.StringArray) -> bytes:
     return memoryview(data)[starts[values.offset] : starts[values.offset + len(values)]].tobytes()
 
 
+def shown(values: pa.ChunkedArray) -> str:
+    """The first value for people. Times are told by arrays: Python has not all of them.
+
+    >>> shown(pa.chunked_array([pa.array([1], pa.timestamp("ns"))]))
+    '1970-01-01 00:00:00.000000001'
+    """
+    first = values.slice(0, 1)
+    return str((first.cast(pa.string()) if pa.types.is_temporal(values.type) else first)[0].as_py())
+
+
 def whole(values: pa.ChunkedArray | pa.Array) -> pa.Array:
     """One array."""
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values

@@ -45,11 +45,17 @@ class Table:
         self.alter(ID, *columns)
 
     def alter(
-        self, *columns: Column, added: Mapping[str, str | None] | None = None, renamed: Mapping[str, str] | None = None
+        self,
+        *columns: Column,
+        added: Mapping[str, str | None] | None = None,
+        renamed: Mapping[str, str] | None = None,
+        key: tuple[str, ...] = ("id",),
     ) -> None:
         """Give the table these columns; rows that are there keep the values of those that they have."""
         with self.source.lock:
-            schema: TableSchema = self.source._schemas[self.source.id("s.t")].model_copy(update={"columns": columns})
+            schema: TableSchema = self.source._schemas[self.source.id("s.t")].model_copy(
+                update={"columns": columns, "key": key}
+            )
             back = {old: new for new, old in (renamed or {}).items()}
             for row in self.source._own(schema.id):
                 before = {back.get(name, name): value for name, value in row.items()}

@@ -448,3 +448,117 @@ def test_users_that_have_schemas_of_their_own_are_different_places(url: str, pla
 def test_savepoints_of_db2_keep_cursors() -> None:
     text = str(sa.sql.expression.SavepointClause("one").compile(dialect=Db2Engine()))
     assert (text, Db2Engine.statement_compiler) == ("SAVEPOINT one ON ROLLBACK RETAIN CURSORS", Db2Compiler)
+
+
+SESSION_TABLES = {
+    "oracle": (
+        'CREATE PRIVATE TEMPORARY TABLE "ORA$PTT_CDC_VERIFY" ON COMMIT PRESERVE DEFINITION AS SELECT "ID", 0 AS "cdc row" FROM "S"."T" WHERE 1 = 0',
+        'DELETE FROM "ORA$PTT_CDC_VERIFY"', 'DROP TABLE "ORA$PTT_CDC_VERIFY"',
+    ),
+    "db2": (
+        'DECLARE GLOBAL TEMPORARY TABLE "SESSION"."cdc_verify" AS (SELECT "ID", 0 AS "cdc row" FROM "S"."T") WITH NO DATA '
+        "ON COMMIT PRESERVE ROWS NOT LOGGED WITH REPLACE",
+        'DELETE FROM "SESSION"."cdc_verify"', 'DROP TABLE "SESSION"."cdc_verify"',
+    ),
+    "mssql": (
+        "SELECT [id], 0 AS [cdc row] INTO [#cdc_verify] FROM [S].[t] WHERE 1 = 0 UNION ALL SELECT [id], 0 AS [cdc row] FROM [S].[t] WHERE 1 = 0",
+        "DELETE FROM [#cdc_verify]", "DROP TABLE [#cdc_verify]",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MERGING)
+def test_what_a_table_ought_to_have_comes_into_a_table_of_the_session(name: str) -> None:
+    named = dialect(name)
+    stage = named.session_table("cdc_verify")
+    columns = f"{named.listed([named.fold('id')])}, 0 AS {named.quote('cdc row')}"
+    made = named.make_session_table(stage, columns, named.full(Name(named.fold("t"), "S")))
+    assert (made, *named.empty_session_table(stage, made), named.drop_session_table(stage)) == SESSION_TABLES[name]
+
+
+@pytest.mark.parametrize(
+    ("name", "type_", "read"),
+    [
+        ("oracle", "NUMBER(38,10)", "TO_CHAR(c, 'TM9')"),
+        ("oracle", "FLOAT", "TO_CHAR(c, 'TM9')"),
+        ("oracle", "BINARY_FLOAT", "TO_BINARY_DOUBLE(c)"),
+        ("oracle", "DATE", "LTRIM(TO_CHAR(c, 'SYYYY-MM-DD HH24:MI:SS'))"),
+        ("oracle", "TIMESTAMP(0)", "LTRIM(TO_CHAR(c, 'SYYYY-MM-DD HH24:MI:SS'))"),
+        ("oracle", "TIMESTAMP(9)", "LTRIM(TO_CHAR(c, 'SYYYY-MM-DD HH24:MI:SS.FF9'))"),
+        (
+            "oracle",
+            "TIMESTAMP(6) WITH TIME ZONE",
+            "LTRIM(TO_CHAR(SYS_EXTRACT_UTC(c), 'SYYYY-MM-DD HH24:MI:SS.FF6\"+00:00\"'))",
+        ),
+        ("oracle", "INTERVAL DAY(3) TO SECOND(6)", "TO_CHAR(c)"),
+        ("oracle", "CLOB", "c"),
+        ("db2", "TIMESTAMP(6)", "c"),
+        ("db2", "TIMESTAMP(9)", "CAST(c AS VARCHAR(32))"),
+        ("db2", "CLOB", "c"),
+        ("mssql", "DATETIME2(7)", "CONVERT(varchar(27), c, 121)"),
+        ("mssql", "TIME(7)", "CONVERT(varchar(27), c, 121)"),
+        ("mssql", "DATETIMEOFFSET(7)", "CONVERT(varchar(34), SWITCHOFFSET(c, '+00:00'), 121)"),
+        ("mssql", "DATE", "c"),
+        ("mssql", "NVARCHAR(max)", "c"),
+    ],
+)
+def test_values_are_read_in_a_form_in_which_the_driver_loses_nothing(name: str, type_: str, read: str) -> None:
+    assert dialect(name).readable("c", type_) == read
+
+
+class _Answers:
+    """Stands in for a connection to a database that none of the test servers is: what it answers, or the error."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+        self.dialect = self
+        self.server_version_info = answer
+
+    def exec_driver_sql(self, statement: str, **_: Any) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self
+
+    def one(self) -> Any:
+        return self._answer
+
+
+def _of_db2(state: str) -> sa.exc.DBAPIError:
+    return sa.exc.ProgrammingError("", {}, Exception(f"[IBM] SQL0286N  A table space was not found.  SQLSTATE={state}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "why"),
+    [
+        ("oracle", (12, 2, 0, 1, 0), "private temporary tables came with 18"),
+        ("oracle", (18, 0, 0, 0, 0), None),
+        ("db2", _of_db2("42727"), "the user has no table space for temporary tables"),
+        ("mssql", ("shop]", 0), "the database shop] does not allow snapshots"),
+        ("mssql", ("shop]", 1), None),
+    ],
+)
+def test_a_database_that_cannot_compare_says_what_it_lacks(name: str, answer: Any, why: str | None) -> None:
+    found = dialect(name).not_comparable(_Answers(answer))  # type: ignore[arg-type]
+    assert (found is None) == (why is None)
+    if found is not None:
+        assert why is not None
+        assert why in found[0]
+    if name == "mssql" and found:
+        assert found[1] == "run ALTER DATABASE [shop]]] SET ALLOW_SNAPSHOT_ISOLATION ON"
+
+
+def test_other_errors_of_db2_are_not_taken_for_a_table_space() -> None:
+    with pytest.raises(sa.exc.ProgrammingError):
+        dialect("db2").not_comparable(_Answers(_of_db2("42501")))  # type: ignore[arg-type]
+
+
+def test_levels_of_isolation_are_what_db2_calls_them() -> None:
+    ran: list[str] = []
+
+    class Connection:
+        def cursor(self) -> Any:
+            return type("Cursor", (), {"execute": lambda _, sql: ran.append(sql), "close": lambda _: None})()
+
+    for level in Db2Engine().get_isolation_level_values(Connection()):
+        Db2Engine().set_isolation_level(Connection(), level)
+    assert ran == [f"SET CURRENT ISOLATION = {word}" for word in ("UR", "CS", "RS", "RR")]

@@ -2,11 +2,12 @@
 
 Array binds end the connection (the driver chains requests in a way that Derby does not read), and MERGE takes its rows from a table, not from VALUES. Here, each
 row of an array is executed by itself, and a MERGE from VALUES is one from SYSIBM.SYSDUMMY1, which has one row, with the bound values in their places. Derby has one
-savepoint at a time, and changes no type of a column but its length: a column gets another type as a new one that is renamed. A savepoint inside another is left out, where the sink runs a single statement, which Derby undoes by itself if it fails. All else is sent as it is. On a real Db2 nothing of this is needed: the statements as they are sent there are compared as texts in ``tests/sink/test_statements.py``.
+savepoint at a time, has no large objects in tables of a session, and changes no type of a column but its length: a column gets another type as a new one that is renamed. A savepoint inside another is left out, where the sink runs a single statement, which Derby undoes by itself if it fails. All else is sent as it is. On a real Db2 nothing of this is needed: the statements as they are sent there are compared as texts in ``tests/sink/test_statements.py``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from functools import lru_cache
 from typing import Any
@@ -20,7 +21,12 @@ _MERGE = re.compile(r"(MERGE INTO .*?) t USING \(VALUES \((.*)\)\) AS s \(([^)]*
 _RETYPED = re.compile(
     r'ALTER TABLE (\S+) ALTER COLUMN ("(?:[^"]|"")*") SET DATA TYPE ((?!VARCHAR)[A-Z]+(?: ?\([^)]*\))?)(?: ALTER COLUMN \S+ DROP NOT NULL)?'
 )
+_SESSION_TABLE = re.compile(
+    r"DECLARE GLOBAL TEMPORARY TABLE (\S+) AS \((.*)\) WITH NO DATA ON COMMIT PRESERVE ROWS NOT LOGGED WITH REPLACE",
+    re.DOTALL,
+)
 _SAVEPOINTS = re.compile(r"(SAVEPOINT|RELEASE SAVEPOINT|ROLLBACK TO SAVEPOINT) (\w+)")
+_MOMENT = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d+))?")
 _SAVEPOINT = "savepoint of Derby"
 
 
@@ -38,6 +44,8 @@ def adapted(engine: sa.Engine) -> sa.Engine:
 def _one(cursor: Any, statement: str, row: Any, context: Any) -> bool:
     if "SAVEPOINT " in statement[:25]:
         return _saved(cursor, statement, context)
+    if statement.startswith("DECLARE "):
+        return _declared(cursor, statement)
     if statement.startswith(("ALTER ", "CALL ")):
         return _retyped(cursor, statement)
     if statement.startswith("UPDATE ") and "CODEUNITS32)" in statement:
@@ -62,6 +70,19 @@ def _retyped(cursor: Any, statement: str) -> bool:
     return True
 
 
+def _declared(cursor: Any, statement: str) -> bool:
+    """A table of the session's own. Derby's have no large objects, and are not made out of a query: it is a real one, in the schema that has the same name."""
+    found = _SESSION_TABLE.fullmatch(statement)
+    if found is None:
+        cursor.execute(statement.replace(" WITH REPLACE", ""))
+        return True
+    name, query = found.groups()
+    with contextlib.suppress(Exception):  # it is not there
+        cursor.execute(f"DROP TABLE {name}")
+    cursor.execute(f"CREATE TABLE {name} AS {query} WITH NO DATA")
+    return True
+
+
 def _saved(cursor: Any, statement: str, context: Any) -> bool:
     """Whether nothing is left to do for a statement about savepoints."""
     found = _SAVEPOINTS.match(statement)
@@ -83,8 +104,14 @@ def _saved(cursor: Any, statement: str, context: Any) -> bool:
 def _many(cursor: Any, statement: str, rows: Any, context: Any) -> bool:
     sql, places = _of_derby(statement)
     for row in rows:
-        cursor.execute(sql, row if places is None else tuple(row[at] for at in places))
+        cursor.execute(sql, tuple(map(_of_micros, row if places is None else (row[at] for at in places))))
     return True
+
+
+def _of_micros(value: Any) -> Any:
+    """A value for Derby, whose moments have six digits of a second, whatever their column says."""
+    found = _MOMENT.fullmatch(value) if isinstance(value, str) else None
+    return f"{found[1]}.{(found[2] or '').ljust(6, '0')[:6]}" if found else value
 
 
 @lru_cache

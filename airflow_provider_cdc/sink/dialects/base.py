@@ -265,7 +265,7 @@ class Dialect(abc.ABC):
         return None
 
     def session_table(self, name: str) -> Name:
-        """The name of a table that only the session has."""
+        """The name of a table that only the session has. It outlives transactions: some databases end one when it is made."""
         return Name(name)
 
     def make_session_table(self, name: Name, columns: str, table: str) -> str:
@@ -277,15 +277,15 @@ class Dialect(abc.ABC):
         return f"CREATE TEMPORARY TABLE {self.full(name)} AS SELECT {columns} FROM {table} WHERE 1 = 0"
 
     def drop_session_table(self, name: Name) -> str:
-        """The statement that drops it, if it is there."""
-        return f"DROP TEMPORARY TABLE IF EXISTS {self.full(name)}"
+        """The statement that drops it."""
+        return f"DROP TABLE {self.full(name)}"
 
     def empty_session_table(self, name: Name, made: str) -> list[str]:
-        """The statements by which it is empty again, and takes no more room than a new one: rows that are deleted would stay until the transaction ends.
+        """The statements by which it is empty again, and takes no more room than a new one, within a transaction.
 
         :param made: the statement that has made it
         """
-        return [self.drop_session_table(name), made]
+        return [f"DELETE FROM {self.full(name)}"]
 
     def readable(self, column: str, type_: str) -> str:
         """A column in SQL, in a form in which the driver gives every value exactly.

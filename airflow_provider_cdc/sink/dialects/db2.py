@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
-from airflow_provider_cdc.sink.dialects.base import ColumnThere, There
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, There, run
 from airflow_provider_cdc.sink.dialects.merging import MergeDialect, sets_of
 from airflow_provider_cdc.sink.kinds import Kind
 from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
@@ -23,6 +23,10 @@ _TYPES = {
 _KEY_BYTES = 512
 _BYTES, _CHARACTERS = 32_672, 8168
 _ROWS = 10_000
+_SESSION_TABLE = "ON COMMIT PRESERVE ROWS NOT LOGGED WITH REPLACE"
+_NO_TABLE_SPACE = "42727"
+_DRIVER_DIGITS = 6
+"""Of seconds."""
 _STATE = re.compile(r"SQLSTATE=(\w{5})")
 _NUMBER = re.compile(r"\bSQL(\d{4,5})N\b")
 _LOST = frozenset({"30081", "30108", "1224"})
@@ -112,11 +116,33 @@ class Db2(MergeDialect):
 
     # -- comparisons --------------------------------------------------------------------------------------------------
 
+    STEADY: ClassVar[str | None] = "SERIALIZABLE"
+    """There are no versions of rows: the apply waits while one of its tables is compared."""
+
     def not_comparable(self, connection: sa.Connection) -> tuple[str, str] | None:
-        return (
-            "no comparison with a Db2 was built yet",
-            "count rows there, or build a table that is in doubt again with airflow cdc rebuild",
-        )
+        name = self.session_table("cdc_look")
+        try:
+            run(connection, f"DECLARE GLOBAL TEMPORARY TABLE {self.full(name)} (A INTEGER) {_SESSION_TABLE}")
+            run(connection, self.drop_session_table(name))
+        except sa.exc.DBAPIError as e:
+            if self.code(e) != _NO_TABLE_SPACE:
+                raise
+            return (
+                "the user has no table space for temporary tables",
+                'run CREATE USER TEMPORARY TABLESPACE "CDC_TEMPORARY"; GRANT USE OF TABLESPACE "CDC_TEMPORARY" TO PUBLIC',
+            )
+        return None
+
+    def session_table(self, name: str) -> Name:
+        return Name(name, "SESSION")
+
+    def make_session_table(self, name: Name, columns: str, table: str) -> str:
+        return f"DECLARE GLOBAL TEMPORARY TABLE {self.full(name)} AS (SELECT {columns} FROM {table}) WITH NO DATA {_SESSION_TABLE}"
+
+    def readable(self, column: str, type_: str) -> str:
+        digits = re.fullmatch(r"TIMESTAMP\((\d+)\)", type_)
+        # the driver cuts off what is less than microseconds
+        return f"CAST({column} AS VARCHAR(32))" if digits and int(digits[1]) > _DRIVER_DIGITS else column
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ IBM's own ``ibm_db_sa`` is not used: its URLs cannot say how passwords are sent,
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,6 +17,8 @@ LOB_CACHE_BYTES = 16 << 20
 _CONNECT_SECONDS = 20
 _SAME = {"authentication": "Authentication", "security": "Security", "sslservercertificate": "SSLServerCertificate"}
 """Words of a connection string that a URL may have, in small letters → as they are written. Others stay as they are."""
+_ISOLATION = {"READ UNCOMMITTED": "UR", "READ COMMITTED": "CS", "REPEATABLE READ": "RS", "SERIALIZABLE": "RR"}
+"""Level of isolation → as Db2 calls it."""
 _LOST = ("SQL30081N", "SQL30108N", "SQL1224N", "Connection is not active", "connection is no longer active")
 _TABLES = "SELECT TABNAME FROM SYSCAT.TABLES WHERE TABSCHEMA = ? AND TABNAME = ?"
 
@@ -64,6 +67,16 @@ class Db2Engine(default.DefaultDialect):
         words |= {_SAME.get(name.lower(), name): value for name, value in url.query.items()}
         text = "".join(f"{name}={value};" for name, value in words.items() if value is not None)
         return (text, "", ""), {}
+
+    def get_isolation_level_values(self, dbapi_conn: Any) -> Any:
+        return list(_ISOLATION)
+
+    def get_default_isolation_level(self, dbapi_conn: Any) -> Any:
+        return "READ COMMITTED"
+
+    def set_isolation_level(self, dbapi_connection: Any, level: Any) -> None:
+        with contextlib.closing(dbapi_connection.cursor()) as cursor:
+            cursor.execute(f"SET CURRENT ISOLATION = {_ISOLATION[level]}")
 
     def _get_server_version_info(self, connection: sa.Connection) -> Any:
         return tuple(int(part) for part in str(_driver(connection).dbms_ver).split(".") if part.isdigit())

@@ -171,6 +171,13 @@ class MariaDb(StagingDialect):
         # a float is shown with six digits, if nothing is done with it
         return f"{column} * 1e0" if type_.upper().startswith("FLOAT") else column
 
+    def drop_session_table(self, name: Name) -> str:
+        return f"DROP TEMPORARY TABLE {self.full(name)}"
+
+    def empty_session_table(self, name: Name, made: str) -> list[str]:
+        # rows that are deleted would stay until the transaction ends
+        return [self.drop_session_table(name), made]
+
     def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
         self._insert(connection, self.full(table.name), table, rows)
 

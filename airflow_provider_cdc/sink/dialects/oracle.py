@@ -37,6 +37,8 @@ _CHARACTERS = 1000
 """A longest text that fits into 4,000 bytes whatever its characters are."""
 _KEY_BYTES, _RAW = 4000, 2000
 _ROWS = 20_000
+_PRIVATE_TABLES = (18,)
+"""The version that brought them."""
 _CODE = re.compile(r"(?:ORA|DPY)-\d+")
 _COLUMNS = (
     "SELECT column_name, data_type, nullable, data_precision, data_scale, data_length, char_length, char_used FROM all_tab_columns "
@@ -162,11 +164,39 @@ class Oracle(MergeDialect):
 
     # -- comparisons --------------------------------------------------------------------------------------------------
 
+    STEADY: ClassVar[str | None] = "SERIALIZABLE"
+
     def not_comparable(self, connection: sa.Connection) -> tuple[str, str] | None:
-        return (
-            "no comparison with an Oracle was built yet",
-            "count rows there, or build a table that is in doubt again with airflow cdc rebuild",
-        )
+        version = tuple(connection.dialect.server_version_info or ())
+        if version < _PRIVATE_TABLES:
+            return (
+                f"this Oracle is of version {'.'.join(map(str, version))}, and private temporary tables came with 18",
+                "count rows there, or build a table that is in doubt again with airflow cdc rebuild",
+            )
+        return None
+
+    def session_table(self, name: str) -> Name:
+        return Name(f"ORA$PTT_{name.upper()}")
+
+    def make_session_table(self, name: Name, columns: str, table: str) -> str:
+        made = f"CREATE PRIVATE TEMPORARY TABLE {self.full(name)} ON COMMIT PRESERVE DEFINITION"
+        return f"{made} AS SELECT {columns} FROM {table} WHERE 1 = 0"
+
+    def readable(self, column: str, type_: str) -> str:
+        # the driver makes floating-point numbers of some, cuts off nanoseconds, and has no times before Christ
+        if type_.startswith(("NUMBER", "FLOAT")):
+            return f"TO_CHAR({column}, 'TM9')"
+        if type_ == "BINARY_FLOAT":  # SQLAlchemy makes integers and decimals of them
+            return f"TO_BINARY_DOUBLE({column})"
+        if type_.startswith("INTERVAL"):
+            return f"TO_CHAR({column})"
+        if type_ != "DATE" and not type_.startswith("TIMESTAMP"):
+            return column
+        digits = re.match(r"TIMESTAMP\((\d)\)", type_)
+        form = "SYYYY-MM-DD HH24:MI:SS" + (f".FF{digits[1]}" if digits and digits[1] != "0" else "")
+        if "ZONE" in type_:
+            return f"LTRIM(TO_CHAR(SYS_EXTRACT_UTC({column}), '{form}\"+00:00\"'))"
+        return f"LTRIM(TO_CHAR({column}, '{form}'))"
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 
@@ -210,6 +240,10 @@ class Oracle(MergeDialect):
                 return pc.replace_substring(values, "T", " ").cast(pa.timestamp("us"))
             case "timestamp_tz" if pa.types.is_string(values.type):
                 return texts.zoned(values, "UTC").cast(pa.timestamp("us"))
+            case "timestamp" if values.type.unit == "ns":  # the driver cuts them off
+                return texts.moments(values, digits=9)
+            case "timestamp_tz" if values.type.unit == "ns":
+                return texts.around(texts.moments(values, digits=9), "", " +00:00")
             case "vector":
                 return texts.lists(values, "[", "]")
             case _:
@@ -251,9 +285,14 @@ def _parts(rows: pa.Table, types: Sequence[str]) -> Iterator[tuple[Any, dict[int
     large = {"CLOB": (oracledb.DB_TYPE_CLOB, _KEY_BYTES), "BLOB": (oracledb.DB_TYPE_BLOB, _RAW)}
     bound = {at: large[type_][0] for at, type_ in enumerate(types) if type_ in large}
     long = pa.repeat(pa.scalar(False), rows.num_rows)
-    for at in bound:
+    for at in list(bound):
         size = pc.fill_null(pc.binary_length(texts.whole(rows.column(at))), 0)
         long = pc.or_(long, pc.greater(size, large[types[at]][1]))
+    if bound:  # of a value of Python, the driver would make a number, which may not be infinite, or a date without fractions of seconds
+        exact = {"BINARY_FLOAT": oracledb.DB_TYPE_BINARY_FLOAT, "BINARY_DOUBLE": oracledb.DB_TYPE_BINARY_DOUBLE}
+        bound |= {at: exact[type_] for at, type_ in enumerate(types) if type_ in exact}
+        times = [at for at, field in enumerate(rows.schema) if pa.types.is_timestamp(field.type)]
+        bound |= dict.fromkeys(times, oracledb.DB_TYPE_TIMESTAMP)
     for some, lobs in ((rows.filter(pc.invert(long)), {}), (rows.filter(long), bound)) if bound else ((rows, {}),):
         for at in range(0, some.num_rows, _ROWS):
             yield some.slice(at, _ROWS).combine_chunks(), lobs

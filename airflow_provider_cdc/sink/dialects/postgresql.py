@@ -140,9 +140,6 @@ class PostgreSql(StagingDialect):
     def session_table(self, name: str) -> Name:
         return Name(name, "pg_temp")
 
-    def drop_session_table(self, name: Name) -> str:
-        return f"DROP TABLE IF EXISTS {self.full(name)}"
-
     def empty_session_table(self, name: Name, made: str) -> list[str]:
         return [f"TRUNCATE {self.full(name)}"]
 

@@ -42,12 +42,6 @@ class Sqlite(Dialect):
     def session_table(self, name: str) -> Name:
         return Name(name, "temp")
 
-    def drop_session_table(self, name: Name) -> str:
-        return f"DROP TABLE IF EXISTS {self.full(name)}"
-
-    def empty_session_table(self, name: Name, made: str) -> list[str]:
-        return [f"DELETE FROM {self.full(name)}"]
-
     def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
         self._insert(connection, table, rows)
 

@@ -15,7 +15,7 @@ from airflow_provider_cdc.sink.dialects.base import ColumnThere
 from airflow_provider_cdc.sink.dialects.collations import collations, is_text, refuse_merging, text_keys
 from airflow_provider_cdc.sink.dialects.merging import MergeDialect
 from airflow_provider_cdc.sink.kinds import Kind
-from airflow_provider_cdc.sink.tables import Field, SinkTable
+from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
 _TYPES = {
     "bool": "bit", "int8": "smallint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "real", "double": "float(53)",
@@ -28,6 +28,7 @@ _NUMBER_SCALE, _SECOND_DIGITS = 18, 7
 _KEY_BYTES = 900
 _BYTES, _CHARACTERS = 8000, 4000
 _ROWS = 10_000
+_SNAPSHOTS = "SELECT name, snapshot_isolation_state FROM sys.databases WHERE database_id = DB_ID()"
 _NATIVE = re.compile(r"\((\d+)\) \(SQL")
 _WORD = re.compile(r"\[(?:[^\]]|\]\])*\]|\?")
 
@@ -124,11 +125,34 @@ class SqlServer(MergeDialect):
 
     # -- comparisons --------------------------------------------------------------------------------------------------
 
+    STEADY: ClassVar[str | None] = "SNAPSHOT"
+
     def not_comparable(self, connection: sa.Connection) -> tuple[str, str] | None:
+        name, state = connection.exec_driver_sql(_SNAPSHOTS).one()
+        if state == 1:
+            return None
         return (
-            "no comparison with a SQL Server was built yet",
-            "count rows there, or build a table that is in doubt again with airflow cdc rebuild",
+            f"the database {name} does not allow snapshots, in which nothing has to stand still",
+            f"run ALTER DATABASE {self.quote(name)} SET ALLOW_SNAPSHOT_ISOLATION ON",
         )
+
+    def session_table(self, name: str) -> Name:
+        return Name(f"#{name}")
+
+    def make_session_table(self, name: Name, columns: str, table: str) -> str:
+        # of a query with UNION, a column that counts by itself becomes a plain one
+        empty = f"FROM {table} WHERE 1 = 0"
+        return f"SELECT {columns} INTO {self.full(name)} {empty} UNION ALL SELECT {columns} {empty}"
+
+    def readable(self, column: str, type_: str) -> str:
+        # the drivers cut off what is less than microseconds, and some know no offsets
+        match type_.partition("(")[0].upper():
+            case "DATETIME2" | "TIME":
+                return f"CONVERT(varchar(27), {column}, 121)"
+            case "DATETIMEOFFSET":
+                return f"CONVERT(varchar(34), SWITCHOFFSET({column}, '+00:00'), 121)"
+            case _:
+                return column
 
     # -- rows ---------------------------------------------------------------------------------------------------------
 

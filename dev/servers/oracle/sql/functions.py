@@ -130,7 +130,7 @@ class Library:
             "REGEXP_SUBSTR": _regexp_substr, "ORA_HASH": lambda value, top=4294967295, *_: hash_of(value) % (top + 1),
             "EMPTY_CLOB": lambda: "", "EMPTY_BLOB": lambda: b"", "DBMS_LOB_GETLENGTH": lambda value: None if value is None else len(value),
             "TO_CLOB": lambda value: value, "TO_NCLOB": lambda value: value, "XMLTYPE": lambda value: value,
-            "TO_BLOB": lambda value: value, "TO_BINARY_DOUBLE": lambda value: None if value is None else float(value),
+            "TO_BLOB": lambda value: value, "TO_BINARY_DOUBLE": lambda value: value if value in (None, "nan") else float(value),
             "TO_BINARY_FLOAT": lambda value: None if value is None else moments.single(float(value)),
             "DBMS_LOB_SUBSTR": lambda value, size, start=1: None if value is None else value[start - 1 : start - 1 + size],
             "ORA_RANK": _rank, "ORA_ROWID": lambda object_id, row: rowids.make(object_id, row), "CHARTOROWID": _chartorowid,
