@@ -100,7 +100,9 @@ def _change(change: RowChange) -> Iterator[str]:
     moved = f", before {_key(change.previous_key)}" if change.previous_key else ""
     moved += f", since then {_key(change.next_key)}" if change.next_key else ""
     snapshot = f" (snapshot: {change.snapshot})" if change.snapshot else ""
-    yield f"{change.committed_at}  {change.operation}{snapshot} {change.table}{key}{moved}"
+    again = change.operation == "truncate" and change.snapshot is not None
+    operation = "emptied to be read again" if again else change.operation
+    yield f"{change.committed_at}  {operation}{snapshot} {change.table}{key}{moved}"
     if change.statement:
         yield f"  {change.statement}"
     yield from _images(change)

@@ -88,8 +88,12 @@ def told(story: RowStory, database: MemoryDatabase) -> list[Done]:
 
 
 def _truncates(database: MemoryDatabase, change: RowChange) -> bool:
-    at = change.position["entry"]
-    return at < len(database.log) and str(database.log[at].truncated) == change.table
+    """Whether somebody has emptied the table; not if it was made anew, or a snapshot has emptied it before it read it again."""
+    if change.snapshot is not None:
+        return False
+    entry = database.log[change.position["entry"]]
+    assert entry.truncated is not None or entry.changes, "neither a truncate nor a table that was made anew"
+    return str(entry.truncated) == change.table
 
 
 def _done(change: RowChange) -> Done:

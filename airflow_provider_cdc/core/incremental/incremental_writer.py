@@ -85,7 +85,7 @@ class IncrementalWriter:
         """Empty a table in the targets before its rows are read again; by now it is known that it can be read."""
         schema = self._tables.schema(found.window.schema, self._state.offset.position or {})
         if schema is not None:
-            self._writer.truncate(schema, time.time_ns() // 1000, {})
+            self._writer.truncate(schema, time.time_ns() // 1000, {}, snapshot="incremental")
 
     def _count(self, found: ReadyWindow) -> None:
         window, scan = found.window, found.scan

@@ -32,6 +32,8 @@ class AppliedAt(_Model):
 class RowChange(_Model):
     """One change of the row, or of its whole table (``truncate``, ``schema change``).
 
+    :param snapshot: value of ``source.snapshot`` of what a snapshot has made; a ``truncate`` that has one is no ``TRUNCATE`` of somebody: the snapshot empties
+        the table before it reads it again
     :param table: what the table was called
     :param topic: of its events
     :param key: of the row after the change; of a delete, before it
@@ -90,16 +92,26 @@ class RowNow(_Model):
 class TargetNow(_Model):
     """What a target holds of the row now.
 
-    :param state: ``not looked at``: ``why`` says the reason
+    :param location: of the target, as its report has it
+    :param table: where the table is
+    :param mode: of the rule by which the table is kept
     :param batch: the last batch that its table has, by its report
+    :param key: by which the row was looked for: the one that it had in that batch, with the columns of the source
+    :param state: ``deleted``: the table keeps the row, and says that the source has deleted it; ``not looked at``: ``why`` says the reason
+    :param row: with the columns of the table; in mode ``history`` the version that is valid, or the last one; in mode ``log`` the last event
+    :param versions: rows that the table has of the key, in the modes ``history`` and ``log``
+    :param why: the reason, or what a reader has to know
     """
 
     target: str
     location: str
     table: str | None = None
+    mode: str = "current"
     batch: int | None = None
-    state: Literal["row", "no row", "not looked at"]
+    key: Row | None = None
+    state: Literal["row", "no row", "deleted", "not looked at"]
     row: Row | None = None
+    versions: int | None = None
     why: str = ""
 
 

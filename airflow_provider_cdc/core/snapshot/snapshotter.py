@@ -257,7 +257,7 @@ class Snapshotter:
     def _truncate(self, session: SnapshotSession, table: TableId) -> None:
         schema = self._history.get(table)
         assert schema is not None
-        self._writer.truncate(schema, session.ts_us, dict(session.source))
+        self._writer.truncate(schema, session.ts_us, dict(session.source), snapshot="true")
 
     def _read(
         self, session: SnapshotSession, group: Group, items: Ahead, marks: Marks, work: WorkProgress, tables: int

@@ -130,11 +130,19 @@ class Envelope:
         return self.encode(LogBlock([rows], _NO_TRANSACTIONS, position), seq, snapshot=snapshot)
 
     def truncate(
-        self, schema: TableSchema, seq: int, ts_us: int, source: dict[str, object], transaction: str | None = None
+        self,
+        schema: TableSchema,
+        seq: int,
+        ts_us: int,
+        source: dict[str, object],
+        transaction: str | None = None,
+        *,
+        snapshot: str = "false",
     ) -> EventBatch:
         """One ``t`` event: no key, no images.
 
         :param transaction: id of the transaction that consists of it
+        :param snapshot: value of ``source.snapshot``: that of a snapshot which empties the table before it reads it again
         """
         selected, one = self._select(schema), np.zeros(1, np.int64)
         extra = {own.name: pa.array([source.get(own.name, _nothing(own))], own.type) for own in self._extra}
@@ -145,7 +153,7 @@ class Envelope:
         if transaction is not None and self._config.provide_transaction_metadata:
             rows.transaction, ordinals = np.zeros(1, np.int32), one + 1
             ids = pa.array([transaction])
-        events = self._events(selected, rows, one + seq, ids, ordinals, "false")
+        events = self._events(selected, rows, one + seq, ids, ordinals, snapshot)
         return EventBatch(selected.topic, selected.schema, events, seq, seq, {"t": 1})
 
     # -- one row block ------------------------------------------------------------------------------------------------

@@ -69,14 +69,18 @@ class EventWriter:
         source: Mapping[str, object],
         transaction: str | None = None,
         *,
+        snapshot: str = "false",
         metrics: EventMetrics | None = None,
     ) -> None:
         """Write the event that empties a table.
 
         :param transaction: id of the transaction that consists of it
+        :param snapshot: value of ``source.snapshot``: that of a snapshot which empties the table before it reads it again
         :param metrics: where it is counted
         """
-        batch = self.envelope.truncate(schema, self._batcher.seq + 1, ts_us, dict(source), transaction)
+        batch = self.envelope.truncate(
+            schema, self._batcher.seq + 1, ts_us, dict(source), transaction, snapshot=snapshot
+        )
         self._batcher.add(batch)
         if metrics is not None:
             metrics.events([batch])
