@@ -7,12 +7,13 @@ RowStory(connector='shop', table='inventory.orders', ...)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_provider_cdc.changelog.lineage import History, Reign, reign_of
 from airflow_provider_cdc.changelog.row_events import Row, RowEvent, RowEvents
 from airflow_provider_cdc.changelog.row_key import Names, RowKey, renamed, then
+from airflow_provider_cdc.changelog.row_masks import RowMasks
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.row_story import Operation, RowChange, RowNow, RowStory
 from airflow_provider_cdc.core.model.schema import TableChange, TableId
@@ -38,10 +39,12 @@ class RowStories:
     """Tells stories of rows from one connector's change log.
 
     :param history: the recorded schema changes
+    :param masks: of what is shown
     """
 
-    def __init__(self, events: RowEvents, connector: str, history: History) -> None:
+    def __init__(self, events: RowEvents, connector: str, history: History, masks: RowMasks | None = None) -> None:
         self._events, self._connector, self._history = events, connector, history
+        self._masks = masks or RowMasks({})
 
     def tell(self, table: TableId, key: RowKey, *, as_of: datetime | None = None) -> RowStory:
         """The story of the row that has a key now, or had it at a time.
@@ -98,7 +101,7 @@ class RowStories:
         own = [e for e in found if reign.has(e.seq) and (until is None or e.committed_us <= until)]
         moved = None
         for event in reversed(own):
-            told.events.append((event, then(names, reign.names_in(event.schema.version))))
+            told.events.append((self._masked(event), then(names, reign.names_in(event.schema.version))))
             if event.op == "c" and event.previous_key is not None:
                 moved = event
                 break
@@ -110,6 +113,10 @@ class RowStories:
                 f"Until {when}, another row had the key {_shown(key)}: {len(earlier)} changes that are not of this row; --as-of {when} shows them."
             )
         return moved
+
+    def _masked(self, event: RowEvent) -> RowEvent:
+        before, after = (self._masks.image(event.schema, image) for image in (event.before, event.after))
+        return replace(event, before=before, after=after)
 
     def _begins_at(self) -> str:
         manifest = self._events.changelog.manifest(self._connector, self._events.first)

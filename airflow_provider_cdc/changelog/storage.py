@@ -92,10 +92,15 @@ class Storage:
         """The filesystem of another URL, and the path there. If it is the same kind of store, it is opened with the same options."""
         import fsspec
 
-        here = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
-        options = self._options if fsspec.utils.get_protocol(url) in here else {}
-        files, path = fsspec.core.url_to_fs(url, **options)
+        files, path = fsspec.core.url_to_fs(url, **self.options_for(url))
         return files, str(path)
+
+    def options_for(self, url: str) -> dict[str, Any]:
+        """The fsspec options of another URL: the same, if it is the same kind of store. They may contain secrets."""
+        import fsspec
+
+        here = {self._fs.protocol} if isinstance(self._fs.protocol, str) else set(self._fs.protocol)
+        return dict(self._options) if fsspec.utils.get_protocol(url) in here else {}
 
     def create(self, path: str, data: bytes, *, scratch: str | None = None) -> None:
         """Create a file atomically; it must not exist.

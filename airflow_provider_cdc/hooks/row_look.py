@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.configuration import conf
 
@@ -16,7 +16,8 @@ from airflow_provider_cdc.core.model.notifications import ROW, Notification, Typ
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.hooks.connector import ConnectorAccess, access_of, find_connector
 from airflow_provider_cdc.hooks.row_applied import applied_at
-from airflow_provider_cdc.hooks.row_elsewhere import at_source, at_targets
+from airflow_provider_cdc.hooks.row_source import at_source
+from airflow_provider_cdc.hooks.row_targets import at_targets
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.key_segment import KeyColumns
@@ -62,6 +63,7 @@ def look(store: StateStore, asked: Asked, tell: Callable[[int, int], None] | Non
     """
     from airflow_provider_cdc.changelog.row_events import RowEvents
     from airflow_provider_cdc.changelog.row_key import key_of_texts
+    from airflow_provider_cdc.changelog.row_masks import RowMasks
     from airflow_provider_cdc.changelog.row_story import RowStories
 
     connector, table = _table_of(store, asked)
@@ -78,10 +80,11 @@ def look(store: StateStore, asked: Asked, tell: Callable[[int, int], None] | Non
     key = key_of_texts(asked.key, _key_columns(events, table), str(table))
     _record(store, connector, table, asked)
     history = cache(lambda name: store.schema_changes_of(connector, name))
-    story = RowStories(events, connector, history).tell(table, key, as_of=asked.as_of)
+    masks = RowMasks(_properties(access))
+    story = RowStories(events, connector, history, masks).tell(table, key, as_of=asked.as_of)
     applied_at(story, access, store)
     if asked.as_of is None:
-        story.targets = at_targets(story, access, asked.conn_ids)
+        story.targets = at_targets(story, access, table, masks, asked.conn_ids)
     if asked.compare:
         story.source = at_source(story, access, table, key)
     return story
@@ -109,6 +112,14 @@ def _record(store: StateStore, connector: str, table: TableId, asked: Asked) -> 
         **({"as_of": asked.as_of.isoformat()} if asked.as_of else {}), **({"compare": "source"} if asked.compare else {}),
     }  # fmt: skip
     store.note(connector, Notification(aggregate_type=ROW, type=Type.LOOKED_AT, additional_data=data))
+
+
+def _properties(access: ConnectorAccess) -> dict[str, Any]:
+    """The properties of a connector as they are now; if its connection is gone, as they were in its last run."""
+    try:
+        return {**access.definition.properties, **access.properties()}
+    except ConfigError:
+        return dict(access.definition.properties)
 
 
 def _table_of(store: StateStore, asked: Asked) -> tuple[str, TableId]:

@@ -63,6 +63,22 @@ class Maskings:
                     log.warning("%s does not hide %s.%s: it is not a column of texts.", name, schema.id, column.name)
         return found
 
+    def texts(self, schema: TableSchema, names: Sequence[TableId | str]) -> dict[str, Masking]:
+        """Column of texts → what becomes of its values. For rows that are shown: that a column is part of the key is no error here."""
+        found = {column.name: self.named(column.name, names) for column in schema.columns if _is_text(column)}
+        return {name: one for name, one in found.items() if one is not None and name not in schema.key}
+
+    def named(self, column: str, names: Sequence[TableId | str]) -> Masking | None:
+        """What becomes of texts of a column that is known by its name alone."""
+        return next(
+            (
+                masking
+                for _, masking, patterns in self._rules
+                if any(p.fullmatch(f"{n}.{column}") for p in patterns for n in names)
+            ),
+            None,
+        )
+
     def shown(self, column: Column, names: Sequence[TableId | str]) -> float:
         """How many characters are shown of a column's texts, at most."""
         if _is_text(column):

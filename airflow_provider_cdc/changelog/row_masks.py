@@ -1,0 +1,74 @@
+"""Hides, in what a person is shown of a row, what the connector masks: also values that were captured before somebody asked for that.
+
+A change log, and a target, keep what was written before ``column.mask.with.<length>.chars`` or ``column.truncate.to.<length>.chars`` named a column.
+Both give the same if they are applied twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from airflow_provider_cdc.core.config.base import COLUMN_TEXT
+from airflow_provider_cdc.core.config.masking import Masking, Maskings
+from airflow_provider_cdc.core.config.values import Patterns
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+
+Row = dict[str, Any]
+HIDDEN = "***"
+"""Instead of a text that was computed from a column which is masked."""
+_PATTERNS: TypeAdapter[tuple[str, ...]] = TypeAdapter(Patterns)
+
+
+class RowMasks:
+    """The maskings of one connector, as they are now.
+
+        >>> masks = RowMasks({"column.mask.with.3.chars": r"shop\\.people\\.email"})
+        >>> masks.stored({"mail": "a@b.c", "id": "7"}, TableId(namespace="shop", name="people"), {"mail": ["email"], "id": ["id"]})
+        {'mail': '***', 'id': '7'}
+
+    :param properties: of the connector; others than maskings are not looked at
+    """
+
+    def __init__(self, properties: Mapping[str, Any]) -> None:
+        found = {name: value for name, value in properties.items() if COLUMN_TEXT.fullmatch(name)}
+        self._maskings = Maskings({name: _PATTERNS.validate_python(value) for name, value in found.items()})
+        self._any = bool(found)
+        self._known: dict[tuple[TableId, int], dict[str, Masking]] = {}
+
+    def image(self, schema: TableSchema, image: Row | None) -> Row | None:
+        """A row as the change log has it."""
+        if image is None or not self._any:
+            return image
+        key = schema.id, schema.version
+        if key not in self._known:
+            self._known[key] = self._maskings.texts(schema, _names(schema.id))
+        return {name: _masked(value, self._known[key].get(name)) for name, value in image.items()}
+
+    def stored(self, row: Row, table: TableId, origins: Mapping[str, Collection[str]]) -> Row:
+        """A row as a target has it.
+
+        :param table: of the source
+        :param origins: column of the target → columns of the source that it comes from; one that is not among them may have been dropped at the source, and has its name
+        """
+        if not self._any:
+            return row
+        found = {}
+        for name, value in row.items():
+            own = origins.get(name) or [name]
+            maskings = [one for column in own if (one := self._maskings.named(column, _names(table))) is not None]
+            found[name] = value if not maskings else _masked(value, maskings[0]) if len(own) == 1 else HIDDEN
+        return found
+
+
+def _names(table: TableId) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((str(table), table.full_name)))
+
+
+def _masked(value: Any, masking: Masking | None) -> Any:
+    if masking is None or not isinstance(value, str):
+        return value
+    return masking(pa.array([value], pa.string()))[0].as_py()
