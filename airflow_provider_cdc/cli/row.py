@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.row_look import Asked, look
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.row_story import AppliedAt, RowChange, RowStory
+    from airflow_provider_cdc.core.model.row_story import AppliedAt, RowChange, RowStory, TargetNow
 
 _PATIENCE_S = 3.0
 """Work that takes longer says how far it is."""
@@ -152,21 +152,24 @@ def _applied(one: AppliedAt) -> str:
 
 
 def _elsewhere(story: RowStory) -> Iterator[str]:
-    for target in story.targets:
-        held = (
-            target.why
-            if target.state == "not looked at"
-            else "no such row"
-            if target.row is None
-            else _values(target.row)
-        )
-        batch = "" if target.batch is None else f", batch {target.batch:,}"
-        yield f"{target.target} {target.table or target.location}{batch}: {'not looked at: ' if target.state == 'not looked at' else ''}{held}"
+    yield from map(_target, story.targets)
     if (source := story.source) is not None:
         found = "no such row" if source.row is None else _values(source.row)
         same = {True: "equal", False: "not equal", None: "cannot be compared"}[source.equal]
         which = f" ({', '.join(source.different)})" if source.different else ""
         yield f"The source now, its log at {source.position}: {found}: {same}{which}"
+
+
+def _target(target: TargetNow) -> str:
+    where = f"{target.target} {target.table or target.location}"
+    where += "" if target.batch is None else f", batch {target.batch:,}"
+    if target.state == "not looked at":
+        return f"{where}: not looked at: {target.why}"
+    held = "no such row" if target.row is None else _values(target.row)
+    several = "" if target.versions is None else f", {target.versions:,} rows of it"
+    deleted = ", deleted" if target.state == "deleted" else ""
+    why = f" ({target.why})" if target.why else ""
+    return f"{where}, mode {target.mode}{several}{deleted}: {held}{why}"
 
 
 def _key(key: dict[str, Any]) -> str:

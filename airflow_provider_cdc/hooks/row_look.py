@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +13,7 @@ from airflow.sdk.configuration import conf
 
 from airflow_provider_cdc.core.errors import ConfigError, NotGranted
 from airflow_provider_cdc.core.model.notifications import ROW, Notification, Type
+from airflow_provider_cdc.core.model.row_story import KeyColumn
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.hooks.connector import ConnectorAccess, access_of, find_connector
 from airflow_provider_cdc.hooks.row_applied import applied_at
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.row_events import RowEvents
     from airflow_provider_cdc.core.model.row_story import RowStory
     from airflow_provider_cdc.core.model.schema import TableId
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 OPTION = "show_rows_of"
@@ -38,7 +40,7 @@ class Asked:
     :param key: values of the key columns in their order, as texts; or one JSON object
     :param connector: that has captured it; empty where only one has
     :param by: who asks
-    :param as_of: the row as of this time
+    :param as_of: the row as of this time; in UTC, if it does not say otherwise
     :param compare: read the row at the source, too
     :param conn_ids: of target databases that may be looked at
     :param seconds: how long to look at batches that the index of keys does not know yet
@@ -52,6 +54,11 @@ class Asked:
     compare: bool = False
     conn_ids: Sequence[str] = ()
     seconds: float = 60.0
+
+    @property
+    def until(self) -> datetime | None:
+        """The time that the row is asked for."""
+        return self.as_of if self.as_of is None or self.as_of.tzinfo is not None else self.as_of.replace(tzinfo=UTC)
 
 
 def look(store: StateStore, asked: Asked, tell: Callable[[int, int], None] | None = None) -> RowStory:
@@ -68,6 +75,42 @@ def look(store: StateStore, asked: Asked, tell: Callable[[int, int], None] | Non
 
     connector, table = _table_of(store, asked)
     may_show(connector)
+    record, access = _access(store, connector)
+    events = RowEvents(access.changelog(), connector, time.monotonic() + asked.seconds, tell, after=record.batch)
+    key = key_of_texts(asked.key, _key_columns(events, table), str(table))
+    _record(store, connector, table, asked)
+    history = cache(lambda name: store.schema_changes_of(connector, name))
+    masks = RowMasks(_properties(access))
+    story = RowStories(events, connector, history, masks).tell(table, key, as_of=asked.until)
+    applied_at(story, access, store)
+    if asked.as_of is None:
+        story.targets = at_targets(story, access, table, masks, asked.conn_ids)
+    if asked.compare:
+        story.source = at_source(story, access, table, key)
+    return story
+
+
+def row_keys(store: StateStore, asked: Asked) -> list[KeyColumn]:
+    """The columns of a table's key, and how a value of each is given. It shows no data.
+
+    :param asked: its table and connector are looked at
+    :raises ConfigError: there is no such table, or it has no key
+    """
+    from airflow_provider_cdc.changelog.row_events import RowEvents
+    from airflow_provider_cdc.core.model.keys import form
+    from airflow_provider_cdc.core.model.schema import Column
+
+    connector, table = _table_of(store, asked)
+    record, access = _access(store, connector)
+    events = RowEvents(access.changelog(), connector, time.monotonic() + asked.seconds, after=record.batch)
+    columns = (Column(name=name, type=type_) for name, type_ in _key_columns(events, table))
+    return [KeyColumn(name=column.name, type=column.type, form=form(column)) for column in columns]
+
+
+def _access(store: StateStore, connector: str) -> tuple[ConnectorRecord, ConnectorAccess]:
+    """
+    :raises ConfigError: it is not recorded where its change log is
+    """
     record = find_connector(store, connector)
     access = access_of(record)
     if access is None:
@@ -76,18 +119,7 @@ def look(store: StateStore, asked: Asked, tell: Callable[[int, int], None] | Non
             safe=_NOTHING,
             remedy="let the connector capture once",
         )
-    events = RowEvents(access.changelog(), connector, time.monotonic() + asked.seconds, tell, after=record.batch)
-    key = key_of_texts(asked.key, _key_columns(events, table), str(table))
-    _record(store, connector, table, asked)
-    history = cache(lambda name: store.schema_changes_of(connector, name))
-    masks = RowMasks(_properties(access))
-    story = RowStories(events, connector, history, masks).tell(table, key, as_of=asked.as_of)
-    applied_at(story, access, store)
-    if asked.as_of is None:
-        story.targets = at_targets(story, access, table, masks, asked.conn_ids)
-    if asked.compare:
-        story.source = at_source(story, access, table, key)
-    return story
+    return record, access
 
 
 def may_show(connector: str) -> None:
@@ -109,7 +141,7 @@ def _record(store: StateStore, connector: str, table: TableId, asked: Asked) -> 
     """Keep who looks at what, before anything is shown."""
     data = {
         "connector_name": connector, "by": asked.by, "table": table.full_name, "key": " ".join(asked.key),
-        **({"as_of": asked.as_of.isoformat()} if asked.as_of else {}), **({"compare": "source"} if asked.compare else {}),
+        **({"as_of": asked.until.isoformat()} if asked.until else {}), **({"compare": "source"} if asked.compare else {}),
     }  # fmt: skip
     store.note(connector, Notification(aggregate_type=ROW, type=Type.LOOKED_AT, additional_data=data))
 
@@ -170,4 +202,4 @@ def _key_columns(events: RowEvents, table: TableId) -> KeyColumns:
     return columns
 
 
-__all__ = ["OPTION", "Asked", "ConnectorAccess", "look", "may_show"]
+__all__ = ["OPTION", "Asked", "look", "may_show", "row_keys"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.row_story import RowStory
+from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.spi.retention import StateRetention
+from airflow_provider_cdc.hooks.row_look import Asked, row_keys
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop, connect, context, make_shop
@@ -107,6 +110,44 @@ def test_masked_columns_stay_masked(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     shop.store.close()
 
 
+def test_a_mask_holds_for_what_was_captured_before_it(
+    shop: Shop, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
+    _work(shop)
+    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
+    masks = {"column.mask.with.3.chars": r"inventory\.orders\.note"}
+    shop.definition = replace(shop.definition, properties={**shop.definition.properties, **masks})
+    capture(shop)
+    clean(capfd)
+    run("row", "inventory.orders", "7", "--compare", "--database-conn-id", "warehouse")
+    said = capfd.readouterr().out
+    assert said.count('note="***"') == 3, "the row, the target's and the source's"
+    assert '"one"' not in said
+    assert "two" not in said
+    assert ": equal" in said
+
+
+def test_what_a_snapshot_empties_is_no_truncate_of_somebody(shop: Shop, capfd: Any) -> None:
+    _work(shop)
+    data = {"data-collections": [r"inventory\.orders"], "type": "blocking"}
+    shop.store.send("shop", SentSignal("again", "execute-snapshot", json.dumps(data)))
+    capture(shop)
+    changes = _story(capfd, "inventory.orders", "7").changes
+    assert [(one.operation, one.snapshot is not None) for one in changes[:3]] == [
+        ("read", True), ("truncate", True), ("key change", False),
+    ]  # fmt: skip
+    clean(capfd)
+    run("row", "inventory.orders", "7")
+    said = capfd.readouterr().out
+    assert "emptied to be read again (snapshot: true) inventory.orders" in said
+    assert "truncate" not in said
+    shop.database.truncate("inventory.orders")
+    capture(shop)
+    newest = _story(capfd, "inventory.orders", "7").changes[0]
+    assert (newest.operation, newest.snapshot) == ("truncate", None)
+
+
 def test_rows_are_not_shown_unless_somebody_has_allowed_it(
     shop: Shop, capfd: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +198,9 @@ def test_errors_say_what_a_key_is(shop: Shop) -> None:
         with pytest.raises(SystemExit, match=said) as e:
             run("row", "inventory.orders", *texts)
         assert "The key of inventory.orders is id (int64)" in str(e.value)
+    (column,) = row_keys(shop.store, Asked("inventory.orders", [], "a test"))
+    assert (column.name, column.type) == ("id", "int64")
+    assert column.form.startswith("a whole JSON number from -9223372036854775808 to ")
     with pytest.raises(SystemExit, match=r"inventory\.orders"):
         run("row", "inventory.lines", "1")
     with pytest.raises(SystemExit, match="No connector 'crm'"):

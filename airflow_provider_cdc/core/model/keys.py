@@ -116,6 +116,19 @@ def parse(value: Any, column: Column) -> Any:
     return simple[type_](value, column)
 
 
+def form(column: Column) -> str:
+    """How a value of a column is given, for people.
+
+    >>> form(Column(name="price", type="decimal128(5, 2)"))
+    'a text such as "1.50"'
+    """
+    try:
+        parse([], column)
+    except BadKey as e:
+        return str(e).rpartition(f"; a {column.type} is ")[2] or str(e)
+    raise AssertionError(f"{column.type} takes anything")
+
+
 def _bad(value: Any, column: Column, valid: str) -> BadKey:
     shown = json.dumps(value, ensure_ascii=False)
     return BadKey(f'"{column.name}" is {shown if len(shown) <= 100 else shown[:100] + "…"}; a {column.type} is {valid}')

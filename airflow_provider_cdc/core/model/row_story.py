@@ -14,6 +14,18 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class KeyColumn(_Model):
+    """A column of a table's key.
+
+    :param type: in the change log
+    :param form: how a value of it is given
+    """
+
+    name: str
+    type: str
+    form: str
+
+
 class AppliedAt(_Model):
     """What became of a change at one target.
 
