@@ -1,4 +1,4 @@
-"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years | fleet | jdbc | mongodb``."""
+"""``dev/bench capture | snapshot | incremental | apply | freshness | oracle | db2 | fixed | tables | years | fleet | jdbc | mongodb | page``."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from dev.benchmarks import (
     machine,
     mongodb,
     oracle,
+    page,
     tables,
     visible,
     years,
@@ -53,6 +54,7 @@ _WITHOUT_SERVER = {
     "fleet": fleet.run,
     "jdbc": jdbc.run,
     "mongodb": mongodb.run,
+    "page": page.run,
 }
 _BIG = {"innodb_buffer_pool_size": "512M", "max_binlog_size": "1G"}
 
@@ -188,6 +190,7 @@ def _arguments() -> argparse.Namespace:
             "fleet",
             "jdbc",
             "mongodb",
+            "page",
         ],
     )
     parser.add_argument("--rows", type=int, help="row events or rows (1,000,000)", default=1_000_000)
