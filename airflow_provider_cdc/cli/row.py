@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import command, open_store, who
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.lean import without_pandas
 from airflow_provider_cdc.hooks.row_look import Asked, look
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def row(args: argparse.Namespace) -> None:
     asked = Asked(
         args.table, args.key, who(), args.connector or "", _time(args.as_of), args.compare, args.database_conn_id or (), args.timeout
     )  # fmt: skip
+    without_pandas()
     with open_store(args) as store:
         story = look(store, asked, _Progress())
     if args.json or args.output == "json":
