@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 from airflow_provider_cdc.changelog.lineage import History, Reign, reign_of
+from airflow_provider_cdc.changelog.other_keys import OtherKeys, called_at_the_end
 from airflow_provider_cdc.changelog.row_events import Row, RowEvent, RowEvents
 from airflow_provider_cdc.changelog.row_key import Names, RowKey, renamed, then
 from airflow_provider_cdc.changelog.row_masks import RowMasks
@@ -98,7 +99,15 @@ class RowStories:
     def _tell_reign(self, told: _Told, reign: Reign, key: RowKey, names: Names, until: int | None) -> RowEvent | None:
         """Add what happened in the time of one name. Returns the event that gave the row its key, if another key was before it."""
         found = self._events.find(reign.table.full_name, lambda version: key.named(reign.names_in(version)))
-        own = [e for e in found if reign.has(e.seq) and (until is None or e.committed_us <= until)]
+
+        def wanted(event: RowEvent) -> bool:
+            return reign.has(event.seq) and (until is None or event.committed_us <= until)
+
+        own = [event for event in found if wanted(event)]
+        if not any(event.op == "c" and event.previous_key is not None for event in own):
+            others = OtherKeys(self._events, reign, key, wanted)
+            own = sorted([*others.earlier(own), *own], key=lambda event: event.seq)
+            told.notes += others.notes
         moved = None
         for event in reversed(own):
             told.events.append((self._masked(event), then(names, reign.names_in(event.schema.version))))
@@ -215,7 +224,7 @@ def _row(told: _Told, changes: list[RowChange], first: int) -> RowNow:
     names_now = events[0][1]
     for event, names in _life(events):
         for name in sorted(lacking):
-            original = _original(name, names_now)
+            original = called_at_the_end(name, names_now)
             column = None if original is None else renamed(original, names)
             image = event.after or {}
             if column is not None and column in image and column not in event.unavailable:
@@ -250,12 +259,6 @@ def _life(events: list[tuple[RowEvent, Names]]) -> Iterator[tuple[RowEvent, Name
 def _goes_on(event: RowEvent, events: list[tuple[RowEvent, Names]]) -> bool:
     """Whether a delete is half of a key change of this row."""
     return any(one.seq == event.seq + 1 and one.previous_key is not None for one, _ in events)
-
-
-def _original(name: str, names: Names) -> str | None:
-    """What a column of the newest event is called at the beginning."""
-    found = next((first for first, one in names.items() if one == name), None)
-    return found if found is not None else None if name in names else name
 
 
 def _shown(key: RowKey) -> str:
