@@ -35,7 +35,7 @@ def row(args: argparse.Namespace) -> None:
     if args.json or args.output == "json":
         print(story.model_dump_json(indent=2))
     else:
-        print("\n".join(_lines(story)))
+        print("\n".join(lines(story)))
     if story.left_out:
         raise SystemExit(2)
 
@@ -72,7 +72,8 @@ class _Progress:
             print(f"Index of keys: {done:,} of {of:,} batches, about {left:,.0f} s left", file=sys.stderr, flush=True)
 
 
-def _lines(story: RowStory) -> Iterator[str]:
+def lines(story: RowStory) -> Iterator[str]:
+    """The story for people."""
     when = f" as of {story.as_of}" if story.as_of else ""
     yield f"{story.table} {_key(story.key)} ({story.connector}){when}: {_now(story)}"
     for change in story.changes:

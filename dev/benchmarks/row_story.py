@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -67,16 +68,27 @@ def measured(batches: int, folder: Path) -> dict[str, Any]:
     _look(store, changelog, batches)  # what is imported and compiled, a server has before
     seconds = sorted(_look(store, changelog, batches) for _ in range(TIMES))
     with _process(folder) as run:
-        command = sorted(run("row", TABLE, str(KEY), "--json") for _ in range(STARTS))
-        start = sorted(run("row", "--help") for _ in range(STARTS))
+        command = [run("row", TABLE, str(KEY), "--json") for _ in range(STARTS)]
+        start = [run("row", "--help") for _ in range(STARTS)]
     return {
         "batches": batches, "held_by": HELD, "index_bytes": KEYS * batches * 8, "index_ms_per_batch": round(built_s * 1000, 2), "times": TIMES,
         "p50_ms": _ms(statistics.median(seconds)), "p95_ms": _ms(seconds[int(TIMES * 0.95)]),
-        "command": {
-            "times": STARTS, "p50_ms": _ms(statistics.median(command)), "worst_ms": _ms(command[-1]),
-            "process_start_p50_ms": _ms(statistics.median(start)),
-            "without_start_p50_ms": _ms(statistics.median(command) - statistics.median(start)),
-        },
+        "command": _command(command, start),
+    }  # fmt: skip
+
+
+def _cpu_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _command(story: list[tuple[float, float]], start: list[tuple[float, float]]) -> dict[str, Any]:
+    """What the command takes, with the start of its process and without it."""
+    took, cpu = ([statistics.median(one[n] for one in runs) for runs in (story, start)] for n in (0, 1))
+    return {
+        "times": STARTS, "p50_ms": _ms(took[0]), "worst_ms": _ms(max(one[0] for one in story)), "process_start_p50_ms": _ms(took[1]),
+        "without_start_p50_ms": _ms(took[0] - took[1]), "cpu_ms": _ms(cpu[0]), "process_start_cpu_ms": _ms(cpu[1]),
+        "without_start_cpu_ms": _ms(cpu[0] - cpu[1]),
     }  # fmt: skip
 
 
@@ -85,26 +97,26 @@ def _ms(seconds: float) -> float:
 
 
 @contextlib.contextmanager
-def _process(folder: Path) -> Iterator[Callable[..., float]]:
-    """Runs ``airflow cdc`` as a person does, and gives the seconds from the start of its process to the end."""
+def _process(folder: Path) -> Iterator[Callable[..., tuple[float, float]]]:
+    """Runs ``airflow cdc`` as a person does, and gives the seconds from the start of its process to the end, and those of the processor."""
     connection = json.dumps({"conn_type": "cdc_state", "password": f"sqlite:///{folder}/state.db"})
     given = {
         "AIRFLOW_HOME": f"{folder}/airflow", "AIRFLOW_CONN_CDC_STATE_DEFAULT": connection, "AIRFLOW__CDC__SHOW_ROWS_OF": NAME,
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
     }  # fmt: skip
 
-    def run(*line: str) -> float:
-        began = time.perf_counter()
+    def run(*line: str) -> tuple[float, float]:
+        began, used = time.perf_counter(), _cpu_of_children()
         done = subprocess.run(
             [sys.executable, "-m", "airflow", "cdc", *line], env={**os.environ, **given}, capture_output=True, text=True
         )
-        seconds = time.perf_counter() - began
+        seconds, cpu = time.perf_counter() - began, _cpu_of_children() - used
         if done.returncode:
             raise Problem(f"airflow cdc {' '.join(line)} failed:\n{done.stderr}")
         if "--json" in line:
             found = [one for one in json.loads(done.stdout)["changes"] if one["operation"] == "create"]
             assert len(found) == HELD, f"{len(found)} changes were found instead of {HELD}"
-        return seconds
+        return seconds, cpu
 
     run("row", "--help")  # Airflow writes its configuration
     yield run

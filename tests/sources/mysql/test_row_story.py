@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from functools import partial
 from itertools import dropwhile
@@ -10,8 +11,10 @@ from pathlib import Path
 from airflow_provider_cdc.changelog.row_events import RowEvents
 from airflow_provider_cdc.changelog.row_key import key_of_texts
 from airflow_provider_cdc.changelog.row_story import RowStories
+from airflow_provider_cdc.cli.row import lines
 from airflow_provider_cdc.core.model.row_story import RowChange, RowStory
 from airflow_provider_cdc.core.model.schema import TableId
+from dev import paths
 from dev.servers import Database
 from tests.support.connectors import Connector, mysql_connector
 
@@ -82,3 +85,59 @@ def test_the_story_of_a_row_of_mariadb(database: Database, tmp_path: Path) -> No
         "read",
     ]
     assert gone.row.state == "no row"
+
+
+def test_the_story_goes_on_under_the_primary_key_before(database: Database, tmp_path: Path) -> None:
+    database.sql(
+        "CREATE TABLE items (id INT PRIMARY KEY, region VARCHAR(5) NOT NULL, note TEXT)",
+        "INSERT INTO items VALUES (7, 'eu', 'one'), (8, 'eu', 'other')",
+    )
+    connector = mysql_connector(database.server, tmp_path, database_include_list=database.name)
+    connector.capture()
+    database.sql(
+        "UPDATE items SET note = 'two' WHERE id = 7",
+        "ALTER TABLE items DROP PRIMARY KEY, ADD PRIMARY KEY (id, region)",
+        "UPDATE items SET note = 'three' WHERE id = 7",
+    )
+    connector.capture()
+    story = _story(connector, TableId(namespace=database.name, name="items"), "7", "eu")
+    told = [(change.operation, (change.after or {}).get("note")) for change in story.changes]
+    assert told == [("update", "three"), ("schema change", None), ("update", "two"), ("read", "one")]
+
+
+VOLATILE = {
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00": "TIME", r"file [^,]+": "FILE", r"pos \d+": "POS", r"server_id \d+": "SERVER",
+    r"gtid [^,]+": "GTID", r'transaction [^,;]+, event': "TRANSACTION, event", r"thread \d+": "THREAD", " +$": "",
+}  # fmt: skip
+"""What is another one in each run."""
+
+
+def _steady(text: str) -> str:
+    for pattern, word in VOLATILE.items():
+        text = re.sub(pattern, word, text, flags=re.MULTILINE)
+    return text
+
+
+def test_the_story_in_the_docs_is_what_the_command_says(database: Database, tmp_path: Path) -> None:
+    database.sql("CREATE TABLE orders (id INT PRIMARY KEY, note TEXT, price DECIMAL(8, 2))")
+    given = {"database_include_list": database.name, "provide_transaction_metadata": True}
+    connector = mysql_connector(database.server, tmp_path, **given)
+    connector.capture()
+    for statement in (
+        "INSERT INTO orders VALUES (1, 'one', 9.50)",
+        "UPDATE orders SET note = 'two' WHERE id = 1",
+        "UPDATE orders SET id = 7 WHERE id = 1",
+    ):
+        database.sql(statement)
+        connector.capture()
+    table, columns = TableId(namespace=database.name, name="orders"), (("id", "int32"),)
+    events = RowEvents(connector.changelog, connector.name, time.monotonic() + 60)
+    history = partial(connector.store.schema_changes_of, connector.name)
+    story = RowStories(events, connector.name, history).tell(table, key_of_texts(["7"], columns, str(table)))
+    said = "\n".join(lines(story)).replace(database.name, "inventory").replace(f"({connector.name})", "(shop)")
+    (shown,) = re.findall(
+        r"\$ airflow cdc row inventory\.orders 7\n(.*?)\n```",
+        Path(paths.ROOT, "docs/operations.md").read_text(),
+        re.DOTALL,
+    )
+    assert _steady(shown) == _steady(said)
