@@ -11,9 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_cdc.sources.mongodb.documents.errors import AmbiguousPath, UpdateDoesNotFit
+from airflow_provider_cdc.sources.mongodb.documents.errors import AmbiguousPath, DamagedDocument, UpdateDoesNotFit
 from airflow_provider_cdc.sources.mongodb.documents.tree import Container, Element, elements, text
 from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
+from airflow_provider_cdc.sources.mongodb.kernels.problems import NEEDED, UNEXPECTED
 
 _LARGEST_INDEX: Final = 16 * 2**20
 """No array has more elements: each takes a byte, and no document has more."""
@@ -35,14 +36,14 @@ def apply_update(before: bytes, description: bytes, *, dotted_names: bool = True
     :param dotted_names: whether fields may have dots in their names, as they may from MongoDB 5.0 on
     :raises AmbiguousPath: a path has several meanings for this document, and the description does not say which it is
     :raises UpdateDoesNotFit: the document is not the one that was updated
-    :raises DamagedDocument: one of the two is not BSON
+    :raises DamagedDocument: one of the two is not BSON, or the second no description
     """
     said = {e.name: e for e in elements(description)}
     document = Container.read(before)
     ways = _Ways(document, said.get(b"disambiguatedPaths"), dotted_names)
-    cuts = [_cut(e) for e in _listed(said, b"truncatedArrays")]
-    removed = [text(e.raw()) for e in _listed(said, b"removedFields")]
-    updated = _listed(said, b"updatedFields")
+    cuts = [_cut(e) for e in _listed(said, b"truncatedArrays", k.ARRAY)]
+    removed = [text(_of(e, k.STRING)) for e in _listed(said, b"removedFields", k.ARRAY)]
+    updated = _listed(said, b"updatedFields", k.DOCUMENT)
     # where each path leads is asked of the document as it was before any of them is followed
     cut_ways = [ways.to(path, exists=True) for path, _ in cuts]
     removed_ways = [ways.to(path, exists=True) for path in removed]
@@ -61,7 +62,9 @@ class _Ways:
 
     def __init__(self, document: Container, disambiguated: Element | None, dotted_names: bool) -> None:
         self._document = document
-        self._known = None if disambiguated is None else {e.name: _parts(e) for e in elements(disambiguated.raw())}
+        self._known = (
+            None if disambiguated is None else {e.name: _parts(e) for e in elements(_of(disambiguated, k.DOCUMENT))}
+        )
         self._dotted_names = dotted_names
 
     def to(self, path: bytes, *, exists: bool) -> _Path:
@@ -98,7 +101,7 @@ def _readings(inside: Container, parts: _Path, exists: bool, dotted_names: bool)
 def _truncate(document: Container, path: bytes, way: _Path, size: int) -> None:
     found = _parent(document, path, way).find(way[-1])
     array = found.inside() if found else None
-    if array is None or array.kind != k.ARRAY or len(array.elements) < size:
+    if array is None or array.kind != k.ARRAY or not 0 <= size <= len(array.elements):
         raise UpdateDoesNotFit(_name(path), f"is no array of {size} elements or more")
     del array.elements[size:]
 
@@ -140,19 +143,30 @@ def _parent(document: Container, path: bytes, way: _Path) -> Container:
     raise UpdateDoesNotFit(_name(path), "is empty")
 
 
-def _listed(said: dict[bytes, Element], name: bytes) -> list[Element]:
-    return elements(said[name].raw()) if name in said and said[name].kind != k.NULL else []
+def _listed(said: dict[bytes, Element], name: bytes, kind: int) -> list[Element]:
+    """What a part of the description contains; a part that is not there, or null, contains nothing."""
+    found = said.get(name)
+    return [] if found is None or found.kind == k.NULL else elements(_of(found, kind))
+
+
+def _of(element: Element | None, kind: int) -> bytes:
+    """The bytes of a value of this type."""
+    if element is None or element.kind != kind:
+        raise DamagedDocument(0, 0, UNEXPECTED if element else NEEDED)
+    return element.raw()
 
 
 def _cut(element: Element) -> tuple[bytes, int]:
-    said = {e.name: e.raw() for e in elements(element.raw())}
-    return text(said[b"field"]), int.from_bytes(said[b"newSize"], "little", signed=True)
+    said = {e.name: e for e in elements(_of(element, k.DOCUMENT))}
+    size = int.from_bytes(_of(said.get(b"newSize"), k.INT32), "little", signed=True)
+    return text(_of(said.get(b"field"), k.STRING)), size
 
 
 def _parts(element: Element) -> _Path:
+    found = elements(_of(element, k.ARRAY))
     return [
-        text(e.raw()) if e.kind == k.STRING else b"%d" % int.from_bytes(e.raw(), "little")
-        for e in elements(element.raw())
+        text(e.raw()) if e.kind == k.STRING else b"%d" % int.from_bytes(_of(e, k.INT32), "little", signed=True)
+        for e in found
     ]
 
 

@@ -8,7 +8,15 @@ import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.mongodb.kernels.problems import END, FINE, TWICE, UNEXPECTED
-from airflow_provider_cdc.sources.mongodb.kernels.sizes import ABSENT, DOCUMENT, document_end, i64, name_end, value_end
+from airflow_provider_cdc.sources.mongodb.kernels.sizes import (
+    ABSENT,
+    DOCUMENT,
+    U,
+    document_end,
+    i64,
+    name_end,
+    value_end,
+)
 
 _Bytes = npt.NDArray[np.uint8]
 
@@ -17,10 +25,10 @@ _Bytes = npt.NDArray[np.uint8]
 def field_number(buf: _Bytes, p: int, size: int, names: _Bytes, begins: npt.NDArray[np.int64]) -> int:
     """Which of some names the ``size`` bytes from ``p`` are; -1 if none."""
     for f in range(len(begins) - 1):
-        begin = begins[f]
-        if begins[f + 1] - begin == size:
+        begin = begins[U(f)]
+        if begins[U(f + 1)] - begin == size:
             i = 0
-            while i < size and names[begin + i] == buf[p + i]:
+            while i < size and names[U(begin + i)] == buf[U(p + i)]:
                 i += 1
             if i == size:
                 return f
@@ -49,13 +57,13 @@ def find_fields(
         if end != limit:
             return row, (end if end < 0 else END), p
         p += 4
-        while buf[p] != ABSENT:
+        while buf[U(p)] != ABSENT:
             at = p
             name = p + 1
             p = name_end(buf, name, limit - 1)
             if p < 0:
                 return row, p, at
-            end = value_end(buf, buf[at], p, limit - 1)
+            end = value_end(buf, buf[U(at)], p, limit - 1)
             if end < 0:
                 return row, end, at
             f = field_number(buf, name, p - 1 - name, names, begins)
@@ -64,10 +72,10 @@ def find_fields(
                     unknown[row] += 1
             elif found_kinds[f, row] != ABSENT:
                 return row, TWICE, at
-            elif not allowed[f, buf[at]]:
+            elif not allowed[f, buf[U(at)]]:
                 return row, UNEXPECTED, at
             else:
-                found_kinds[f, row] = buf[at]
+                found_kinds[f, row] = buf[U(at)]
                 found_starts[f, row] = p
                 found_ends[f, row] = end
             p = end
@@ -107,7 +115,7 @@ def gather(
     for row in range(len(starts)):
         p, w = starts[row], offsets[row]
         for i in range(ends[row] - p):
-            out[w + i] = buf[p + i]
+            out[U(w + i)] = buf[U(p + i)]
 
 
 @jit

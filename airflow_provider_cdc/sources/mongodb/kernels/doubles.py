@@ -38,6 +38,9 @@ _G = _powers()
 _LOW = np.uint64(0xFFFFFFFF)
 _LOW_63 = np.uint64((1 << 63) - 1)
 _U0, _U1, _U2, _U4, _U10 = (np.uint64(i) for i in (0, 1, 2, 4, 10))
+_U100 = np.uint64(100)
+_POWERS_OF_TEN = np.array([10**i for i in range(20)], np.uint64)
+_PAIRS = np.frombuffer("".join(f"{i:02}" for i in range(100)).encode(), np.uint8)
 _U32, _U63 = np.uint64(32), np.uint64(63)
 _C_MIN = np.uint64(1 << 52)
 
@@ -99,17 +102,19 @@ def _shortest(q: int, c: np.uint64, dk: int) -> tuple[np.uint64, int]:
 @jit
 def put_digits(number: np.uint64, out: npt.NDArray[np.uint8], w: int) -> int:
     """Write the digits of a number; returns where they end."""
-    count, rest = 1, number // _U10
-    while rest > _U0:
+    count = 1
+    while count < 20 and number >= _POWERS_OF_TEN[np.uintp(count)]:
         count += 1
-        rest //= _U10
     p = w + count
-    rest = number
-    while p > w:
-        p -= 1
-        next_rest = rest // _U10
-        out[p] = np.uint8(rest - next_rest * _U10) + np.uint8(_ZERO)
-        rest = next_rest
+    while p >= w + 2:
+        p -= 2
+        rest = number // _U100
+        pair = (number - rest * _U100) * _U2
+        out[np.uintp(p)] = _PAIRS[pair]
+        out[np.uintp(p + 1)] = _PAIRS[pair + _U1]
+        number = rest
+    if p > w:
+        out[np.uintp(w)] = np.uint8(number) + np.uint8(_ZERO)
     return w + count
 
 
@@ -136,7 +141,7 @@ def _put_plain(out: npt.NDArray[np.uint8], w: int, first: int, count: int, whole
             out[w + i] = out[first + i]
         return w + count
     for i in range(whole):
-        out[w + i] = out[first + i] if i < count else _ZERO
+        out[np.uintp(w + i)] = out[np.uintp(first + i)] if i < count else _ZERO
     w += whole
     out[w] = _POINT
     w += 1
@@ -144,7 +149,7 @@ def _put_plain(out: npt.NDArray[np.uint8], w: int, first: int, count: int, whole
         out[w] = _ZERO
         return w + 1
     for i in range(whole, count):
-        out[w] = out[first + i]
+        out[np.uintp(w)] = out[np.uintp(first + i)]
         w += 1
     return w
 

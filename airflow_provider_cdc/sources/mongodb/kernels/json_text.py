@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
 from airflow_provider_cdc.sources.mongodb.kernels.literals import put
 from airflow_provider_cdc.sources.mongodb.kernels.problems import DEPTH, END, FINE, FULL
 from airflow_provider_cdc.sources.mongodb.kernels.scalars import put_scalar
-from airflow_provider_cdc.sources.mongodb.kernels.sizes import i32, name_end, value_end
+from airflow_provider_cdc.sources.mongodb.kernels.sizes import U, i32, name_end, value_end
 from airflow_provider_cdc.sources.mongodb.kernels.texts import put_name, put_text
 
 _Bytes = npt.NDArray[np.uint8]
@@ -77,16 +77,16 @@ def put_value(
         return w, problem, p
     first = True
     while True:
-        kind = buf[p]
+        kind = buf[U(p)]
         at = p
         p += 1
         if kind == k.ABSENT:
-            if p != inside[level]:
+            if p != inside[U(level)]:
                 return w, END, at
-            out[w] = _CLOSE[shapes[level] & 1]
+            out[U(w)] = _CLOSE[U(shapes[U(level)] & 1)]
             w += 1
-            if shapes[level] == 2:
-                out[w] = 125
+            if shapes[U(level)] == 2:
+                out[U(w)] = 125
                 w += 1
             if level == 0:
                 return w, FINE, 0
@@ -94,16 +94,16 @@ def put_value(
             first = False
             continue
         if not first:
-            out[w] = 44
+            out[U(w)] = 44
             w += 1
         first = False
-        stop = inside[level] - 1
-        if shapes[level] == 1:
+        stop = inside[U(level)] - 1
+        if shapes[U(level)] == 1:
             p = name_end(buf, p, stop)
         else:
             w, p = put_name(buf, p, stop, out, w)
-            out[w] = 58
-            out[w + 1] = 32
+            out[U(w)] = 58
+            out[U(w + 1)] = 32
             w += 2
         if p < 0:
             return w, p, at
@@ -136,14 +136,14 @@ def _enter(
     level: int,
 ) -> tuple[int, int, int]:
     """Begin a document, an array or the scope of a code; returns the offset of what it contains, where the text ends, and a problem."""
-    inside[level] = end
-    shapes[level] = 1 if kind == k.ARRAY else 0
+    inside[U(level)] = end
+    shapes[U(level)] = 1 if kind == k.ARRAY else 0
     problem = FINE
     if kind == k.CODE_WITH_SCOPE:
-        shapes[level] = 2
+        shapes[U(level)] = 2
         size = i32(buf, p + 4)
         w, problem = put_text(buf, p + 8, p + 7 + size, out, put(t.CODE, out, w))
         w = put(t.SCOPE, out, w)
         p += 8 + size
-    out[w] = _OPEN[shapes[level] & 1]
+    out[U(w)] = _OPEN[U(shapes[U(level)] & 1)]
     return p + 4, w + 1, problem

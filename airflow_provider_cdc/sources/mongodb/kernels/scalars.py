@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.mongodb.kernels.decimals import put_decimal
 from airflow_provider_cdc.sources.mongodb.kernels.doubles import put_digits, put_double, put_small
 from airflow_provider_cdc.sources.mongodb.kernels.literals import put
 from airflow_provider_cdc.sources.mongodb.kernels.problems import FINE, OLD_BINARY
-from airflow_provider_cdc.sources.mongodb.kernels.sizes import i32, i64, u32, u64
+from airflow_provider_cdc.sources.mongodb.kernels.sizes import U, i32, i64, u32, u64
 from airflow_provider_cdc.sources.mongodb.kernels.texts import HEX, put_name, put_text
 
 _Bytes = npt.NDArray[np.uint8]
@@ -152,9 +152,9 @@ def _put_binary(buf: _Bytes, p: int, form: int, out: _Bytes, w: int) -> tuple[in
 def _put_object_id(buf: _Bytes, p: int, out: _Bytes, w: int) -> int:
     w = put(t.OID, out, w)
     for i in range(12):
-        byte = buf[p + i]
-        out[w] = HEX[byte >> 4]
-        out[w + 1] = HEX[byte & 15]
+        byte = buf[U(p + i)]
+        out[U(w)] = HEX[U(byte >> 4)]
+        out[U(w + 1)] = HEX[U(byte & 15)]
         w += 2
     return put(t.END_TEXT, out, w)
 

@@ -42,14 +42,21 @@ _SIZES[[UNDEFINED, NULL, MAX_KEY, MIN_KEY]] = 0
 _SIZES[[OBJECT_ID, BOOL, INT32, DECIMAL128]] = [12, 1, 4, 16]
 
 
+# an index without a sign: the compiler then need not ask whether it counts from the end, which doubles the speed of short loops
+U: Final = np.uintp
+
+
 @jit
 def u32(buf: npt.NDArray[np.uint8], p: int) -> int:
-    return np.int64(buf[p]) | np.int64(buf[p + 1]) << 8 | np.int64(buf[p + 2]) << 16 | np.int64(buf[p + 3]) << 24
+    q = U(p)
+    return (
+        np.int64(buf[q]) | np.int64(buf[q + U(1)]) << 8 | np.int64(buf[q + U(2)]) << 16 | np.int64(buf[q + U(3)]) << 24
+    )
 
 
 @jit
 def i32(buf: npt.NDArray[np.uint8], p: int) -> int:
-    return u32(buf, p) - (np.int64(buf[p + 3] >> 7) << 32)
+    return u32(buf, p) - (np.int64(buf[U(p + 3)] >> 7) << 32)
 
 
 @jit
@@ -70,14 +77,14 @@ def text_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
     size = i32(buf, p)
     if size < 1 or p + 4 + size > limit:
         return LENGTH
-    return p + 4 + size if buf[p + 3 + size] == 0 else END
+    return p + 4 + size if buf[U(p + 3 + size)] == 0 else END
 
 
 @jit
 def name_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
     """The offset after the zero byte that ends a name; or a problem."""
     while p < limit:
-        if buf[p] == 0:
+        if buf[U(p)] == 0:
             return p + 1
         p += 1
     return END
@@ -91,7 +98,7 @@ def document_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
     size = i32(buf, p)
     if size < 5 or p + size > limit:
         return LENGTH
-    return p + size if buf[p + size - 1] == 0 else END
+    return p + size if buf[U(p + size - 1)] == 0 else END
 
 
 @jit
@@ -127,7 +134,7 @@ def _odd_end(buf: npt.NDArray[np.uint8], kind: int, p: int, limit: int) -> int:
 @jit
 def value_end(buf: npt.NDArray[np.uint8], kind: int, p: int, limit: int) -> int:
     """Where a value of this type that begins at ``p`` ends, at ``limit`` at the latest; or a problem. Does not look into documents."""
-    size = np.int64(_SIZES[kind])
+    size = np.int64(_SIZES[U(kind)])
     if size >= 0:
         if p + size > limit:
             return LENGTH
