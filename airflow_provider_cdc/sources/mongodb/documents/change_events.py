@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values, find_fields
@@ -123,7 +123,7 @@ class ChangeEvents:
     def namespaces(self) -> tuple[npt.NDArray[np.int64], list[tuple[str | None, str | None]]]:
         """Which namespace each event is of, and these: database and collection, ``None`` where an event is of none."""
         distinct = self.field(b"ns").binary().dictionary_encode()
-        indices = pa.compute.fill_null(distinct.indices, len(distinct.dictionary))
+        indices = pc.fill_null(distinct.indices, len(distinct.dictionary))
         names = [_namespace(bytes(ns.as_py())) for ns in distinct.dictionary]
         return indices.to_numpy(zero_copy_only=False).astype(np.int64), [*names, (None, None)]
 

@@ -4,12 +4,15 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from airflow_provider_cdc.sources.mongodb.documents.errors import AmbiguousPath, DamagedDocument, UpdateDoesNotFit
 from airflow_provider_cdc.sources.mongodb.documents.updates import apply_update
+from dev.servers.mongodb import diffs, updates
+from dev.servers.mongodb.documents import encode
+from dev.servers.mongodb.errors import MongoError
 from tests.sources.mongodb.documents import recorded
 from tests.support.mongodb_json import read, write
+from tests.support.mongodb_updates import DOCUMENTS, OPERATORS
 
 INT = {"$numberInt": "1"}
 
@@ -114,57 +117,32 @@ def test_what_is_no_document_is_refused() -> None:
         apply_update(b"\5\0\0\0\1", write({}))
 
 
-NAMES = st.sampled_from(["a", "b", "0", "1", "x.y", "$d", "", "é"])
-VALUES: Any = st.recursive(
-    st.sampled_from([INT, None, "text", {"$numberLong": "1"}, {"$minKey": 1}]),
-    lambda inner: st.one_of(st.lists(inner, max_size=4), st.dictionaries(NAMES, inner, max_size=3)),
-    max_leaves=8,
-)
-DOCUMENTS = st.dictionaries(NAMES, VALUES, max_size=4)
-
-
-def difference(before: Any, after: Any, path: tuple[Any, ...], said: dict[str, Any]) -> None:
-    """Describe a change as the server does, with every path disambiguated; new fields come last in both."""
-
-    def name(last: Any) -> str:
-        key = ".".join(map(str, (*path, last)))
-        parts = [{"$numberInt": str(p)} if isinstance(p, int) else p for p in (*path, last)]
-        if said["disambiguatedPaths"].setdefault(key, parts) != parts:
-            raise ValueError(f"two paths are {key}")
-        return key
-
-    pairs = dict(enumerate(after)) if isinstance(after, list) else after
-    old = dict(enumerate(before)) if isinstance(before, list) else before
-    if isinstance(after, list) and len(after) < len(before):
-        said["truncatedArrays"].append(cut(name(path[-1]) if False else ".".join(map(str, path)), len(after)))
-    elif isinstance(after, dict):
-        said["removedFields"] += [name(key) for key in old if key not in pairs]
-    for key, value in pairs.items():
-        if key not in old:
-            said["updatedFields"][name(key)] = value
-        elif old[key] != value:
-            both = (old[key], value)
-            if all(isinstance(one, list) for one in both) or all(plain(one) for one in both):
-                difference(*both, (*path, key), said)
-            else:
-                said["updatedFields"][name(key)] = value
-
-
-def plain(value: Any) -> bool:
-    return isinstance(value, dict) and not (
-        len(value) == 1 and next(iter(value)) in ("$numberInt", "$numberLong", "$minKey")
-    )
+@given(before=DOCUMENTS, update=OPERATORS)
+@settings(deadline=None, max_examples=200)
+def test_random_operators_give_the_document_that_the_stand_in_has(
+    before: dict[str, Any], update: dict[str, Any]
+) -> None:
+    try:
+        updated = updates.parsed(update).applied(before)
+    except MongoError:
+        return
+    assert updated.diff is not None
+    check(before, updated.diff, encode(updated.document))
 
 
 @given(before=DOCUMENTS, after=DOCUMENTS)
 @settings(deadline=None, max_examples=200)
-def test_any_difference_is_made(before: dict[str, Any], after: dict[str, Any]) -> None:
-    said: dict[str, Any] = {"updatedFields": {}, "removedFields": [], "truncatedArrays": [], "disambiguatedPaths": {}}
+def test_random_changes_give_the_document_that_the_stand_in_has(before: dict[str, Any], after: dict[str, Any]) -> None:
+    diff = diffs.between(before, after)
+    if diff is not None:
+        check(before, diff, encode(diffs.applied(before, diff)))
+
+
+def check(before: dict[str, Any], diff: dict[str, Any], after: bytes) -> None:
+    """With its paths disambiguated an update gives the document after, without them this or an error."""
+    assert apply_update(encode(before), encode(diffs.described(diff, expanded=True))) == after
     try:
-        difference(before, after, (), said)
-    except ValueError:  # no server can describe this in one event
+        plain = apply_update(encode(before), encode(diffs.described(diff, expanded=False)))
+    except AmbiguousPath:
         return
-    for one in said["truncatedArrays"]:
-        if "x.y" in one["field"] or one["field"] == "":
-            return  # paths of arrays that are cut are not described above
-    assert read(apply_update(write(before), write(said))) == after
+    assert plain == after
