@@ -43,7 +43,7 @@ def test_every_file_with_kernels_is_seen() -> None:
     with_kernels = [path for path in SOURCES.rglob("*.py") if re.search("^@(jit|inlined)$", path.read_text(), re.M)]
     assert len(with_kernels) > 8
     assert [path for path in with_kernels if module._MARK not in path.read_bytes()] == []
-    assert {module._folder(path).name for path in with_kernels} == {"db2", "mysql", "oracle", "relational"}
+    assert {module._folder(path).name for path in with_kernels} == {"db2", "mongodb", "mysql", "oracle", "relational"}
 
 
 def test_a_kernel_is_compiled_again_when_one_changes_that_sources_share() -> None:

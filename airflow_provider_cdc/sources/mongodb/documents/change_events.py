@@ -81,7 +81,7 @@ class ChangeEvents:
 
     def operation_text(self, row: int) -> str:
         """The operation of one event in the server's words; empty for a fragment that does not say it."""
-        return self.operation_type.raw(row)[4:-1].decode()
+        return self.operation_type.take(np.array([row])).strings()[0].as_py() or ""
 
     @cached_property
     def cluster_time(self) -> npt.NDArray[np.uint64]:

@@ -14,14 +14,15 @@ class DocumentError(ValueError):
 class DamagedDocument(DocumentError):
     """Bytes that are not BSON, or not the BSON that is expected there.
 
-    :ivar row: which document of those that were read together, from 0
-    :ivar offset: the byte of this document at which it shows
+    :ivar row: which document or value of those that were read together, from 0
+    :ivar offset: the byte of it at which it shows
     :ivar not_utf8: whether nothing else is wrong than a text that is not UTF-8
     """
 
     def __init__(self, row: int, offset: int, problem: int) -> None:
         self.row: Final = row
         self.offset: Final = offset
+        self.problem: Final = problem
         self.not_utf8: Final = problem == problems.UTF8
         super().__init__(f"document {row} cannot be read: at its byte {offset}, {problems.TEXTS[problem]}")
 

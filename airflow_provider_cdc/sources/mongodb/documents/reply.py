@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
-from airflow_provider_cdc.sources.mongodb.documents.tree import text
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values
 from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
 from airflow_provider_cdc.sources.mongodb.kernels.problems import NEEDED
@@ -44,7 +43,7 @@ def read_reply(raw: bytes) -> Reply:
     return Reply(
         documents=_documents(batch),
         cursor_id=int(cursor_id.int64s()[0][0]),
-        namespace=text(ns.raw(0)).decode() if ns.kinds[0] == k.STRING else "",
+        namespace=ns.strings()[0].as_py() or "",
         post_batch_resume_token=token.raw(0) if token.kinds[0] == k.DOCUMENT else None,
         at_cluster_time=int(cluster_time.int64s()[0].view(np.uint64)[0])
         if cluster_time.kinds[0] == k.TIMESTAMP

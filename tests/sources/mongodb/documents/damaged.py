@@ -75,6 +75,7 @@ def _event(raw: bytes) -> list[object]:
     values = [events.cluster_time, events.wall_time, *events.splits, events.namespaces[0]]
     return [
         *(v.tolist() for v in values),
+        *map(events.operation_text, range(len(events))),
         events.token_data.strings().to_pylist(),
         keys(events.document_id).to_pylist(),
     ]

@@ -182,3 +182,24 @@ def test_whole_numbers_of_every_type_are_numbers() -> None:
     assert found.tolist() == [-5, -(2**63), -1, 1, 0, 1 << 32 | 2, 0, 0, 0]
     assert valid.tolist() == [True] * 6 + [False] * 3
     assert found.dtype == np.int64
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"removedFields": [None]}, {"truncatedArrays": ["a"]}, {"truncatedArrays": [{"field": "a"}]}, {"truncatedArrays": [{"field": "a", "newSize": "1"}]},
+    ],
+)  # fmt: skip
+def test_a_description_of_another_form_is_refused_with_its_row(said: dict[str, Any]) -> None:
+    good = {
+        "updateDescription": {
+            "removedFields": ["a", "b"],
+            "truncatedArrays": [{"field": "a", "newSize": {"$numberInt": "1"}}] * 3,
+        }
+    }
+    found = read_all([{**EVENT, **good}, {**EVENT, "updateDescription": said}, {**EVENT, **good}])
+    name, read_lists = (
+        ("removedFields", removed_fields) if "removedFields" in said else ("truncatedArrays", truncated_arrays)
+    )
+    with pytest.raises(DamagedDocument, match="document 1 "):
+        read_lists(found.update[name.encode()])
