@@ -83,11 +83,7 @@ def put_value(
         if kind == k.ABSENT:
             if p != inside[U(level)]:
                 return w, END, at
-            out[U(w)] = _CLOSE[U(shapes[U(level)] & 1)]
-            w += 1
-            if shapes[U(level)] == 2:
-                out[U(w)] = 125
-                w += 1
+            w = _leave(shapes[U(level)], out, w)
             if level == 0:
                 return w, FINE, 0
             level -= 1
@@ -147,3 +143,13 @@ def _enter(
         p += 8 + size
     out[U(w)] = _OPEN[U(shapes[U(level)] & 1)]
     return p + 4, w + 1, problem
+
+
+@jit
+def _leave(shape: int, out: _Bytes, w: int) -> int:
+    """End a document, an array, or the scope of a code, and the code with it; returns where the text ends."""
+    out[U(w)] = _CLOSE[U(shape & 1)]
+    if shape < 2:
+        return w + 1
+    out[U(w + 1)] = 125
+    return w + 2
