@@ -6,6 +6,7 @@ Rows are Arrow streams all the way, so that no value has to be one that Spark ha
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.sink.staged import Workers
 from airflow_provider_cdc.sink.staging import Message, Part, Share, Work, read_share, write_partition
+from spark_jobs.shipped import ship
 
 TASK_BYTES, TASK_FILES = 8 << 20, 50
 """A task reads about so many bytes of change log, or so many files."""
@@ -23,27 +25,36 @@ _SHOWN = 2000
 def executors(spark: SparkSession) -> Workers:
     """Workers that are tasks of a session.
 
-    What they have to know, secrets of the database among it, is part of the tasks' code: it is in no setting, no log, no command line and on no page of Spark's.
+    What they have to know, secrets of the database among it, is part of the tasks' code: it is in no setting, no log, no command line and on no page of Spark's. What
+    tables there are they are told apart from that: Spark writes code that is large (``spark.broadcast.UDFCompressionThreshold``, 1 MB) to the driver's disk.
     """
+    context = spark.sparkContext
+    ship(context)
 
     def run(work: Work, shares: Sequence[Share]) -> list[Part]:
         from py4j.protocol import Py4JJavaError
 
+        bare, topics = replace(work, topics={}), context.broadcast(dict(work.topics))
+
         def read(some: Sequence[Share]) -> Iterator[tuple[int, Message]]:
+            whole = replace(bare, topics=topics.value)
             for share in some:
-                yield from read_share(work, share)
+                yield from read_share(whole, share)
 
         def write(partition: int, messages: Iterable[tuple[int, Message]]) -> Iterator[Part]:
-            context = TaskContext.get()
-            assert context is not None
-            yield write_partition(work, partition, context.taskAttemptId(), (message for _, message in messages))
+            task = TaskContext.get()
+            assert task is not None
+            whole = replace(bare, topics=topics.value)
+            yield write_partition(whole, partition, task.taskAttemptId(), (message for _, message in messages))
 
         tasks = list(together(shares))
-        given = spark.sparkContext.parallelize(tasks, len(tasks))
+        given = context.parallelize(tasks, len(tasks))
         try:
             return given.flatMap(read).partitionBy(work.partitions, _itself).mapPartitionsWithIndex(write).collect()
         except (Py4JJavaError, PySparkException) as e:
             raise _failed(str(e)) from None
+        finally:
+            topics.destroy()
 
     return run
 
@@ -73,7 +84,7 @@ def _failed(said: str) -> CdcError:
         return ConfigError(
             f"Executors lack a package: {short}",
             safe="No table was changed.",
-            remedy="install airflow-provider-cdc and the driver of the database in the Python of the workers, or name such a Python by PYSPARK_PYTHON",
+            remedy="install it in the Python of the workers, or name a Python that has it by PYSPARK_PYTHON; the code of airflow-provider-cdc itself is sent to them",
         )
     return CdcError(
         f"Tasks of Spark have failed: {short}",

@@ -1,0 +1,54 @@
+"""The code that executors run, for those whose Python does not have it, or has it of another release."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark import SparkContext, SparkFiles
+
+import airflow_provider_cdc
+
+PACKAGES = ("core", "changelog", "sink")
+"""What jobs may import of ``airflow_provider_cdc``, besides themselves (docs/architecture.md, "Packages and layers")."""
+_MADE = (1980, 1, 1, 0, 0, 0)
+"""When each file was made, as far as the archive says: equal code is an equal archive."""
+
+
+def ship(context: SparkContext) -> None:
+    """Give executors the driver's code. It stands before what they have installed; libraries (pyarrow, the driver of a database) are not in it.
+
+    Executors within the driver's own process have it already.
+    """
+    master = str(context.master)
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        return
+    data = archive()
+    folder = (
+        Path(SparkFiles.getRootDirectory()) / "cdc"
+    )  # executors fetch it from there; Spark deletes it when it stops
+    folder.mkdir(exist_ok=True)
+    file = folder / f"cdc_code_{hashlib.sha256(data).hexdigest()[:12]}.zip"
+    file.write_bytes(data)
+    context.addPyFile(str(file))
+
+
+def archive() -> bytes:
+    """The code as a zip archive that Python imports from."""
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, path in _modules():
+            file.writestr(zipfile.ZipInfo(name, _MADE), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return found.getvalue()
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    """Names in the archive, and files."""
+    provider, jobs = Path(airflow_provider_cdc.__file__).parent, Path(__file__).parent
+    yield f"{provider.name}/__init__.py", provider / "__init__.py"
+    for folder in (*(provider / name for name in PACKAGES), jobs):
+        for path in sorted(folder.rglob("*.py")):
+            yield path.relative_to(folder.parent if folder == jobs else provider.parent).as_posix(), path
