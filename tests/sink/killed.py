@@ -14,23 +14,30 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.sink.staged import Sizes, StagedSink
+from tests.sink.workers import in_turn
 from tests.support.derby import adapted
 
+ALL = Sizes(little=1, share=3000, partition=2000)
+"""Everything is staged, in many parts."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.sink.killed"])
 
 
-def start(properties: dict[str, Any], changelog: str, connector: str, *, statement: int = 0) -> BaseProcess:
+def start(
+    properties: dict[str, Any], changelog: str, connector: str, *, statement: int = 0, staged: bool = False
+) -> BaseProcess:
     """Apply in a process of its own.
 
     :param statement: number of the statement before which it is killed; it may be a commit. 0: none
+    :param staged: everything comes by way of staging tables; the statements of those who fill them count, too
     """
-    process = _CONTEXT.Process(target=_run, args=(properties, changelog, connector, statement), daemon=True)
+    process = _CONTEXT.Process(target=_run, args=(properties, changelog, connector, statement, staged), daemon=True)
     process.start()
     return process
 
 
-def _run(properties: dict[str, Any], changelog: str, connector: str, statement: int) -> None:
+def _run(properties: dict[str, Any], changelog: str, connector: str, statement: int, staged: bool) -> None:
     config = SinkConfig.parse(properties)
     engine, count = adapted(open_engine(config)), 0
 
@@ -40,6 +47,10 @@ def _run(properties: dict[str, Any], changelog: str, connector: str, statement: 
         if count == statement:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    sa.event.listen(engine, "before_cursor_execute", one)
-    sa.event.listen(engine, "commit", one)
-    Sink(engine, config, ChangeLog(changelog), connector).apply()
+    for event in ("before_cursor_execute", "commit"):
+        sa.event.listen(sa.Engine if staged else engine, event, one)
+    log = ChangeLog(changelog)
+    if staged:
+        StagedSink(engine, config, log, connector, in_turn, sizes=ALL).apply()
+    else:
+        Sink(engine, config, log, connector).apply()

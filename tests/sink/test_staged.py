@@ -17,16 +17,14 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sink.folded import ANEW, DELETED, LEFT_OUT, SEQ, fold
-from airflow_provider_cdc.sink.staged import Sizes, StagedSink, Workers
+from airflow_provider_cdc.sink.staged import StagedSink, Workers
 from airflow_provider_cdc.sink.staging import PREFIX, Part, Share, Work, spread
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.conftest import _FIXTURES
+from tests.sink.killed import ALL
 from tests.sink.test_apply import TABLE, VALUES, expected, in_order, rows, sink, work
 from tests.sink.workers import in_turn
 from tests.support.connectors import Connector, memory_connector
-
-ALL = Sizes(little=1, share=3000, partition=2000)
-"""Everything is staged, in many parts."""
 
 
 @pytest.fixture(params=["mariadb", "mysql", "postgresql"])
