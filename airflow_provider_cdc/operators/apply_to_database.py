@@ -20,6 +20,7 @@ from airflow_provider_cdc.operators.connector_tables import alias, asset
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.changelog.unannounced import Unannounced
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.runtime import ConnectorDefinition
     from airflow_provider_cdc.sink.apply import Sink
@@ -33,7 +34,8 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         >>> ApplyToDatabaseOperator(task_id="apply", definition=shop, conn_id="warehouse")
 
     Without ``sink``, tables equal the source: they are made and get columns, and have the source's keys. Returns ``{"connector", "target", "last_batch",
-    "events", "tables", "seconds"}``, and emits an event of the asset ``cdc://<connector>/<topic>`` for each table that was changed.
+    "events", "tables", "seconds"}``, and emits an event of the asset ``cdc://<connector>/<topic>`` for each table that was changed. What a run has changed that fails
+    in the end, the next run tells that does not.
 
     :param definition: the connector; paths are templated
     :param conn_id: Airflow connection to the target database (templated)
@@ -62,25 +64,34 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         self.sink = dict(sink or {})
         self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
         self._ended = threading.Event()
+        self._done: Done
 
     def execute(self, context: Context) -> dict[str, Any]:
         from airflow_provider_cdc.sink.apply import Sink
+        from airflow_provider_cdc.sink.done import Done
 
         began, sink, failed = time.monotonic(), None, True
         try:
             with open_database(self.conn_id, self.sink) as (engine, config):
                 note = noted(self.conn_id, self.sink)
                 sink = Sink(engine, config, self.access.changelog(), self.connector, noted=note)
-                done = sink.apply() if self.run_for is None else sink.follow(self._over(self.run_for, sink))
+                self._done = Done(sink.done.place)
+                if self.run_for is None:
+                    sink.apply()
+                else:
+                    sink.follow(self._over(self.run_for, sink))
             failed = False
         except CdcError as e:
             raise failure(e) from e
         finally:
             if sink is not None:
                 self._measure(sink.take(), seconds=time.monotonic() - began, failed=failed)
-        return announced(context, self.connector, done.document(), self.log)
+                if failed:
+                    left_to_next_run(context, self.access, self._done.document(), self.log)
+        return announced(context, self.access, self._done.document(), self.log)
 
     def _measure(self, done: Done, **more: Any) -> None:
+        self._done.add(done)
         measured(self.access, done.document(), self.log, **more)
 
     def on_kill(self) -> None:
@@ -118,18 +129,54 @@ def measured(access: ConnectorAccess, done: Mapping[str, Any], log: Any, **more:
         log.warning("What was measured of connector %s could not be reported.", access.definition.name, exc_info=True)
 
 
-def announced(context: Context, connector: str, done: Mapping[str, Any], log: Any) -> dict[str, Any]:
-    """Emit the events of the assets that were changed; what the task returns.
+def announced(context: Context, access: ConnectorAccess, done: Mapping[str, Any], log: Any) -> dict[str, Any]:
+    """Emit the events of the assets that were changed, also by earlier runs of the task that have failed; what the task returns.
 
     :param done: as of :meth:`airflow_provider_cdc.sink.apply.Done.document`
     """
-    for topic, table in done["tables"].items():
+    from airflow_provider_cdc.changelog.applied import merged
+
+    connector, left = access.definition.name, _unannounced(context, access)
+    try:
+        older = left.read()
+    except CdcError as e:  # they stay where they are
+        older = []
+        log.warning("What earlier runs of the task have left cannot be read; its next run looks again: %s", e)
+    tables = merged([*older, *done["tables"].values()])
+    for table in tables:
+        topic, batch = table["topic"], max(done["batch"], table["last_batch"])
         context["outlet_events"][alias(connector)].add(
             asset(connector, topic),
-            extra={"rows": table["rows"], "last_batch": done["batch"], "location": table["location"]},
+            extra={"rows": table["rows"], "last_batch": batch, "location": table["location"]},
         )
         log.info("%s: %d events.", topic, sum(table["rows"].values()))
+    try:
+        if older:
+            left.forget()
+    except CdcError as e:  # rather twice than never
+        log.warning("What earlier runs of the task have left is told, and cannot be deleted: %s", e)
     return {
-        "connector": connector, "target": done["place"], "last_batch": done["batch"], "events": done["events"],
-        "tables": sorted(done["tables"]), "seconds": done["seconds"],
+        "connector": connector, "target": done["place"], "last_batch": done["batch"], "events": sum(sum(table["rows"].values()) for table in tables),
+        "tables": [table["topic"] for table in tables], "seconds": done["seconds"],
     }  # fmt: skip
+
+
+def left_to_next_run(context: Context, access: ConnectorAccess, done: Mapping[str, Any], log: Any) -> None:
+    """Note what a run has changed that has failed: Airflow takes no events of it, and the next run of the task emits them.
+
+    :param done: as of :meth:`airflow_provider_cdc.sink.apply.Done.document`
+    """
+    if not done["tables"]:
+        return
+    try:
+        _unannounced(context, access).add(done["tables"].values())
+    except CdcError as e:
+        log.warning("What was applied cannot be left to the next run of the task: %s", e)
+
+
+def _unannounced(context: Context, access: ConnectorAccess) -> Unannounced:
+    from airflow_provider_cdc.changelog.unannounced import Unannounced
+
+    ti = context["ti"]
+    task = f"{ti.dag_id}.{ti.task_id}.{getattr(ti, 'map_index', -1)}"
+    return Unannounced(access.changelog().storage, access.definition.name, task)

@@ -18,7 +18,7 @@ from airflow_provider_cdc.hooks.connector import storage_options
 from airflow_provider_cdc.hooks.database import CdcDatabaseHook, noted
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
-from airflow_provider_cdc.operators.apply_to_database import announced, measured
+from airflow_provider_cdc.operators.apply_to_database import announced, left_to_next_run, measured
 from airflow_provider_cdc.operators.connector_tables import alias
 from airflow_provider_cdc.operators.spark_job import SubmitsJob
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
@@ -84,7 +84,9 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SubmitsJob):
         finally:
             if "place" in told:
                 measured(self.access, told, self.log, seconds=time.monotonic() - began, failed=failed)
-        return announced(context, self.connector, told, self.log)
+                if failed:
+                    left_to_next_run(context, self.access, told, self.log)
+        return announced(context, self.access, told, self.log)
 
     def _run(self, context: Context, told: dict[str, Any]) -> None:
         """Run the job.

@@ -19,6 +19,7 @@ from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.operators import apply_to_database
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.operators.connector_tables import alias
 from tests.support.face import Shop, connect, context, make_shop
 from tests.support.patience import LONGEST_S
 
@@ -175,6 +176,38 @@ def test_what_was_measured_is_kept_also_of_a_run_that_has_failed(
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password="sqlite:////nowhere/state.db")
     shop.order(3, "third")
     assert apply(shop)["events"] == 0  # nothing is captured, and that nothing can be kept fails nobody
+
+
+def test_what_a_run_has_changed_that_fails_is_told_by_the_next_one_that_does_not(
+    shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply_to_database, "EVERY_S", 0.0)  # what was measured meanwhile is told, too
+    shop.database.create_table("inventory.lines", {"id": "int64", "note": "string"}, key=("id",))
+    shop.order(1, "first")
+    capture(shop)
+    apply(shop)
+    with sqlite3.connect(tmp_path / "warehouse.db") as connection:
+        connection.execute("CREATE UNIQUE INDEX one ON shop_inventory_orders (note)")
+    failed = context()
+    for number, run_for in enumerate((None, 1.5), 2):
+        shop.order(number, "first")
+        with shop.database.transaction() as t:
+            t.insert("inventory.lines", {"id": number, "note": ""})
+        capture(shop)
+        with pytest.raises(AirflowException, match="stay behind"):
+            apply(shop, failed, run_for=run_for)
+    assert not failed["outlet_events"][alias("shop")].asset_alias_events
+    with sqlite3.connect(tmp_path / "warehouse.db") as connection:
+        connection.execute("DROP INDEX one")
+    given = context()
+    result = apply(shop, given)
+    assert (result["events"], result["tables"]) == (4, ["shop.inventory.lines", "shop.inventory.orders"])
+    events = {e.dest_asset_key.uri: e.extra for e in given["outlet_events"][alias("shop")].asset_alias_events}
+    assert events["cdc://shop/shop.inventory.lines"] == {
+        "rows": {"c": 2}, "last_batch": 3, "location": "shop_inventory_lines",
+    }  # fmt: skip
+    assert events["cdc://shop/shop.inventory.orders"]["rows"] == {"c": 2}
+    assert apply(shop)["events"] == 0
 
 
 def test_one_that_goes_on_tells_what_it_measures_while_it_does(

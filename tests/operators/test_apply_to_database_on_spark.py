@@ -165,7 +165,12 @@ def test_what_the_job_has_measured_is_kept_also_if_it_fails_or_is_killed(
         apply(spark, given)
     assert series()["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 9
     assert series()[""].counters["apply.TotalNumberOfFailedRuns"] == 2
-    assert not given["outlet_events"][alias("shop")].asset_alias_events  # the next run tells of what it changes
+    assert not given["outlet_events"][alias("shop")].asset_alias_events
+    will(spark, {**DONE, "tables": {}, "batch": 9})  # the next run tells of what those have changed
+    assert apply(spark, given)["events"] == 6
+    (event,) = given["outlet_events"][alias("shop")].asset_alias_events
+    assert event.extra == {"rows": {"c": 4, "d": 2}, "last_batch": 9, "location": "shop_inventory_orders"}
+    assert apply(spark)["events"] == 0
     store.close()
 
 
