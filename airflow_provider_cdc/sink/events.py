@@ -27,6 +27,8 @@ from airflow_provider_cdc.sink.tables import COORDINATES, PREVIOUS, Field, SinkT
 
 WHOLE_GROUP = 100_000
 """Events that are looked at together, at most."""
+_TRIED = 2000
+"""Rows by which the width of a table is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +302,7 @@ def read(
     of: int = 1,
     groups: Sequence[int] | None = None,
     only_keys: bool = False,
+    most: int = WHOLE_GROUP,
     committed: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Events]:
     """The events of a file, in their order.
@@ -308,6 +311,7 @@ def read(
     :param of: how many shares it has; each has some of its row groups
     :param groups: its row groups that are read, instead of those of a share
     :param only_keys: nothing is read but what the keys need, which are all columns that the table has
+    :param most: events that come together
     :param committed: told when the newest of the file's events was committed, in ms since 1970
     """
     with changelog.open(connector, file) as opened:
@@ -320,8 +324,18 @@ def read(
             images = [f"after.{origins[field.column.name].column}" for field in table.key]
             wanted = ["seq", "op", *(["key"] if "key" in there else []), *images]
         chosen = range(share, source.num_row_groups, of) if groups is None else groups
-        for batch in source.iter_batches(WHOLE_GROUP, row_groups=chosen, columns=wanted):
+        for batch in source.iter_batches(most, row_groups=chosen, columns=wanted):
             yield _made(pa.Table.from_batches([batch]), file, pending, table)
+
+
+def width(changelog: ChangeLog, connector: str, pending: Pending, table: SinkTable) -> float:
+    """About how many bytes a row has as Arrow has it, by some of the rows of a topic's largest file.
+
+    :raises ChangeLogDamaged: the file is not what its manifest says
+    """
+    _, largest = max(pending.files, key=lambda found: found[1].rows)
+    some = next(read(changelog, connector, largest, pending, table, most=_TRIED), None)
+    return 0.0 if some is None else some.rows.nbytes / max(some.rows.num_rows, 1)
 
 
 def newest_commit(changelog: ChangeLog, connector: str, pending: Pending) -> int:

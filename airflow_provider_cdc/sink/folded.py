@@ -27,7 +27,7 @@ def fold(events: pa.Table, key: Sequence[str]) -> pa.Table:
     """One row for each key.
 
     :param events: with the columns of the target and :data:`OWN`; each number once
-    :return: the same columns; of those that are left out the values mean nothing, as those of a row that goes, but for its key
+    :return: in any order, the same columns; of those that are left out the values mean nothing, as those of a row that goes, but for its key
     """
     if not events.num_rows:
         return events
@@ -39,7 +39,7 @@ def fold(events: pa.Table, key: Sequence[str]) -> pa.Table:
     last = order[ends]
     left_out = events[LEFT_OUT].to_numpy(zero_copy_only=False)
     if not (left_out != "").any():
-        return events.take(pa.array(last))
+        return events if len(last) == len(order) else events.take(pa.array(last))
     return _overlaid(events, key, order, starts, ends, left_out[order])
 
 

@@ -21,7 +21,7 @@ from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import InsertMode, PrimaryKeyMode, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import There
 from airflow_provider_cdc.sink.done import Done
-from airflow_provider_cdc.sink.events import files_of, newest_commit
+from airflow_provider_cdc.sink.events import files_of, newest_commit, width
 from airflow_provider_cdc.sink.markers import Markers, Overtaken
 from airflow_provider_cdc.sink.staging import (
     Part,
@@ -46,16 +46,16 @@ _GONE = 3
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What is worth workers, and how it is parted, in bytes of change log.
+    """What is worth workers, and how it is parted.
 
-    :param little: a topic with less is written by the driver
-    :param share: that a worker reads
-    :param partition: that one writes
+    :param little: a topic with fewer bytes of change log is written by the driver
+    :param share: bytes of change log that a worker reads
+    :param partition: bytes that one writes, as Arrow has them; it needs about three times as much memory
     """
 
     little: int = 4 << 20
     share: int = 8 << 20
-    partition: int = 16 << 20
+    partition: int = 32 << 20
 
 
 Workers = Callable[[Work, Sequence[Share]], list[Part]]
@@ -178,13 +178,14 @@ class StagedSink(Sink):
         try:
             table = self._wanted(pending)
             files = files_of(pending)
+            size = int(width(self._changelog, self._connector, pending, table) * sum(file.rows for file in files))
         except CdcError:
             return None
         after = pending.taken[0] if pending.taken is not None and self._config.truncate_enabled else 0
         if files[-1].last_seq <= after:  # all of them are of the table before
             return None
-        size = pending.bytes
-        partitions = max(size // self._sizes.partition + 1, min(self._parallel, size // self._sizes.little + 1))
+        few = min(self._parallel, pending.bytes // self._sizes.little + 1)
+        partitions = max(size // self._sizes.partition + 1, few)
         return TopicWork(replace(pending, files=[]), table, after, first, partitions)
 
     def _shares(self, pending: Pending, work: TopicWork) -> Iterator[Share]:

@@ -288,34 +288,65 @@ def write_partition(work: Work, partition: int, attempt: int, messages: Iterable
         return Part(name, why_not="rows get other keys, and their events leave values out")
     if not parts:
         return Part(name, (), events, emptied >= 0)
-    rows = pa.concat_tables(parts)
-    rows = fold(rows.filter(pc.greater(rows[SEQ], emptied)), [one.name for one in topic.table.key])
-    steps = list(_tables(rows, topic.table))
-    if len(steps) > MOST_PATTERNS:
+    rows = fold(_after(parts, emptied), [one.name for one in topic.table.key])
+    steps = _Steps(rows, topic.table)
+    if len(steps.patterns) > MOST_PATTERNS:
         return Part(name, why_not=f"rows leave out more than {MOST_PATTERNS} different sets of columns")
-    names = [work.run.name(partition, attempt, number) for number in range(len(steps))]
-    if error := _written(work.config, topic.table, zip(names, (rows for _, rows in steps), strict=True)):
+    del rows
+    tables = list[StagedTable]()
+    if error := _written(work.config, topic.table, _named(steps, work.run, partition, attempt, tables)):
         return Part(name, why_not=error)
-    tables = tuple(
-        StagedTable(table, what, tuple(rows.column_names), rows.num_rows)
-        for table, (what, rows) in zip(names, steps, strict=True)
-    )
-    return Part(name, tables, events, emptied >= 0)
+    return Part(name, tuple(tables), events, emptied >= 0)
 
 
-def _tables(rows: pa.Table, table: SinkTable) -> Iterator[tuple[Literal["write", "delete"], pa.Table]]:
-    """Keys whose rows go, and rows by the columns that they have."""
-    if not rows.num_rows:
-        return
-    key = [one.name for one in table.key]
-    gone = pc.or_(rows[DELETED], rows[ANEW])
-    if pc.any(gone).as_py():
-        yield "delete", rows.filter(gone).select(key)
-    rows = rows.filter(pc.invert(rows[DELETED]))
-    for pattern in sorted(pc.unique(rows[LEFT_OUT]).to_pylist()):
-        lacking = set(pattern.split("\0"))
-        columns = [one.name for one in table.fields if one.key or one.name not in lacking]
-        yield "write", rows.filter(pc.equal(rows[LEFT_OUT], pattern)).select(columns)
+def _after(parts: list[pa.Table], emptied: int) -> pa.Table:
+    """Rows of the events after one, as one table. Nothing is left in ``parts``, so that nobody holds them besides it.
+
+    :param emptied: number of the event; -1 if all count
+    """
+    rows = pa.concat_tables(parts)
+    parts.clear()
+    return rows if emptied < 0 else rows.filter(pc.greater(rows[SEQ], emptied))
+
+
+class _Steps:
+    """Keys whose rows go, and rows by the columns that they have: one after the other, as each is a copy.
+
+    :ivar patterns: sets of columns that rows leave out
+    """
+
+    def __init__(self, rows: pa.Table, table: SinkTable) -> None:
+        self._table = table
+        gone = pc.or_(rows[DELETED], rows[ANEW])
+        key = [one.name for one in table.key]
+        self._gone = rows.select(key).filter(gone) if rows.num_rows and pc.any(gone).as_py() else None
+        kept = pc.invert(rows[DELETED])
+        self._rows = rows if pc.all(kept).as_py() else rows.filter(kept)
+        self.patterns: list[str] = sorted(pc.unique(self._rows[LEFT_OUT]).to_pylist())
+
+    def __iter__(self) -> Iterator[tuple[Literal["write", "delete"], pa.Table]]:
+        if self._gone is not None:
+            yield "delete", self._gone
+        for pattern in self.patterns:
+            lacking = set(pattern.split("\0"))
+            columns = [one.name for one in self._table.fields if one.key or one.name not in lacking]
+            some = self._rows.select(columns)
+            if len(self.patterns) > 1:
+                some = some.filter(pc.equal(self._rows[LEFT_OUT], pattern))
+            yield "write", some
+
+
+def _named(
+    steps: _Steps, run: Run, partition: int, attempt: int, named: list[StagedTable]
+) -> Iterator[tuple[str, pa.Table]]:
+    """Steps with the names of their tables.
+
+    :param named: gets a note of each
+    """
+    for number, (what, rows) in enumerate(steps):
+        name = run.name(partition, attempt, number)
+        named.append(StagedTable(name, what, tuple(rows.column_names), rows.num_rows))
+        yield name, rows
 
 
 def _written(config: SinkConfig, table: SinkTable, tables: Iterable[tuple[str, pa.Table]]) -> str:

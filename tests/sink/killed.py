@@ -18,7 +18,7 @@ from airflow_provider_cdc.sink.staged import Sizes, StagedSink
 from tests.sink.workers import in_turn
 from tests.support.derby import adapted
 
-ALL = Sizes(little=1, share=3000, partition=2000)
+ALL = Sizes(little=1, share=3000, partition=8000)
 """Everything is staged, in many parts."""
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.sink.killed"])

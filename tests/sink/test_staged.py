@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
@@ -17,9 +20,10 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sink.folded import ANEW, DELETED, LEFT_OUT, SEQ, fold
-from airflow_provider_cdc.sink.staged import StagedSink, Workers
+from airflow_provider_cdc.sink.staged import Sizes, StagedSink, Workers
 from airflow_provider_cdc.sink.staging import PREFIX, Part, Share, Work, spread
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from dev import paths
 from tests.sink.conftest import _FIXTURES
 from tests.sink.killed import ALL
 from tests.sink.test_apply import TABLE, VALUES, expected, in_order, rows, sink, work
@@ -409,6 +413,42 @@ def test_a_database_without_staging_tables_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"(?s)cannot write to sqlite.*ApplyToDatabaseOperator"):
         staged(engine, connector)
     engine.dispose()
+
+
+# -- sizes ------------------------------------------------------------------------------------------------------------
+
+
+def test_partitions_are_as_many_as_rows_need_that_are_not_compressed(
+    tmp_path: Path, postgres: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Texts that are the same in all rows take nothing in a file, and much in memory."""
+    source = MemoryDatabase(str(tmp_path))
+    source.create_table("s.t", {"id": "int64!", "text": "string"}, key=("id",))
+    with source.transaction() as t:
+        for number in range(3000):
+            t.insert("s.t", {"id": number, "text": "x" * 1000})
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    connector.capture()
+    (manifest,) = connector.changelog.manifests(connector.name)
+    assert manifest.contents.bytes < 300_000
+    with postgres.database("sizes") as name, caplog.at_level(logging.INFO):
+        config = SinkConfig.parse({**EQUAL, "connection.url": postgres.url(name)})
+        engine = open_engine(config)
+        sizes = Sizes(little=1, partition=300_000)
+        StagedSink(engine, config, connector.changelog, connector.name, in_turn, sizes=sizes, parallel=1).apply()
+        assert len(rows(engine, "p_s_t")) == 3000
+        engine.dispose()
+    assert "staged by 11 tasks" in caplog.text
+
+
+def test_the_memory_of_a_partition_is_bounded_by_its_size(tmp_path: Path, postgres: Any) -> None:
+    with postgres.database("memory") as name:
+        command = [sys.executable, "-m", "tests.sink.partition_memory", postgres.url(name), tmp_path, "500000"]
+        ended = subprocess.run(list(map(str, command)), cwd=paths.ROOT, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    found = json.loads(ended.stdout)
+    assert found["arrow"] > 40
+    assert found["most"] - found["before"] < 3.5 * found["arrow"], found
 
 
 # -- arrays -----------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from tests.support.patience import LONGEST_S
 
 pytestmark = [pytest.mark.spark]
 
-ALL = Sizes(little=1, share=20_000, partition=60_000)
+ALL = Sizes(little=1, share=20_000, partition=200_000)
 KINDS = ("postgresql", "mariadb", "mysql")
 _FIXTURES = {"postgresql": "postgres", "mariadb": "mariadb", "mysql": "mysql97"}
 TABLES = ("s.one", "s.two", "s.sparse")

@@ -16,7 +16,7 @@ from airflow_provider_cdc.sink import texts, widening
 from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, run
 from airflow_provider_cdc.sink.dialects.collations import collations, is_text, refuse_merging, text_keys
-from airflow_provider_cdc.sink.dialects.staging import StagingDialect
+from airflow_provider_cdc.sink.dialects.staging import StagingDialect, slices
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
@@ -206,7 +206,8 @@ class MariaDb(StagingDialect):
 
     def stage(self, connection: sa.Connection, table: SinkTable, name: str, rows: pa.Table) -> None:
         self._make_stage(connection, table, rows, f"CREATE TABLE {self.quote(name)}", " ENGINE=InnoDB")
-        self._insert(connection, self.quote(name), table, rows)
+        for some in slices(rows):
+            self._insert(connection, self.quote(name), table, some)
 
     def write_staged(
         self, connection: sa.Connection, table: SinkTable, name: str, columns: Sequence[str], *, unique: bool

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.sink import texts
 from airflow_provider_cdc.sink.dialects import copy_rows
 from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, in_key_order, run, wrapped
-from airflow_provider_cdc.sink.dialects.staging import StagingDialect
+from airflow_provider_cdc.sink.dialects.staging import StagingDialect, slices
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import PREVIOUS, Field, Name, SinkTable
 
@@ -104,7 +104,8 @@ class PostgreSql(StagingDialect):
 
     def stage(self, connection: sa.Connection, table: SinkTable, name: str, rows: pa.Table) -> None:
         self._make_stage(connection, table, rows, f"CREATE UNLOGGED TABLE {self.quote(name)}")
-        self._copy(connection, self.quote(name), table, rows)
+        for some in slices(rows):
+            self._copy(connection, self.quote(name), table, some)
         run(connection, f"ANALYZE {self.quote(name)}")
 
     def stage_type(self, field: Field) -> str:

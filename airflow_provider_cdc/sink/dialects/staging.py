@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -13,6 +13,9 @@ from airflow_provider_cdc.sink.tables import Field, SinkTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+SLICE_BYTES = 8 << 20
+"""So many bytes of rows, as Arrow has them, are made texts at once, which are several times larger."""
 
 
 class StagingDialect(Dialect):
@@ -60,3 +63,10 @@ class StagingDialect(Dialect):
     ) -> None:
         columns = ", ".join(f"{self.quote(f.name)} {self.stage_type(f)}" for f in fields_of(table, rows))
         run(connection, f"{what} ({columns}){tail}")
+
+
+def slices(rows: pa.Table) -> Iterator[pa.Table]:
+    """Rows in parts of about :data:`SLICE_BYTES`."""
+    step = max(1, rows.num_rows * SLICE_BYTES // max(rows.nbytes, 1))
+    for at in range(0, rows.num_rows, step):
+        yield rows.slice(at, step)
