@@ -36,6 +36,8 @@ __all__ = ["engine", "source", "url"]
 
 ROWS = int(os.environ.get("CDC_TEST_SINK_ROWS", "5000000"))
 """Fewer are only to try the test."""
+PYTHON_MB = 500
+"""The most memory of a Python of an executor: its libraries, a partition, and what Spark keeps until it writes it to disk."""
 _TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -176,7 +178,7 @@ def test_five_million_rows_come_equal_by_two_workers(
     """The rows in PostgreSQL are those of MariaDB, value by value."""
     with postgres.database("alone") as name:
         job = Job(cluster, postgres.url(name), tmp_path)
-        _applied(job, many)
+        assert _applied(job, many).python < PYTHON_MB
         _as(job, many, many.digest)
 
 
@@ -195,7 +197,7 @@ def test_five_million_rows_come_equal_although_an_executor_is_killed_and_then_ch
         _as(job, many, many.digest)
 
 
-def _applied(job: Job, many: Many, *, kill: bool = False) -> None:
+def _applied(job: Job, many: Many, *, kill: bool = False) -> _Watched:
     with _Watched(job.cluster) as watched:
         process = job.start(many.connector)
         watched.driver = process.pid
@@ -208,6 +210,7 @@ def _applied(job: Job, many: Many, *, kill: bool = False) -> None:
         assert process.wait(LONGEST_S) == 0, job.text()[-6000:]
     assert "are staged by" in job.text()
     print(f"{'an executor was killed: ' if kill else ''}{watched.told()}\n{job.text()}")
+    return watched
 
 
 def _as(job: Job, many: Many, digest: tuple[int, int]) -> None:
@@ -249,12 +252,13 @@ def _until(true: Callable[[], object]) -> None:
 
 
 class _Watched:
-    """Seconds, CPU seconds and the most memory of the driver and of the executors, in a ``with`` block."""
+    """Seconds, CPU seconds and the most memory of the driver, of the executors, and of each Python of theirs, in a ``with`` block."""
 
     def __init__(self, cluster: SparkCluster) -> None:
         self._cluster, self._ended, self.driver = cluster, threading.Event(), 0
         self._cpu: dict[str, dict[int, float]] = {"driver": {}, "executors": {}}
         self._most = dict.fromkeys(self._cpu, 0.0)
+        self.python = 0.0
         self._thread = threading.Thread(target=self._watch)
 
     def __enter__(self) -> _Watched:
@@ -271,7 +275,7 @@ class _Watched:
         sizes = ", ".join(
             f"{who} {sum(self._cpu[who].values()):.0f} CPU s and {self._most[who]:.0f} MB at most" for who in self._cpu
         )
-        return f"{self.seconds:.1f} s, {sizes}"
+        return f"{self.seconds:.1f} s, {sizes}, {self.python:.0f} MB one Python of an executor"
 
     def _watch(self) -> None:
         while not self._ended.wait(0.25):
@@ -282,7 +286,9 @@ class _Watched:
                 for pid in pids:
                     try:
                         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                        memory += int(fields[21]) * 4096 / 1e6
+                        memory += (own := int(fields[21]) * 4096 / 1e6)
+                        if who == "executors" and pid not in roots:
+                            self.python = max(self.python, own)
                         self._cpu[who][pid] = (int(fields[11]) + int(fields[12])) / _TICK
                     except OSError:
                         continue  # it has just ended
