@@ -28,6 +28,7 @@ from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.events import Step, steps
 from airflow_provider_cdc.sink.evolution import bring_up, brought_up
 from airflow_provider_cdc.sink.markers import Markers, MarkerTable, Overtaken
+from airflow_provider_cdc.sink.order import Held, Refused, Topics, ordered, references
 from airflow_provider_cdc.sink.room import with_room
 from airflow_provider_cdc.sink.tables import SinkTable, name_of, table_of
 from airflow_provider_cdc.sink.topics import chosen
@@ -78,6 +79,8 @@ class Sink:
         self._errors = ErrorsTable(config.errors_table, self._markers.of)
         self._reports = AppliedReports(changelog.storage, connector)
         self._way, self._at_work = (0, 0), ""
+        self._held: Held | None = None
+        self._ordered = True
         self._not_new = set[str]()
         """Topics whose tables had rows already that the source called new: none of theirs are taken for new any more."""
 
@@ -242,16 +245,24 @@ class Sink:
             if now.batch != markers.batch:
                 raise Overtaken
             failed = dict[str, str]()
-            for topic, pending in self._pending(group, now.behind):
+            for topic, pending in (pendings := self._in_order(connection, self._pending(group, now.behind))):
                 if error := refused.get(topic) or self._table(connection, topic, pending):
                     failed[topic] = error
                     self._markers.stop(connection, topic, markers.batch, error)
+            self._end_deletes(connection, [pending for topic, pending in pendings if topic not in failed])
             self._markers.write(connection, group.last)
             return failed
 
         began = time.monotonic()
         refused = self._prepare([pending for _, pending in self._pending(group, markers.behind)])
-        failed = self._retried(once)
+        try:
+            failed = self._retried(once)
+        except Refused as e:
+            log.info("%s", e)
+            self._ordered = False
+            failed = self._retried(once)
+        finally:
+            self._held, self._ordered = None, True
         done.failed |= failed
         for _, pending in self._pending(group, {**markers.behind, **failed}):
             done.count(pending, self._name(pending), began, self._newest.pop(pending.topic, 0))
@@ -351,6 +362,27 @@ class Sink:
         found = [(topic, group.of(topic)) for topic in sorted(group.topics) if topic not in behind]
         return [(t, with_room(p)) for t, p in found if p is not None and chosen(t, self._config)]
 
+    def _in_order(self, connection: sa.Connection, topics: Topics) -> Topics:
+        """Tables in the order in which they are written; if foreign keys say which one, deletes wait for :meth:`_end_deletes`."""
+        refers = references(self._dialect, connection, topics, self._wanted) if self._ordered else {}
+        waits = refers and self._config.insert_mode is InsertMode.UPSERT
+        self._held = Held(self._dialect) if waits else None
+        return ordered(topics, refers)
+
+    def _end_deletes(self, connection: sa.Connection, tables: Sequence[Pending]) -> None:
+        """:raises Refused: the database takes them in no order"""
+        for pending in reversed(tables if self._held is not None else ()):
+            try:
+                self._held.end(connection, self._wanted(pending))  # type: ignore[union-attr]
+            except sa.exc.DBAPIError as e:
+                if self._dialect.transient(e):
+                    raise
+                raise Refused(
+                    f"Rows of {pending.topic} cannot go last; each table is written by itself: {e.orig}"
+                ) from e
+            except CdcError:
+                continue  # its turn has told it
+
     # -- one table ----------------------------------------------------------------------------------------------------
 
     def _prepare(self, tables: Sequence[Pending]) -> dict[str, str]:
@@ -406,6 +438,8 @@ class Sink:
 
     def _saved(self, connection: sa.Connection, table: SinkTable, pending: Pending, *, each: bool) -> None:
         """Apply what is pending to one table; if that fails, what other tables have got in the transaction stays."""
+        if self._held is not None:
+            self._held.begin(pending.topic, at_once=each)
         savepoint = connection.begin_nested()
         try:
             if self._dialect.DDL_IN_TRANSACTION:
@@ -462,6 +496,8 @@ class Sink:
             savepoint.commit()
 
     def _step(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
+        if self._held is not None and (step := self._held.take(connection, table, step)) is None:  # type: ignore[assignment]
+            return
         match step.what:
             case "empty":
                 self._dialect.empty(connection, table)

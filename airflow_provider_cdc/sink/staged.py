@@ -23,6 +23,7 @@ from airflow_provider_cdc.sink.dialects.base import There
 from airflow_provider_cdc.sink.done import Done
 from airflow_provider_cdc.sink.events import files_of, newest_commit, width
 from airflow_provider_cdc.sink.markers import Markers, Overtaken
+from airflow_provider_cdc.sink.order import Topics
 from airflow_provider_cdc.sink.staging import (
     Part,
     Run,
@@ -101,6 +102,9 @@ class StagedSink(Sink):
         if not self._tidy:
             self._drop(self._retried(self._markers.read).batch)
         super()._all(done)
+
+    def _in_order(self, connection: sa.Connection, topics: Topics) -> Topics:
+        return topics  # rows that go are staged with those that come
 
     def _full(self, size: int, batches: int) -> bool:
         return size >= GROUP_BYTES or batches >= GROUP_BATCHES

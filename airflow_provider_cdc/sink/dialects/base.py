@@ -71,6 +71,9 @@ class Dialect(abc.ABC):
     """Whether a column can be made to have a value when its rows have got one."""
     DEFER: ClassVar[tuple[str, ...]] = ()
     """Statements for :meth:`defer`."""
+    REFERENCES: ClassVar[str] = ""
+    """Query for foreign keys that are looked at after each statement: schema and name of a table that refers to another one, those of that, and the schema of names
+    without one."""
     TRANSIENT: ClassVar[frozenset[str]] = frozenset()
     """Codes of errors after which the same transaction may succeed: deadlocks, locks that were waited for too long, servers that shut down."""
 

@@ -46,6 +46,10 @@ class Db2(MergeDialect):
     LATE_NOT_NULL: ClassVar[bool] = False
     DIGITS: ClassVar[int] = 31
     EXACT_DIGITS: ClassVar[int] = 34
+    REFERENCES: ClassVar[str] = (
+        "SELECT R.TABSCHEMA, R.TABNAME, R.REFTABSCHEMA, R.REFTABNAME, CURRENT SCHEMA FROM SYSCAT.REFERENCES R JOIN SYSCAT.TABCONST C "
+        "ON C.TABSCHEMA = R.TABSCHEMA AND C.TABNAME = R.TABNAME AND C.CONSTNAME = R.CONSTNAME WHERE C.ENFORCED = 'Y'"
+    )
     TRANSIENT: ClassVar[frozenset[str]] = frozenset({"40001", "57033", "08001", "08003", "08006", "40003", "57019"})
 
     def fold(self, name: str) -> str:

@@ -38,6 +38,11 @@ class PostgreSql(StagingDialect):
     DEFER: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL DEFERRED",)
     LONGEST: ClassVar[int] = 63
     DDL_IN_TRANSACTION: ClassVar[bool] = True
+    REFERENCES: ClassVar[str] = (
+        "SELECT n.nspname, c.relname, m.nspname, p.relname, current_schema() FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_class p ON p.oid = k.confrelid JOIN pg_namespace m ON m.oid = p.relnamespace "
+        "WHERE k.contype = 'f' AND NOT k.condeferrable"
+    )
     TRANSIENT: ClassVar[frozenset[str]] = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300"})
 
     def __init__(self, zone: str = "UTC") -> None:

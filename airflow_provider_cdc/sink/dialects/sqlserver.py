@@ -43,6 +43,10 @@ class SqlServer(MergeDialect):
     DDL_IN_TRANSACTION: ClassVar[bool] = True
     DIGITS: ClassVar[int] = 38
     EXACT_DIGITS: ClassVar[int] = _NUMBER_SCALE
+    REFERENCES: ClassVar[str] = (
+        "SELECT OBJECT_SCHEMA_NAME(parent_object_id), OBJECT_NAME(parent_object_id), OBJECT_SCHEMA_NAME(referenced_object_id), "
+        "OBJECT_NAME(referenced_object_id), SCHEMA_NAME() FROM sys.foreign_keys WHERE is_disabled = 0"
+    )
     TRANSIENT: ClassVar[frozenset[str]] = frozenset(
         {
             "1205", "1222", "3960", "4221", "6005", "10053", "10054", "10060", "10928", "10929", "20003", "20004", "20006", "20047", "40197", "40501",

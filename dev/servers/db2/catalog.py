@@ -41,7 +41,13 @@ LENGTHS = {
 }
 STRINGS = {"CHAR": "CHARACTER", "VARCHAR": "VARCHAR", "CLOB": "CLOB", "LONG VARCHAR": "LONG VARCHAR"}
 BINARIES = {"CHAR () FOR BIT DATA": "CHARACTER", "VARCHAR () FOR BIT DATA": "VARCHAR", "BLOB": "BLOB"}
-BY_TABLE = ("COLUMNS", "TABCONST", "KEYCOLUSE", "INDEXES", "TABLES")
+_REFERENCES = (
+    "SELECT C.CONSTRAINTNAME, S.SCHEMANAME, P.TABLENAME, K.CONSTRAINTNAME FROM SYS.SYSFOREIGNKEYS F JOIN SYS.SYSCONSTRAINTS C ON C.CONSTRAINTID = F.CONSTRAINTID "
+    "JOIN SYS.SYSTABLES T ON T.TABLEID = C.TABLEID JOIN SYS.SYSSCHEMAS A ON A.SCHEMAID = T.SCHEMAID JOIN SYS.SYSCONSTRAINTS K ON K.CONSTRAINTID = F.KEYCONSTRAINTID "
+    "JOIN SYS.SYSTABLES P ON P.TABLEID = K.TABLEID JOIN SYS.SYSSCHEMAS S ON S.SCHEMAID = P.SCHEMAID WHERE A.SCHEMANAME = ? AND T.TABLENAME = ?"
+)
+"""Foreign keys of a table: their names, and the tables and keys that they refer to."""
+BY_TABLE = ("COLUMNS", "TABCONST", "FOREIGNKEYS", "KEYCOLUSE", "INDEXES", "TABLES")
 
 
 class Catalog:
@@ -210,6 +216,11 @@ class Catalog:
                 "COLUMNS", {"TABSCHEMA": table[0], "TABNAME": table[1], **column, "KEYSEQ": keys.get(column["COLNAME"])}
             )
         self._write_keys(table, indexes, now)
+        of_table = {"TABSCHEMA": table[0], "TABNAME": table[1], "OWNER": "DB2INST1"}
+        for constraint, schema, other, key in run.rows(_REFERENCES, table):
+            self._insert("TABCONST", {"CONSTNAME": constraint, **of_table, "TYPE": "F"})
+            refers = {"REFTABSCHEMA": schema, "REFTABNAME": other, "REFKEYNAME": key}
+            self._insert("FOREIGNKEYS", {"CONSTNAME": constraint, **of_table, **refers})
 
     def _write_keys(self, table: Table, indexes: dict[str, dict[str, Any]], now: Any) -> None:
         of_table = {"TABSCHEMA": table[0], "TABNAME": table[1]}
