@@ -25,7 +25,7 @@ from airflow_provider_cdc.core.model.schema import Column, arrow_type
 from airflow_provider_cdc.sink.config import InsertMode, SinkConfig
 from airflow_provider_cdc.sink.tables import COORDINATES, PREVIOUS, Field, SinkTable
 
-WHOLE_GROUP = 100_000
+WHOLE_GROUP = 65_536
 """Events that are looked at together, at most."""
 _TRIED = 2000
 """Rows by which the width of a table is known."""
