@@ -38,6 +38,7 @@ SOURCES = {
     "db2": Kind(
         f"{__name__}.db2.source:Db2Source", f"{__name__}.db2.config:Db2Config", f"{__name__}.db2.procedures:PROCEDURES"
     ),
+    "mongodb": Kind(f"{__name__}.mongodb.source:MongoDbSource", f"{__name__}.mongodb.config:MongoDbConfig"),
     "debezium": Kind(f"{__name__}.debezium.source:DebeziumSource", f"{__name__}.debezium.config:DebeziumConfig"),
 }
 """Kind, as connector definitions spell it → its classes."""

@@ -471,6 +471,10 @@ class ConnectorConfig(Configuration):
         """Include and exclude patterns of databases or schemas, where the source has such properties."""
         return (), ()
 
+    def shows_more(self, before: Self, table: TableId) -> bool:
+        """Whether rows of a table have something now that they had not under ``before``, besides what the lists of columns decide."""
+        return False
+
     def has_values(self, column: Column) -> bool:
         """Whether values of a column are captured; otherwise they are unavailable, which is not null."""
         return True

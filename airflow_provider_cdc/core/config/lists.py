@@ -62,7 +62,11 @@ class ListsBefore:
     def without_columns(self, tables: Iterable[TableSchema]) -> list[TableId]:
         """The tables of which more columns, or more of the values of columns, are captured now than before."""
         now, then = Filters(self._now), self.filters
-        return [s.id for s in tables if any(now.shown(s, c) > then.shown(s, c) for c in s.columns)]
+        return [
+            s.id
+            for s in tables
+            if any(now.shown(s, c) > then.shown(s, c) for c in s.columns) or self._now.shows_more(self.config, s.id)
+        ]
 
     def without_rows(self, tables: Iterable[TableId]) -> list[TableId]:
         """The tables of which a snapshot has read the result of another query than the present one."""

@@ -43,11 +43,19 @@ class Adapter(abc.ABC):
 
     :cvar kind: as connector definitions spell it
     :cvar changes_kinds: one statement makes a column of ``INT`` one of ``TEXT``
+    :cvar structured: rows have columns, which statements change
+    :cvar table_lists: names of the include and the exclude list of tables
+    :cvar some_lists: lists and switches that its configuration has, among others
     :cvar snapshot_only_changes: statements after which a table has to be read again: ``rename_table`` and ``change_column``
     """
 
     kind: ClassVar[str]
     changes_kinds = True
+    structured = True
+    table_lists: ClassVar[tuple[str, str]] = ("table.include.list", "table.exclude.list")
+    some_lists: ClassVar[frozenset[str]] = frozenset(
+        {"table.include.list", "column.exclude.list", "skipped.operations"}
+    )
     namespace: str
 
     @abc.abstractmethod

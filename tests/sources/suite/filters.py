@@ -26,7 +26,8 @@ class Lists(Suite):
     """Lists of tables, namespaces, columns and operations."""
 
     def test_filters_by_table(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path, table_include_list=f"{ready.namespace}.a")
+        include, _ = ready.table_lists
+        connector = started(ready, tmp_path, **{include: f"{ready.namespace}.a"})
         with ready.transaction() as t:
             for table in ("a", "b", "bag"):
                 t.insert(table, {"n": 1, **({} if table == "bag" else {"id": 40})})
@@ -58,11 +59,12 @@ class Lists(Suite):
             assert connector.rows(f"{ready.namespace}.{table}") == sorted(shown, key=repr)
 
     def test_a_table_added_to_the_list_is_read_at_once_and_then_streamed(self, ready: Adapter, tmp_path: Path) -> None:
-        connector = started(ready, tmp_path, table_include_list=f"{ready.namespace}.a")
+        include, _ = ready.table_lists
+        connector = started(ready, tmp_path, **{include: f"{ready.namespace}.a"})
         with ready.transaction() as t:
             t.insert("a", {"id": 50})
             t.insert("b", {"id": 50})
-        connector.properties["table.include.list"] += f",{ready.namespace}.b"
+        connector.properties[include] += f",{ready.namespace}.b"
         assert operations(connector, connector.capture()) == {"a": {"c": 1}, "b": {"r": 6}}
         with ready.transaction() as t:
             t.delete("b", {"id": 50})
@@ -75,7 +77,7 @@ class Lists(Suite):
         """Every list and switch of the source's configuration, one by one: set, widened, set again and widened again."""
         other = _another(ready)
         tables, kinds = _everything(ready, other), load_source(ready.kind).Config.lists()
-        assert {"table.include.list", "column.exclude.list", "skipped.operations"} <= kinds.keys()
+        assert ready.some_lists <= kinds.keys()
         for n, (name, decides) in enumerate(kinds.items()):
             if decides is Decides.FORM:
                 continue
@@ -97,7 +99,7 @@ class Lists(Suite):
                     _read_what_the_warning_names(connector, caplog, name)
                 _write_everywhere(ready, other, 1005 + 100 * n + 10 * round_)
                 connector.capture()
-                wanted = {(db.namespace, table) for db, table in tables if name not in _NARROWED or db is ready}
+                wanted = {(db.namespace, table) for db, table in tables if name not in _narrowed(ready) or db is ready}
                 assert _matching(connector, tables) >= wanted, name
             connector.store.close()
 
@@ -120,7 +122,9 @@ class Lists(Suite):
             connector.capture()
             if _told_as_missing(caplog):
                 _read_what_the_warning_names(connector, caplog, "")
-            tables = [(db, table) for db, table in _everything(ready, other) if name not in _NARROWED or db is ready]
+            tables = [
+                (db, table) for db, table in _everything(ready, other) if name not in _narrowed(ready) or db is ready
+            ]
             assert _matching(connector, tables) >= {(db.namespace, table) for db, table in tables}, name
             caplog.clear()
             connector.capture()
@@ -128,8 +132,9 @@ class Lists(Suite):
             connector.store.close()
 
 
-_NARROWED = ("table.include.list", "table.exclude.list", "signal.data.collection")
-"""Lists of which the case is about one namespace."""
+def _narrowed(db: Adapter) -> tuple[str, ...]:
+    """Lists of which the case is about one namespace."""
+    return (*db.table_lists, "signal.data.collection")
 
 
 def _another(ready: Adapter) -> Adapter:
@@ -150,13 +155,12 @@ def _narrow_and_wide(db: Adapter, other: Adapter, name: str, decides: Decides) -
     """Properties under which a list leaves something out, and under which it does not."""
     ns, both = db.namespace, f"({db.namespace}|{other.namespace})"
     kinds = load_source(db.kind).Config.lists()
-    upper = [n for n, d in kinds.items() if d is Decides.TABLES and n.endswith(".list") and not n.startswith("table.")]
-    anywhere = (
-        dict.fromkeys(upper, "") | {"table.include.list": rf"{both}\.(a|b)", "table.exclude.list": ""} | db.sparse
-    )
-    if name in ("table.include.list", "table.exclude.list"):
+    listed, left_out = db.table_lists
+    upper = [n for n, d in kinds.items() if d is Decides.TABLES and n.endswith(".list") and n not in db.table_lists]
+    anywhere = dict.fromkeys(upper, "") | {listed: rf"{both}\.(a|b)", left_out: ""} | db.sparse
+    if name in db.table_lists:
         include = "include" in name
-        here = anywhere | {"table.include.list": "" if not include else rf"{ns}\.(a|b)"}
+        here = anywhere | {listed: "" if not include else rf"{ns}\.(a|b)"}
         here |= {n: ns for n in upper if "include" in n}
         return here | {name: rf"{ns}\.a" if include else rf"{ns}\.b"}, here
     if name == "signal.data.collection":

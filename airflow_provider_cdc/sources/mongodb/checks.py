@@ -1,0 +1,150 @@
+"""Prerequisites of capture: topology, version, privileges, images and the oplog, each with its remedy.
+
+See "Setting up MongoDB" of the Debezium MongoDB connector document (spec MG-141 to 147).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Final
+
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.source import Finding
+from airflow_provider_cdc.sources.mongodb.collections import described, options_of
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.config_values import CaptureScope, FullUpdate, Oversize
+from airflow_provider_cdc.sources.mongodb.connect import Client, Deployment, connect, deployment_of, translated
+from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
+from airflow_provider_cdc.sources.mongodb.privileges import (
+    Privileges,
+    stream_allowed,
+    stream_grant,
+    write_grant,
+)
+from airflow_provider_cdc.sources.mongodb.reach import oplog_window
+
+OLDEST: Final = (5, 0)
+SHORT_HOURS: Final = 24
+"""An oplog that is full and goes back less far is told of."""
+
+
+def check(config: MongoDbConfig) -> list[Finding]:
+    """All findings about prerequisites that are not met; an empty list = ready.
+
+    :raises SourceUnavailable: no member answers
+    :raises AccessDenied: user or password is wrong
+    """
+    with contextlib.closing(connect(config)) as client, translated(config):
+        try:
+            deployment = deployment_of(client)
+        except PrerequisiteError as e:
+            return [Finding(e.what, e.remedy or "")]
+        found = [*_version(deployment, config), *_rights(client, config)]
+        if any(f.fatal for f in found):
+            return found
+        captured = sorted(_captured(client, config), key=str)
+        found += [*_out_of_scope(captured, config), *_images(client, config, deployment, captured)]
+        return [*found, *_signals(client, config), *_oplog(client)]
+
+
+def _version(deployment: Deployment, config: MongoDbConfig) -> Iterator[Finding]:
+    version = ".".join(map(str, deployment.version))
+    if deployment.version[:2] < OLDEST:
+        yield Finding(
+            f"MongoDB {version} is older than 5.0, and cannot read collections as they were at one moment.",
+            "upgrade the deployment",
+        )
+    images = config.capture_mode.pre_image or config.capture_mode_full_update_type is FullUpdate.POST_IMAGE
+    if images and not deployment.images:
+        yield Finding(
+            f"MongoDB {version} records no images, which capture.mode={config.capture_mode.value} needs: they came with 6.0.",
+            "upgrade the deployment, or set capture.mode=change_streams_update_full and capture.mode.full.update.type=lookup",
+        )
+    if config.oversize_handling_mode is Oversize.SPLIT and not deployment.splits:
+        yield Finding(
+            f"MongoDB {version} cannot split large events: that came with 6.0.9.",
+            "upgrade the deployment, or set oversize.handling.mode=fail or skip",
+        )
+
+
+def _rights(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
+    if not stream_allowed(Privileges(client), config):
+        scope = config.capture_scope
+        where = "the deployment" if scope is CaptureScope.DEPLOYMENT else f"{scope.value} {config.capture_target}"
+        yield Finding(
+            f"User {config.mongodb_user} may not open a change stream on {where}: it needs the actions find and changeStream there.",
+            stream_grant(config),
+        )
+
+
+def _captured(client: Client, config: MongoDbConfig) -> Iterator[TableId]:
+    filters = Filters(config)
+    yield from (table for table, _ in described(client) if filters.table(table))
+
+
+def _out_of_scope(captured: list[TableId], config: MongoDbConfig) -> Iterator[Finding]:
+    if not (config.collection_include_list or config.database_include_list):
+        return  # without lists, everything in the scope is what is wanted
+    outside = [str(table) for table in captured if not config.in_scope(table)]
+    if outside:
+        yield Finding(
+            f"The change stream is opened on {config.capture_scope.value} {config.capture_target}, and has no events of {', '.join(outside[:10])}.",
+            "set capture.scope=deployment, or leave these collections out of the include lists",
+        )
+
+
+def _images(
+    client: Client, config: MongoDbConfig, deployment: Deployment, captured: list[TableId]
+) -> Iterator[Finding]:
+    needs = config.capture_mode.pre_image or config.capture_mode_full_update_type is FullUpdate.POST_IMAGE
+    if not needs or not deployment.images:
+        return
+    for database in sorted({table.namespace for table in captured}):
+        options = options_of(client, database)
+        for table in captured:
+            if table.namespace != database:
+                continue
+            if not options.get(table.name, {}).get("changeStreamPreAndPostImages", {}).get("enabled"):
+                yield Finding(
+                    f"{table} records no images of its documents, which capture.mode={config.capture_mode.value} needs.",
+                    f'db.getSiblingDB("{database}").runCommand({{collMod: "{table.name}", changeStreamPreAndPostImages: {{enabled: true}}}})',
+                )
+
+
+def _signals(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
+    if config.signal_data_collection is None:
+        return
+    database, collection = parts_of(config.signal_data_collection)
+    table = TableId(namespace=database, name=collection)
+    if table not in dict(described(client)):
+        yield Finding(
+            f"There is no collection {table}, which signal.data.collection names, or the account may not see it.",
+            f'db.getSiblingDB("{database}").createCollection("{collection}")',
+            fatal=False,
+        )
+    if not config.in_scope(table):
+        yield Finding(
+            f"The change stream is opened on {config.capture_scope.value} {config.capture_target}, and has no events of {table}: signals there are not seen.",
+            "set capture.scope=deployment, or move the signalling collection",
+        )
+    from airflow_provider_cdc.core.incremental.coordinator import writes_watermarks  # loads what makes events
+
+    if writes_watermarks(config) and not Privileges(client).allows(database, collection, ("insert", "remove")):
+        yield Finding(
+            f"User {config.mongodb_user} may not write to {table}: incremental snapshots insert and remove documents there.",
+            write_grant(config, database),
+            fatal=False,
+        )
+
+
+def _oplog(client: Client) -> Iterator[Finding]:
+    window = oplog_window(client)
+    if window is not None and not window.complete and window.hours < SHORT_HOURS:
+        yield Finding(
+            f"The oplog goes back {window.hours:,.1f} hours: a connector that stands still for longer loses its position.",
+            "db.adminCommand({replSetResizeOplog: 1, minRetentionHours: 48})",
+            fatal=False,
+        )

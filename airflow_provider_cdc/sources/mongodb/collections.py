@@ -1,0 +1,85 @@
+"""Collections as core's tables: the text of the key, the text of the document, and beside them what an update has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+import pyarrow as pa
+
+from airflow_provider_cdc.core.model.schema import Column, Documents, EventColumn, TableId, TableSchema
+from airflow_provider_cdc.core.spi.source import VARIED
+from airflow_provider_cdc.sources.mongodb.connect import Client
+
+_JSON: Final = {"type": "string", "optional": True, "name": "io.debezium.data.Json", "version": 1}
+_TRUNCATED: Final = "io.debezium.connector.mongodb.changestream.truncatedarray"
+
+UPDATE_DESCRIPTION: Final = EventColumn(
+    name="updateDescription",
+    type="struct<removedFields: list<item: string>, updatedFields: string, truncatedArrays: list<item: struct<field: string, size: int32>>>",
+    described={
+        "type": "struct",
+        "fields": [
+            {"type": "array", "items": {"type": "string", "optional": False}, "optional": True, "field": "removedFields"},
+            _JSON | {"field": "updatedFields"},
+            {
+                "type": "array",
+                "items": {
+                    "type": "struct",
+                    "fields": [
+                        {"type": "string", "optional": False, "field": "field"},
+                        {"type": "int32", "optional": False, "field": "size"},
+                    ],
+                    "optional": False, "name": _TRUNCATED, "version": 1,
+                },
+                "optional": True, "field": "truncatedArrays",
+            },
+        ],
+        "optional": True, "name": "io.debezium.connector.mongodb.changestream.updatedescription", "version": 1,
+    },
+)  # fmt: skip
+DOCUMENTS: Final = Documents(
+    body="document",
+    key_fields={"_id": "id"},
+    table_field="collection",
+    source_schema="io.debezium.connector.mongo.Source",
+    columns=(UPDATE_DESCRIPTION,),
+)
+SOURCE_FIELDS: Final = (
+    pa.field("ord", pa.int32(), nullable=False),
+    pa.field("lsid", pa.string(), metadata=VARIED),
+    pa.field("txnNumber", pa.int64()),
+    pa.field("wallTime", pa.int64()),
+)
+"""The source's own fields of the ``source`` block (spec MG-119 to 122, MG-126)."""
+_INTERNAL: Final = frozenset({"admin", "config", "local"})
+
+
+@lru_cache(maxsize=4096)
+def collection_schema(table: TableId) -> TableSchema:
+    """The schema of a collection, which is that of all."""
+    return TableSchema(
+        id=table,
+        key=("_id",),
+        documents=DOCUMENTS,
+        columns=(
+            Column(name="_id", type="string", nullable=False),
+            Column(name="document", type="string", semantic="io.debezium.data.Json"),
+        ),
+    )
+
+
+def described(client: Client) -> Iterator[tuple[TableId, dict[str, Any]]]:
+    """The collections that the account may see, each with the options that it was made with; no views and no time series, which have no events."""
+    for database in client.list_database_names():
+        if database in _INTERNAL:
+            continue
+        for found in client[database].list_collections(authorizedCollections=True, nameOnly=True):
+            if found["type"] == "collection" and not found["name"].startswith("system."):
+                yield TableId(namespace=database, name=found["name"]), found
+
+
+def options_of(client: Client, database: str) -> dict[str, dict[str, Any]]:
+    """The options of the collections of a database, by their names."""
+    return {found["name"]: dict(found.get("options", {})) for found in client[database].list_collections()}

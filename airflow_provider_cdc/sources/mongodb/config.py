@@ -1,0 +1,355 @@
+"""Properties of the MongoDB source.
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self
+from urllib.parse import unquote
+
+from pydantic import Field, SecretStr, field_validator, model_validator
+
+from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.values import Patterns
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.sources.mongodb.config_values import (
+    CaptureMode,
+    CaptureScope,
+    FullUpdate,
+    Oversize,
+    PipelineOrder,
+    Stages,
+)
+from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule, excluded, parts_of, renamed
+from airflow_provider_cdc.sources.mongodb.filter_overrides import with_filters
+
+log = logging.getLogger(__name__)
+
+_URI = re.compile(r"mongodb(\+srv)?://", re.IGNORECASE)
+_DEPRECATED_HOSTS = re.compile(r"(?:(?P<set>[^/,]+)/)?(?P<hosts>[^/]+)")
+_SECRET_OPTIONS = re.compile(r"tlsCertificateKeyFilePassword|sslPEMKeyPassword|AWS_SESSION_TOKEN", re.IGNORECASE)
+_MOST_SIZE = 16 * 1024 * 1024
+
+
+class MongoDbConfig(ConnectorConfig):
+    """Documented names and defaults (Debezium MongoDB connector, "Connector properties")."""
+
+    mongodb_connection_string: str = Field(
+        alias="mongodb.connection.string",
+        min_length=1,
+        description="Connection string of the replica set, or of the routers (mongos), without user and password; comes from the Airflow connection.",
+    )
+    mongodb_port: int = Field(
+        27017, alias="mongodb.port", ge=1, le=65535, description="Ours. Port, where the connection has a host alone."
+    )
+    mongodb_user: str = Field("", alias="mongodb.user", description="Account; comes from the Airflow connection.")
+    mongodb_password: SecretStr = Field(
+        SecretStr(""),
+        alias="mongodb.password",
+        description="Comes from the Airflow connection, never from a definition.",
+    )
+    mongodb_authsource: str = Field(
+        "admin", alias="mongodb.authsource", min_length=1, description="Database that the account is defined in."
+    )
+    mongodb_ssl_enabled: bool = Field(False, alias="mongodb.ssl.enabled", description="TLS to all members.")
+    mongodb_ssl_invalid_hostname_allowed: bool = Field(
+        False,
+        alias="mongodb.ssl.invalid.hostname.allowed",
+        description="A certificate need not name the host that is connected to.",
+    )
+    mongodb_ssl_ca: str | None = Field(
+        None, alias="mongodb.ssl.ca", description="Ours. File of trusted certificates (PEM), on the workers."
+    )
+    mongodb_ssl_certificate: str | None = Field(
+        None,
+        alias="mongodb.ssl.certificate",
+        description="Ours. File with the client's own certificate and its key (PEM), on the workers; for X.509.",
+    )
+    mongodb_ssl_certificate_password: SecretStr = Field(
+        SecretStr(""),
+        alias="mongodb.ssl.certificate.password",
+        description="Ours. Password of the client's key; comes from the Airflow connection.",
+    )
+    mongodb_connect_timeout_ms: int = Field(
+        10_000, alias="mongodb.connect.timeout.ms", ge=1, description="How long a connection may take to be made."
+    )
+    mongodb_socket_timeout_ms: int = Field(
+        0, alias="mongodb.socket.timeout.ms", ge=0, description="How long an answer may take; 0 = for ever."
+    )
+    mongodb_server_selection_timeout_ms: int = Field(
+        30_000,
+        alias="mongodb.server.selection.timeout.ms",
+        ge=1,
+        description="How long to look for a member that can be asked.",
+    )
+    mongodb_heartbeat_frequency_ms: int = Field(
+        10_000,
+        alias="mongodb.heartbeat.frequency.ms",
+        ge=500,
+        description="How often members are asked for their state.",
+    )
+    connect_backoff_initial_delay_ms: int = Field(
+        1_000, alias="connect.backoff.initial.delay.ms", ge=1, description="First wait when there is no primary."
+    )
+    connect_backoff_max_delay_ms: int = Field(
+        120_000, alias="connect.backoff.max.delay.ms", ge=1, description="Longest wait; each is twice the one before."
+    )
+    connect_max_attempts: int = Field(
+        16,
+        alias="connect.max.attempts",
+        ge=1,
+        description="How often a stream that was lost is opened again before the run fails.",
+    )
+    database_include_list: Patterns = Field(
+        (), alias="database.include.list", description="Databases to capture; all others are left out."
+    )
+    database_exclude_list: Patterns = Field((), alias="database.exclude.list", description="Databases to leave out.")
+    collection_include_list: Patterns = Field(
+        (),
+        alias="collection.include.list",
+        description="Collections to capture, as database.collection; all others are left out.",
+    )
+    collection_exclude_list: Patterns = Field(
+        (), alias="collection.exclude.list", description="Collections to leave out."
+    )
+    capture_mode: CaptureMode = Field(
+        CaptureMode.UPDATE_FULL,
+        alias="capture.mode",
+        description="What events have of a document: change_streams (updates as a description), with _update_full the whole document, "
+        "with _with_pre_image what it was before.",
+    )
+    capture_mode_full_update_type: FullUpdate = Field(
+        FullUpdate.LOOKUP,
+        alias="capture.mode.full.update.type",
+        description="The whole document of an update: lookup is as it is when the event is read, post_image as it was then; the collection "
+        "has to record images.",
+    )
+    capture_scope: CaptureScope = Field(
+        CaptureScope.DEPLOYMENT,
+        alias="capture.scope",
+        description="What the change stream is opened on: the deployment, a database, or a collection.",
+    )
+    capture_target: str | None = Field(
+        None,
+        alias="capture.target",
+        description="With capture.scope=database or collection: its name, as database or database.collection.",
+    )
+    field_exclude_list: str = Field(
+        "",
+        alias="field.exclude.list",
+        description="Fields to leave out, as database.collection.field.nested; * stands for any database or collection.",
+    )
+    field_renames: str = Field(
+        "",
+        alias="field.renames",
+        description="Fields to call otherwise, as database.collection.field.nested:newName, one after the other.",
+    )
+    cursor_pipeline: Stages = Field(
+        (), alias="cursor.pipeline", description="Stages of one's own for the change stream, as a JSON array."
+    )
+    cursor_pipeline_order: PipelineOrder = Field(
+        PipelineOrder.INTERNAL_FIRST,
+        alias="cursor.pipeline.order",
+        description="Whether they come behind the connector's own stages, before them (user_first), or instead of them (user_only).",
+    )
+    cursor_max_await_time_ms: int = Field(
+        0,
+        alias="cursor.max.await.time.ms",
+        ge=0,
+        description="How long the server waits for an event; 0 = as poll.interval.ms says.",
+    )
+    oversize_handling_mode: Oversize = Field(
+        Oversize.FAIL,
+        alias="oversize.handling.mode",
+        description="Events of more than 16 MB: fail says which property helps, skip leaves out documents above "
+        "oversize.skip.threshold, split has the server send them in parts (MongoDB 6.0.9 and newer).",
+    )
+    oversize_skip_threshold: int = Field(
+        0,
+        alias="oversize.skip.threshold",
+        ge=0,
+        description="With oversize.handling.mode=skip: the largest document, in bytes.",
+    )
+    snapshot_collection_filter_overrides: dict[str, str] = Field(
+        {},
+        alias="snapshot.collection.filter.overrides",
+        description="Names of collections; the property of this name, a dot and the collection's name is the filter, a document as "
+        "extended JSON, of what a snapshot reads of it. The stream has all documents.",
+    )
+
+    TABLES: ClassVar[tuple[str, str]] = ("collection.include.list", "collection.exclude.list")
+    FORM: ClassVar[ConnectionForm] = ConnectionForm(
+        labels={"host": "Connection string, or host", "login": "User", "schema": "Database of the user"},
+        placeholders={
+            "host": "mongodb://a.example.org,b.example.org/?replicaSet=rs0",
+            "login": "cdc",
+            "schema": "admin",
+        },
+        extras={
+            "mongodb.ssl.enabled": "true for TLS",
+            "mongodb.ssl.ca": "file of trusted certificates, on the workers",
+            "mongodb.ssl.certificate": "file of the client's certificate and key, on the workers",
+            "mongodb.ssl.invalid.hostname.allowed": "true: the certificate need not name the host",
+        },
+    )
+    CONNECTION: ClassVar[Mapping[str, str]] = {
+        "host": "mongodb.connection.string",
+        "port": "mongodb.port",
+        "login": "mongodb.user",
+        "password": "mongodb.password",
+        "schema": "mongodb.authsource",
+    }
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = (
+        "mongodb.ssl.certificate.password",
+        "mongodb.connect.timeout.ms",
+        "mongodb.socket.timeout.ms",
+        "mongodb.server.selection.timeout.ms",
+        "mongodb.heartbeat.frequency.ms",
+    )
+    LISTS: ClassVar[Mapping[str, Decides]] = {
+        "database.include.list": Decides.TABLES,
+        "database.exclude.list": Decides.TABLES,
+        "collection.include.list": Decides.TABLES,
+        "collection.exclude.list": Decides.TABLES,
+        "field.exclude.list": Decides.COLUMNS,
+        "field.renames": Decides.COLUMNS,
+        "snapshot.collection.filter.overrides": Decides.QUERIES,
+        "cursor.pipeline": Decides.FORM,
+    }
+    IGNORED: ClassVar[Mapping[str, str]] = {
+        "mongodb.connection.mode": "the connection string decides: a stream through mongos has all shards",
+        "mongodb.poll.interval.ms": "the driver watches the members of the deployment by itself",
+        "schema.history.internal*": "there is no schema history: documents have no schema",
+    }
+    NOT_SUPPORTED: ClassVar[Mapping[str, str]] = {
+        "mongodb.members.auto.discover": "members are always discovered",
+        "mongodb.ssl.keystore*": "give the client's certificate and key as a PEM file in mongodb.ssl.certificate: "
+        "openssl pkcs12 -in client.p12 -out client.pem",
+        "mongodb.ssl.truststore*": "give trusted certificates as a PEM file in mongodb.ssl.ca",
+        "mongodb.authentication.class": "Java classes cannot be loaded here; name authMechanism in the connection string",
+    }
+
+    @classmethod
+    def parse(cls, properties: Mapping[str, Any]) -> Self:
+        given = dict(properties)
+        hosts = given.pop("mongodb.hosts", None)
+        if hosts and not given.get("mongodb.connection.string"):
+            log.warning("mongodb.hosts is an older property; give mongodb.connection.string.")
+            given["mongodb.connection.string"] = hosts
+        return super().parse(with_filters(given))
+
+    @field_validator("mongodb_connection_string")
+    @classmethod
+    def _no_secrets(cls, value: str) -> str:
+        value = value.strip()
+        if _URI.match(value):
+            authority = _URI.sub("", value).partition("/")[0].partition("?")[0]
+            if "@" in authority or _SECRET_OPTIONS.search(value):
+                raise ValueError(
+                    "it must not have a user, a password or a token: put them into login and password of the Airflow connection"
+                )
+            return value
+        if "@" in value:
+            raise ValueError(
+                "it must not have a user or a password: put them into login and password of the Airflow connection"
+            )
+        if not _DEPRECATED_HOSTS.fullmatch(value):
+            raise ValueError("give mongodb://host:port,host:port/?replicaSet=name, or a host")
+        return value
+
+    @field_validator("field_exclude_list")
+    @classmethod
+    def _excluded(cls, value: str) -> str:
+        excluded(value)
+        return value
+
+    @field_validator("field_renames")
+    @classmethod
+    def _renamed(cls, value: str) -> str:
+        renamed(value)
+        return value
+
+    @model_validator(mode="after")
+    def _scope_has_a_target(self) -> Self:
+        scope, target = self.capture_scope, self.capture_target
+        if scope is CaptureScope.DEPLOYMENT:
+            if target:
+                raise ValueError(
+                    "capture.target: without effect with capture.scope=deployment; set capture.scope, or remove it"
+                )
+            return self
+        parts = parts_of(target or "")
+        if scope is CaptureScope.DATABASE and (not target or "." in target):
+            raise ValueError("capture.target: required by capture.scope=database: the name of the database")
+        if scope is CaptureScope.COLLECTION and (len(parts) < 2 or not all(parts)):
+            raise ValueError("capture.target: required by capture.scope=collection: database.collection")
+        return self
+
+    @model_validator(mode="after")
+    def _oversize(self) -> Self:
+        if self.oversize_handling_mode is Oversize.SKIP and not 0 < self.oversize_skip_threshold <= _MOST_SIZE:
+            raise ValueError("oversize.skip.threshold: required by oversize.handling.mode=skip: 1 to 16777216 bytes")
+        return self
+
+    @model_validator(mode="after")
+    def _images(self) -> Self:
+        if self.capture_mode_full_update_type is FullUpdate.POST_IMAGE and not self.capture_mode.full:
+            raise ValueError(
+                f"capture.mode.full.update.type: without effect with capture.mode={self.capture_mode.value}; choose one with update_full"
+            )
+        return self
+
+    @classmethod
+    def exclusive_pairs(cls) -> list[tuple[str, str]]:
+        lists = (
+            ("database_include_list", "database_exclude_list"),
+            ("collection_include_list", "collection_exclude_list"),
+        )
+        return [*super().exclusive_pairs(), *lists]
+
+    def table_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.collection_include_list, self.collection_exclude_list
+
+    def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        return self.database_include_list, self.database_exclude_list
+
+    @property
+    def uri(self) -> str:
+        """The connection string in MongoDB's form, without user and password."""
+        text = self.mongodb_connection_string
+        if _URI.match(text):
+            return text
+        found = _DEPRECATED_HOSTS.fullmatch(text)
+        assert found is not None
+        hosts = [h if ":" in h else f"{h}:{self.mongodb_port}" for h in re.split(r"[,;]\s*", found["hosts"])]
+        named = f"?replicaSet={found['set']}" if found["set"] else ""
+        return f"mongodb://{','.join(hosts)}/{named}"
+
+    @property
+    def address(self) -> str:
+        """The hosts of the connection string, for people."""
+        return unquote(_URI.sub("", self.uri).partition("/")[0].partition("?")[0])
+
+    def in_scope(self, table: TableId) -> bool:
+        """Whether events of a collection come by the change stream."""
+        if self.capture_scope is CaptureScope.DEPLOYMENT:
+            return True
+        if self.capture_scope is CaptureScope.DATABASE:
+            return table.namespace == self.capture_target
+        return str(table) == self.capture_target
+
+    def field_rules(self, table: TableId) -> tuple[FieldRule, ...]:
+        """What is done with fields of a collection, in this order."""
+        rules = (*excluded(self.field_exclude_list), *renamed(self.field_renames))
+        return tuple(rule for rule in rules if rule.concerns(table))
+
+    def shows_more(self, before: Self, table: TableId) -> bool:
+        return self.field_rules(table) != before.field_rules(table)
+
+    def dataset(self, table: TableId) -> tuple[str, str]:
+        return f"mongodb://{self.address.partition(',')[0]}", str(table)

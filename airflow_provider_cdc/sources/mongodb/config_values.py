@@ -1,0 +1,81 @@
+"""The values that properties of the MongoDB source take.
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+
+class CaptureMode(enum.StrEnum):
+    """What events hold of a document besides its key (Debezium MongoDB connector, ``capture.mode``)."""
+
+    CHANGE_STREAMS = "change_streams"
+    UPDATE_FULL = "change_streams_update_full"
+    UPDATE_FULL_WITH_PRE_IMAGE = "change_streams_update_full_with_pre_image"
+    WITH_PRE_IMAGE = "change_streams_with_pre_image"
+
+    @property
+    def full(self) -> bool:
+        """Whether updates have the whole document."""
+        return self in (CaptureMode.UPDATE_FULL, CaptureMode.UPDATE_FULL_WITH_PRE_IMAGE)
+
+    @property
+    def pre_image(self) -> bool:
+        """Whether updates and deletes have the document before."""
+        return self in (CaptureMode.WITH_PRE_IMAGE, CaptureMode.UPDATE_FULL_WITH_PRE_IMAGE)
+
+
+class FullUpdate(enum.StrEnum):
+    """Where the whole document of an update comes from."""
+
+    LOOKUP = "lookup"
+    POST_IMAGE = "post_image"
+
+
+class CaptureScope(enum.StrEnum):
+    """What one change stream is opened on."""
+
+    DEPLOYMENT = "deployment"
+    DATABASE = "database"
+    COLLECTION = "collection"
+
+
+class Oversize(enum.StrEnum):
+    """What is done with events of more than 16 MB."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    SPLIT = "split"
+
+
+class PipelineOrder(enum.StrEnum):
+    """Whether the stages of one's own come behind those of the connector, or before them."""
+
+    INTERNAL_FIRST = "internal_first"
+    USER_FIRST = "user_first"
+    USER_ONLY = "user_only"
+
+
+def _stages(value: Any) -> Any:
+    """Stages are written as a JSON array."""
+    if not isinstance(value, str):
+        return value
+    if not value.strip():
+        return ()
+    try:
+        stages = json.loads(value)
+    except ValueError as e:
+        raise ValueError(f"it is not JSON: {e}") from None
+    if not isinstance(stages, list) or not all(isinstance(stage, dict) and len(stage) == 1 for stage in stages):
+        raise ValueError('give a JSON array of stages, such as [{"$match": {"fullDocument.paid": true}}]')
+    return tuple(stages)
+
+
+Stages = Annotated[tuple[dict[str, Any], ...], BeforeValidator(_stages)]
+"""Stages of an aggregation, as extended JSON."""

@@ -1,0 +1,167 @@
+"""Clients of a deployment; what a deployment is.
+
+One client of pymongo's watches the members and asks the primary, or a router. Everything is read with read concern *majority*: what no majority has
+may be rolled back, and is never captured.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pymongo.errors as driver
+from bson import CodecOptions
+from bson.codec_options import DatetimeConversion
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
+from pymongo.read_concern import ReadConcern
+from pymongo.uri_parser import parse_uri
+
+from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.errors import translate, without_secrets
+from airflow_provider_cdc.sources.mongodb.position import ClusterTime
+
+Client = MongoClient[Any]
+
+MAJORITY: Final = ReadConcern("majority")
+RAW: Final[CodecOptions[RawBSONDocument]] = CodecOptions(document_class=RawBSONDocument)
+"""Replies as bytes."""
+ORDERED: Final[CodecOptions[dict[str, Any]]] = CodecOptions(
+    document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS
+)
+"""Replies as dictionaries, with dates of any year."""
+
+
+_OF_THE_SET: Final = frozenset({"replicaset", "directconnection", "loadbalanced", "srvmaxhosts", "srvservicename"})
+"""Options of a connection string that are about finding members."""
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What answers.
+
+    :param set_name: name of the replica set; ``None``: a router
+    :param version: of the server
+    """
+
+    set_name: str | None
+    version: tuple[int, ...]
+
+    @property
+    def sharded(self) -> bool:
+        """Whether a router answers for several shards."""
+        return self.set_name is None
+
+    @property
+    def images(self) -> bool:
+        """Whether collections can record what documents were before and after a change."""
+        return self.version >= (6, 0)
+
+    @property
+    def expanded(self) -> bool:
+        """Whether change streams have events of all structures, and paths that are not ambiguous."""
+        return self.version >= (6, 0)
+
+    @property
+    def splits(self) -> bool:
+        """Whether events of more than 16 MB can be had in parts."""
+        return self.version >= (7, 0) or (self.version[:2] == (6, 0) and self.version >= (6, 0, 9))
+
+    @property
+    def snapshots(self) -> bool:
+        """Whether collections can be read as they were at one moment."""
+        return self.version >= (5, 0)
+
+
+def connect(config: MongoDbConfig, **options: Any) -> Client:
+    """A client; it connects when it is asked something.
+
+    :raises ConfigError: the connection string cannot be used
+    """
+    with translated(config):
+        return MongoClient(**(_options(config) | options))
+
+
+def direct(config: MongoDbConfig, address: tuple[str, int | None]) -> Client:
+    """A client of one member or router: a cursor is asked where it was opened, whatever becomes of that member."""
+    with translated(config):
+        named = {str(name).lower(): value for name, value in _options(config).items() if name != "host"}
+        given = {str(name).lower(): value for name, value in parse_uri(config.uri)["options"].items()}
+        kept = {name: value for name, value in given.items() if name not in _OF_THE_SET}
+        return MongoClient(address[0], address[1], directConnection=True, **(kept | named))
+
+
+def deployment_of(client: Client) -> Deployment:
+    """What a client is connected to.
+
+    :raises PrerequisiteError: a standalone server, which has no change streams
+    """
+    hello = client.admin.command("hello")
+    version = tuple(int(part) for part in client.admin.command("buildInfo")["versionArray"][:3])
+    if hello.get("msg") == "isdbgrid":
+        return Deployment(None, version)
+    if "setName" not in hello:
+        host = client.address
+        raise PrerequisiteError(
+            "The server is a standalone server: it has no oplog, and so no change streams.",
+            where=f"{host[0]}:{host[1]}" if host else None,
+            safe="Nothing was read; the offset is untouched.",
+            remedy="make it a replica set of one: set replication.replSetName: rs0 in mongod.conf, restart mongod, run rs.initiate() in mongosh, "
+            "and put replicaSet=rs0 into the connection string",
+        )
+    return Deployment(str(hello["setName"]), version)
+
+
+def now_of(client: Client) -> ClusterTime:
+    """The cluster's time: everything that was written before is at this moment at the latest."""
+    hello = client.admin.command("hello")
+    written = hello.get("lastWrite", {}).get("opTime", {}).get("ts")
+    if written is None:  # a router
+        with client.start_session() as session:
+            client.admin.command("ping", session=session)
+            written = session.operation_time or hello["$clusterTime"]["clusterTime"]
+    return ClusterTime(written.time, written.inc)
+
+
+@contextlib.contextmanager
+def translated(config: MongoDbConfig, where: str = "") -> Iterator[None]:
+    """Translate errors of the driver; they never contain a password.
+
+    :param where: collection, position or command, for the error's text; by default the addresses of the deployment
+    """
+    try:
+        yield
+    except driver.PyMongoError as e:
+        error = translate(e, config, where)
+        raise error from (e if without_secrets(str(e), config) == str(e) else None)
+
+
+def _options(config: MongoDbConfig) -> Mapping[str, Any]:
+    given: dict[str, Any] = {
+        "host": config.uri,
+        "appname": "airflow_provider_cdc",
+        "connectTimeoutMS": config.mongodb_connect_timeout_ms,
+        "serverSelectionTimeoutMS": config.mongodb_server_selection_timeout_ms,
+        "heartbeatFrequencyMS": config.mongodb_heartbeat_frequency_ms,
+        "readConcernLevel": "majority",
+        "datetime_conversion": DatetimeConversion.DATETIME_MS,
+        "tz_aware": False,
+    }
+    if config.mongodb_socket_timeout_ms:
+        given["socketTimeoutMS"] = config.mongodb_socket_timeout_ms
+    if config.mongodb_user:
+        given |= {"username": config.mongodb_user}
+        if password := config.mongodb_password.get_secret_value():
+            given |= {"password": password, "authSource": config.mongodb_authsource}
+    if config.mongodb_ssl_enabled:
+        given |= {"tls": True, "tlsAllowInvalidHostnames": config.mongodb_ssl_invalid_hostname_allowed}
+        if config.mongodb_ssl_ca:
+            given["tlsCAFile"] = config.mongodb_ssl_ca
+        if config.mongodb_ssl_certificate:
+            given["tlsCertificateKeyFile"] = config.mongodb_ssl_certificate
+            if password := config.mongodb_ssl_certificate_password.get_secret_value():
+                given["tlsCertificateKeyFilePassword"] = password
+    return given

@@ -1,0 +1,222 @@
+"""Translates errors of the database and of the driver into errors of this project, with what is safe and the remedy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import pymongo.errors as driver
+
+from airflow_provider_cdc.core.errors import (
+    AccessDenied,
+    CdcError,
+    ConfigError,
+    NotGranted,
+    PositionLost,
+    PrerequisiteError,
+    QueryRefused,
+    SourceUnavailable,
+)
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+
+HISTORY_LOST: Final = 286
+FATAL: Final = 280
+TOO_LARGE: Final = 10334
+NO_IMAGE: Final = 47
+INVALID_TOKEN: Final = 260
+CURSOR_GONE: Final = frozenset({43, 237, 222, 234, 136})
+"""The cursor is gone, and a stream may be opened again behind the last event. A capped position that is lost is found out by that."""
+SNAPSHOT_TOO_OLD: Final = frozenset({239, 246})
+"""The server no longer has the state of that moment."""
+NO_COLLECTION: Final = 26
+FORBIDDEN: Final = 13
+NOT_SUPPORTED: Final = frozenset({40573, 59, 76, 72, 9})
+
+_RESUMABLE: Final = frozenset(
+    {
+        6, 7, 43, 63, 89, 91, 133, 134, 136, 150, 189, 202, 222, 234, 237, 262, 317, 358, 384, 9001, 10058, 10107, 11600, 11601, 11602,
+        13388, 13435, 13436, 40671, 50,
+    }
+)  # fmt: skip
+"""Codes after which a stream goes on behind its last event: elections, shutdowns, networks, killed cursors, routing tables."""
+
+_UNTOUCHED = "Nothing was read; the offset is untouched."
+_AGAIN = "What was not committed is captured again by the next run."
+_RETRY = "a retry goes on where this run stopped"
+_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """The error for some error codes.
+
+    :param what: first sentence; the server's message follows it
+    :param remedy: may contain ``{user}`` and ``{authsource}``
+    """
+
+    kind: type[CdcError]
+    what: str
+    safe: str
+    remedy: str
+
+
+_DENIED = Meaning(
+    AccessDenied,
+    "The database refused user {user}",
+    _UNTOUCHED,
+    "correct login and password of the Airflow connection; the user has to be one of database {authsource} (schema of the connection), and may need "
+    "another authMechanism in the connection string",
+)
+_RIGHTS = Meaning(
+    NotGranted,
+    "User {user} may not do something that capture needs",
+    _UNTOUCHED,
+    'run the connection check, which names each missing privilege; for a stream on the deployment: db.getSiblingDB("admin").grantRolesToUser'
+    '("{user}", ["readAnyDatabase"])',
+)
+_NO_SERVER = Meaning(
+    SourceUnavailable,
+    "No member that could be asked was found, or the connection was lost",
+    _AGAIN,
+    "check that the members are up and reachable from this worker, by the names that rs.conf() has, and that a majority of them is there; "
+    + _RETRY,
+)
+_LOST = Meaning(
+    PositionLost,
+    "The oplog no longer holds the position",
+    "Everything up to the position is captured; the offset is untouched.",
+    "airflow cdc gap shows the ways to go on; set position.lost.mode or snapshot.mode=when_needed to read all collections again, and make the oplog "
+    "larger: db.adminCommand({{replSetResizeOplog: 1, minRetentionHours: 48}})",
+)
+_UNKNOWN_TOKEN = Meaning(
+    PositionLost,
+    "The change stream does not know the event of the position: it was rolled back, or belongs to another deployment",
+    "Everything up to the position is captured; the offset is untouched.",
+    "correct the connection if it leads to another deployment; otherwise set snapshot.mode=when_needed to read all collections again",
+)
+_STANDALONE = Meaning(
+    PrerequisiteError,
+    "The server has no oplog: it is a standalone server",
+    _UNTOUCHED,
+    "make it a replica set of one: set replication.replSetName: rs0 in mongod.conf, restart mongod, run rs.initiate() in mongosh, and put "
+    "replicaSet=rs0 into the connection string",
+)
+_LARGE = Meaning(
+    PrerequisiteError,
+    "A change is larger than the 16 MB that an event can have",
+    _AGAIN,
+    "set oversize.handling.mode=split (MongoDB 6.0.9 and newer), or skip with oversize.skip.threshold; a capture.mode without pre-images makes events smaller",
+)
+_IMAGE = Meaning(
+    PrerequisiteError,
+    "An event has no image of its document, though one is needed: images were off when it was written, or have expired",
+    "Everything before this event is captured.",
+    "set capture.mode.full.update.type=lookup or a capture.mode without pre-images to go on; for later events: "
+    "db.runCommand({{collMod: <collection>, changeStreamPreAndPostImages: {{enabled: true}}}})",
+)
+_QUERY = Meaning(
+    QueryRefused,
+    "The database does not accept a query",
+    _UNTOUCHED,
+    "correct the filter (snapshot.collection.filter.overrides, additional-conditions) or the stages (cursor.pipeline)",
+)
+_CERTIFICATE = Meaning(
+    PrerequisiteError,
+    "The secure connection could not be made",
+    "No password was sent, and nothing was read; the offset is untouched.",
+    "name the certificates that are trusted in mongodb.ssl.ca, the client's own in mongodb.ssl.certificate, and connect by the host's name as the "
+    "server's certificate has it",
+)
+
+_MEANINGS: list[tuple[Iterable[int], Meaning]] = [
+    ((18, 11, 31), _DENIED),
+    ((FORBIDDEN,), _RIGHTS),
+    (_RESUMABLE, _NO_SERVER),
+    ((HISTORY_LOST,), _LOST),
+    ((FATAL, INVALID_TOKEN, 50811, 40647, 50788), _UNKNOWN_TOKEN),
+    ((40573, 76), _STANDALONE),
+    ((TOO_LARGE,), _LARGE),
+    ((NO_IMAGE,), _IMAGE),
+    ((2, 9, 14, 15, 16, 40324, 40323, 17287, 40352, 51091), _QUERY),
+]  # fmt: skip
+_OF_CODE: Final = {code: meaning for codes, meaning in reversed(_MEANINGS) for code in codes}
+
+
+def resumable(e: driver.PyMongoError) -> bool:
+    """Whether a stream that ended with this error may be opened again behind its last event.
+
+    The server labels only some of these errors, so the code counts, too.
+    """
+    if e.has_error_label("NonResumableChangeStreamError"):
+        return False
+    if e.has_error_label("ResumableChangeStreamError"):
+        return True
+    if isinstance(e, driver.OperationFailure):
+        return e.code in _RESUMABLE
+    return isinstance(e, driver.ConnectionFailure) and not _of_certificates(e)
+
+
+def code_of(e: driver.PyMongoError) -> int:
+    """The server's error code; 0 = none is known."""
+    return int(e.code or 0) if isinstance(e, driver.OperationFailure) else 0
+
+
+def translate(e: driver.PyMongoError, config: MongoDbConfig, where: str = "") -> CdcError:
+    """The error of this project for an error of the driver, without secrets.
+
+    :param where: collection, position or command; by default the addresses of the deployment
+    """
+    meaning = _meaning(e)
+    names = {"user": config.mongodb_user or "(none)", "authsource": config.mongodb_authsource}
+    return meaning.kind(
+        f"{meaning.what.format(**names)}: {without_secrets(message_of(e), config)}",
+        where=where or config.address,
+        safe=meaning.safe,
+        remedy=meaning.remedy.format(**names),
+    )
+
+
+def message_of(e: driver.PyMongoError) -> str:
+    """The message, in one line, without the commands that some errors repeat."""
+    details = getattr(e, "details", None)
+    text = str(details.get("errmsg") or e) if isinstance(details, dict) else str(e)
+    text = re.sub(r"to execute command \{ (\w+):.*", r"to execute \1", " ".join(text.split()))
+    code = code_of(e)
+    return f"{text[:500]} (code {code})" if code else text[:500]
+
+
+def without_secrets(text: str, config: MongoDbConfig) -> str:
+    """``text`` with ``***`` instead of passwords."""
+    for secret in (config.mongodb_password, config.mongodb_ssl_certificate_password):
+        value = secret.get_secret_value()
+        text = text.replace(value, "***") if len(value) > 2 else text
+    return _USERINFO.sub("***@", text)
+
+
+def _meaning(e: driver.PyMongoError) -> Meaning:
+    if (known := _OF_CODE.get(code_of(e))) is not None:
+        return known
+    if _of_certificates(e):
+        return _CERTIFICATE
+    if isinstance(e, driver.ConfigurationError | driver.InvalidURI):
+        return Meaning(
+            ConfigError,
+            "The connection string cannot be used",
+            _UNTOUCHED,
+            "correct the connection string of the Airflow connection",
+        )
+    if isinstance(e, driver.ConnectionFailure):
+        return _NO_SERVER
+    return Meaning(
+        PrerequisiteError,
+        "The database refused a command",
+        _AGAIN,
+        "mend what the text above names, and run again",
+    )
+
+
+def _of_certificates(e: driver.PyMongoError) -> bool:
+    text = str(e)
+    return "SSL handshake failed" in text or "certificate verify failed" in text or "CERTIFICATE" in text

@@ -1,0 +1,49 @@
+"""``snapshot.collection.filter.overrides``: a list of collections, and for each a property with the filter of what a snapshot reads.
+
+    >>> with_filters({LIST: "shop.orders", f"{LIST}.shop.orders": '{"paid": true}'})
+    {'snapshot.collection.filter.overrides': {'shop.orders': '{"paid": true}'}}
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from airflow_provider_cdc.core.errors import ConfigError
+
+LIST: Final = "snapshot.collection.filter.overrides"
+
+
+def with_filters(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties, with the filters of collections as values of the list that names the collections.
+
+    :raises ConfigError: a collection is listed without a filter, a filter is of one that is not listed, or it is no document
+    """
+    kept = dict(properties)
+    listed = kept.get(LIST, ())
+    if isinstance(listed, dict):  # as the public properties have it
+        return kept
+    given = {k.removeprefix(f"{LIST}."): str(kept.pop(k)) for k in properties if k.startswith(f"{LIST}.")}
+    names = [name.strip() for name in str(listed).split(",") if name.strip()] if isinstance(listed, str) else [*listed]
+    if half := sorted({*names} ^ given.keys()):
+        name = half[0]
+        what = f"it has no filter in {LIST}.{name}" if name in names else f"it is not in the list of {LIST}"
+        raise ConfigError(
+            f"{LIST}: {name} cannot be used: {what}.",
+            remedy="name each collection in the list, and give each its filter",
+        )
+    for name, text in given.items():
+        try:
+            is_document = isinstance(json.loads(text), dict)
+        except ValueError:
+            is_document = False
+        if not is_document:
+            raise ConfigError(
+                f"{LIST}.{name}: {text!r} is not a filter.",
+                remedy='give a document as extended JSON, such as {"paid": true}',
+            )
+    kept.pop(LIST, None)
+    return kept | ({LIST: given} if given else {})

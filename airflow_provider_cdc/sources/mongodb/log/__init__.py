@@ -1,0 +1,1 @@
+"""Reads change streams."""

@@ -1,0 +1,262 @@
+"""From change events to the blocks that core takes: whole collections at a time, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.errors import UnknownLogEvent
+from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE, LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.sources.mongodb.collections import UPDATE_DESCRIPTION, collection_schema
+from airflow_provider_cdc.sources.mongodb.documents.change_events import (
+    MISSING,
+    ChangeEvents,
+)
+from airflow_provider_cdc.sources.mongodb.documents.change_events import UPDATE as UPDATED
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys, texts
+from airflow_provider_cdc.sources.mongodb.documents.lists import removed_fields, truncated_arrays
+from airflow_provider_cdc.sources.mongodb.documents.values import Values
+from airflow_provider_cdc.sources.mongodb.position import MongoPosition
+from airflow_provider_cdc.sources.mongodb.shaping import Shaping
+
+_OPS: Final = np.array([-1, CREATE, UPDATE, UPDATE, DELETE, -1], np.int8)
+"""By the operation of an event: insert, update, replace, delete."""
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenTransaction:
+    """A transaction whose end the stream has not come to.
+
+    :param number: its ``txnNumber``
+    :param time: cluster time of all its events
+    :param position: behind its last event so far
+    """
+
+    id: str
+    number: int
+    time: int
+    position: MongoPosition
+
+
+class BlockBuilder:
+    """Makes blocks of events; keeps whether the last transaction is still open.
+
+    :param tables: decides which collections are captured
+    """
+
+    def __init__(self, tables: Tables, shaping: Shaping) -> None:
+        self._tables, self._shaping = tables, shaping
+        self._open: OpenTransaction | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether rows of a transaction were given out whose end has not come."""
+        return self._open is not None
+
+    def close(self) -> Iterator[LogBlock]:
+        """What ends the open transaction, if there is one: the stream shows by what comes next that it has no more rows."""
+        if self._open is not None:
+            ended, self._open = self._open, None
+            times = np.array([(ended.time >> 32) * 1_000_000], np.int64)
+            yield LogBlock([], Transactions(pa.array([ended.id], pa.string()), times), ended.position)
+
+    def blocks(self, events: ChangeEvents, at: Ints, before: MongoPosition) -> Iterator[LogBlock]:
+        """Blocks of some events, which change documents; none, where none of them is of a captured collection.
+
+        :param at: which ones, ascending
+        :param before: position before them
+        """
+        indices, names = events.namespaces
+        tables = [_table(name) for name in names]
+        captured = np.array([table is not None and self._tables.captured(table) for table in tables])
+        kept = at[captured[indices[at]]]
+        if self._open is not None and not _within(self._open, events, int(kept[0] if len(kept) else at[-1])):
+            before = self._open.position
+            yield from self.close()
+        if not len(kept):
+            return
+        group = _groups(events, kept)
+        ids, times = _transactions(events, kept, group)
+        last, tail = int(kept[-1]), int(at[-1])
+        goes_on = bool(events.txn_number[last] != MISSING and _place(events, last) == _place(events, tail))
+        rows = []
+        of_table = indices[kept]
+        for number in np.unique(of_table):
+            mine = np.flatnonzero(of_table == number)
+            table = tables[number]
+            assert table is not None
+            rows.append(self._rows(table, events, kept[mine], mine, group[mine]))
+        position = _behind(events, kept, group, before) if goes_on else position_at(events, tail)
+        self._open = None
+        if goes_on:
+            self._open = OpenTransaction(
+                ids[-1].as_py(), int(events.txn_number[last]), int(events.cluster_time[last]), position_at(events, tail)
+            )
+        yield LogBlock(rows, Transactions(ids, times), position, open=goes_on)
+
+    def _rows(
+        self, table: TableId, events: ChangeEvents, at: Ints, order: Ints, group: npt.NDArray[np.int32]
+    ) -> RowBlock:
+        operation = events.operation[at]
+        op = _OPS[operation]
+        key = keys(events.document_id.take(at))
+        if key.null_count:
+            raise UnknownLogEvent(
+                f"An event of {table} has no documentKey._id: it cannot be told which document it is about.",
+                where=str(position_at(events, int(at[0]))),
+                safe="Everything before this event is captured.",
+                remedy="leave documentKey in the events that cursor.pipeline lets through",
+            )
+        key = _texts(key)
+        after = self._shaping.texts(table, events.field(b"fullDocument").take(at))
+        before = self._shaping.texts(table, events.field(b"fullDocumentBeforeChange").take(at))
+        deleted = op == DELETE
+        lacks_after = ~deleted & np.asarray(after.is_null())
+        created = op == CREATE
+        lacks_before = ~created & np.asarray(before.is_null())
+        if len(cut := np.flatnonzero(lacks_after & (operation != UPDATED))):
+            raise UnknownLogEvent(
+                f"An insert into {table}, or a replacement there, has no document.",
+                where=str(position_at(events, int(at[cut[0]]))),
+                safe="Everything before this event is captured.",
+                remedy="leave fullDocument in the events that cursor.pipeline lets through",
+            )
+        time = events.cluster_time[at]
+        return RowBlock(
+            table=collection_schema(table),
+            op=op,
+            before=None if created.all() else _images(key, before, created),
+            after=None if deleted.all() else _images(key, after, deleted),
+            order=order.astype(np.int64),
+            transaction=group.astype(np.int32),
+            ts_us=(time >> np.uint64(32)).astype(np.int64) * 1_000_000,
+            source=_source(events, at),
+            beside=self._described(table, events, at, operation),
+            unavailable_before=_of_document(lacks_before),
+            unavailable_after=_of_document(lacks_after),
+        )
+
+    def _described(
+        self, table: TableId, events: ChangeEvents, at: Ints, operation: npt.NDArray[np.uint8]
+    ) -> dict[str, pa.Array]:
+        """What updates have changed."""
+        updates = operation == UPDATED
+        if not updates.any():
+            return {}
+        parts = {name: values.take(at) for name, values in events.update.items()}
+        removed, truncated = removed_fields(parts[b"removedFields"]), truncated_arrays(parts[b"truncatedArrays"])
+        return {
+            UPDATE_DESCRIPTION.name: self._shaping.described(
+                table, parts[b"updatedFields"], removed, truncated, updates
+            )
+        }
+
+
+def position_at(events: ChangeEvents, i: int) -> MongoPosition:
+    """The position behind an event."""
+    token = events.token_data.take(np.array([i])).strings()[0].as_py()
+    if token is None:
+        raise UnknownLogEvent(
+            "An event has no resume token: the stream could not go on behind it.",
+            safe="Everything before this event is captured.",
+            remedy="leave _id in the events that cursor.pipeline lets through",
+        )
+    return MongoPosition.behind_token(token, _type_bits(events, i))
+
+
+def _type_bits(events: ChangeEvents, i: int) -> str:
+    import bson
+
+    raw = events.field(b"_id").raw(i)
+    return bytes(bson.decode(raw).get("_typeBits", b"")).hex() if b"_typeBits\0" in raw else ""
+
+
+def _table(name: tuple[str | None, str | None]) -> TableId | None:
+    database, collection = name
+    return TableId(namespace=database, name=collection) if database and collection else None
+
+
+def _place(events: ChangeEvents, i: int) -> tuple[int, int]:
+    """What the events of a transaction have in common: a replica set, and most often a cluster, has but one of them."""
+    return int(events.cluster_time[i]), int(events.txn_number[i])
+
+
+def _within(open_: OpenTransaction, events: ChangeEvents, i: int) -> bool:
+    """Whether an event is one of the open transaction."""
+    return _place(events, i) == (open_.time, open_.number)
+
+
+def _groups(events: ChangeEvents, kept: Ints) -> npt.NDArray[np.int32]:
+    """The transaction of each event, from 0 on: events that follow each other and have their cluster time and number in common."""
+    time, number = events.cluster_time[kept], events.txn_number[kept]
+    new = np.ones(len(kept), np.bool_)
+    new[1:] = (time[1:] != time[:-1]) | (number[1:] != number[:-1])
+    return np.cumsum(new).astype(np.int32) - 1
+
+
+def _transactions(events: ChangeEvents, kept: Ints, group: npt.NDArray[np.int32]) -> tuple[pa.StringArray, Ints]:
+    first = kept[np.unique(group, return_index=True)[1]]
+    times = events.cluster_time[first]
+    ids = [f"{t >> 32}:{t & 0xFFFFFFFF}" for t in times.tolist()]
+    for k in np.flatnonzero(events.txn_number[first] != MISSING):
+        ids[k] = _transaction_id(events, int(first[k]))
+    return pa.array(ids, pa.string()), (times >> np.uint64(32)).astype(np.int64) * 1_000_000
+
+
+def _transaction_id(events: ChangeEvents, i: int) -> str:
+    """``lsid:txnNumber``, as Debezium has it."""
+    session = texts(events.field(b"lsid").take(np.array([i])))[0].as_py()
+    return f"{session}:{int(events.txn_number[i])}"
+
+
+def _behind(events: ChangeEvents, kept: Ints, group: npt.NDArray[np.int32], before: MongoPosition) -> MongoPosition:
+    """The position behind the last complete transaction."""
+    complete = np.flatnonzero(group < group[-1])
+    return position_at(events, int(kept[complete[-1]])) if len(complete) else before
+
+
+def _images(key: pa.StringArray, document: pa.StringArray, absent: npt.NDArray[np.bool_]) -> pa.StructArray:
+    mask = pa.array(absent) if absent.any() else None
+    return pa.StructArray.from_arrays([key, document], ["_id", "document"], mask=mask)
+
+
+def _of_document(lacking: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | None:
+    return np.array([np.zeros(len(lacking), np.bool_), lacking]) if lacking.any() else None
+
+
+def _texts(array: pa.Array) -> pa.StringArray:
+    return array.cast(pa.string())
+
+
+def _source(events: ChangeEvents, at: Ints) -> dict[str, pa.Array]:
+    number, wall = events.txn_number[at], events.wall_time[at]
+    return {
+        "ord": pa.array((events.cluster_time[at] & np.uint64(0xFFFFFFFF)).astype(np.int32)),
+        "lsid": _sessions(events.field(b"lsid"), at, number),
+        "txnNumber": pa.array(number, pa.int64(), mask=number == MISSING),
+        "wallTime": pa.array(wall, pa.int64(), mask=wall == MISSING),
+    }
+
+
+def _sessions(lsid: Values, at: Ints, number: Ints) -> pa.Array:
+    if (number == MISSING).all():
+        return pa.nulls(len(at), pa.string())
+    return _texts(texts(lsid.take(at)))
+
+
+def up_to(events: ChangeEvents, order: str) -> int:
+    """How many of the first events are not behind a position (:attr:`.MongoPosition.order`)."""
+    tokens = events.token_data.strings()
+    behind = pc.greater(tokens, pa.scalar(order, tokens.type))
+    found = np.flatnonzero(np.asarray(behind))
+    return int(found[0]) if len(found) else len(events.operation)

@@ -1,0 +1,134 @@
+"""A cursor whose replies are bytes, asked at the member where it was opened."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import bson
+import pymongo.errors as driver
+from bson.int64 import Int64
+
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.connect import ORDERED, RAW, Client, direct
+
+if TYPE_CHECKING:
+    # a run that finds nothing does without kernels
+    from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+
+log = logging.getLogger(__name__)
+
+BATCH_DOCUMENTS: Final = 100_000
+"""Documents that a reply may have; it ends at 16 MB, whichever is first."""
+
+
+_SMALL: Final = 4096
+"""Bytes of a reply up to which it is looked at as a whole: most often it has no document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply of a cursor.
+
+    :param documents: ``None``: it has none
+    :param token: the token behind everything that a change stream has looked at
+    """
+
+    documents: Documents | None
+    token: dict[str, Any] | None
+
+
+class Member:
+    """The primary of a replica set, or one router, for cursors; a context manager.
+
+    A cursor that was opened at a primary goes on there when it steps down. The driver's own client would look for it at the new primary.
+
+    :param client: of the deployment; it finds the member
+    :raises pymongo.errors.PyMongoError: there is no such member now
+    """
+
+    def __init__(self, config: MongoDbConfig, client: Client) -> None:
+        client.admin.command("ping")  # waits for a primary
+        self.address = client.primary or next(iter(sorted(client.nodes)))
+        self.client = direct(config, self.address)
+
+    def close(self) -> None:
+        """Close its connections; may be called twice."""
+        self.client.close()
+
+    def __enter__(self) -> Member:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class RawCursor:
+    """A cursor on a member.
+
+    :param command: ``find`` or ``aggregate``
+    :raises pymongo.errors.PyMongoError: from all that asks
+    """
+
+    def __init__(self, member: Member, database: str, command: Mapping[str, Any]) -> None:
+        self._database = member.client[database]
+        self._session = member.client.start_session(causal_consistency=False)
+        self._id, self._collection = 0, ""
+        try:
+            self.first = self._ask(command)
+        except BaseException:
+            self._session.end_session()
+            raise
+
+    @property
+    def open(self) -> bool:
+        """Whether there may be more."""
+        return self._id != 0
+
+    def more(self, *, wait_ms: int | None = None, documents: int | None = None) -> Answer:
+        """The next batch.
+
+        :param wait_ms: how long the server waits for a document, of cursors that wait
+        """
+        command: dict[str, Any] = {
+            "getMore": self._id,
+            "collection": self._collection,
+            "batchSize": documents or BATCH_DOCUMENTS,
+        }
+        if wait_ms is not None:
+            command["maxTimeMS"] = wait_ms
+        return self._ask(command)
+
+    def close(self) -> None:
+        """Have the server forget the cursor; may be called twice."""
+        if self._id:
+            with contextlib.suppress(driver.PyMongoError):  # it forgets it by itself in time
+                self._database.command("killCursors", self._collection, cursors=[self._id], session=self._session)
+            self._id = 0
+        self._session.end_session()
+
+    def _ask(self, command: Mapping[str, Any]) -> Answer:
+        raw = self._database.command(dict(command), codec_options=RAW, session=self._session).raw
+        if len(raw) < _SMALL:
+            cursor = bson.decode(raw, codec_options=ORDERED)["cursor"]
+            if not (cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]):
+                self._found(cursor["id"], cursor["ns"])
+                return Answer(None, cursor.get("postBatchResumeToken"))
+        from airflow_provider_cdc.sources.mongodb.documents.reply import read_reply
+
+        reply = read_reply(raw)
+        self._found(reply.cursor_id, reply.namespace)
+        token = reply.post_batch_resume_token
+        return Answer(reply.documents if len(reply.documents) else None, None if token is None else bson.decode(token))
+
+    def _found(self, number: int, name: str) -> None:
+        self._id, self._collection = Int64(number), name.partition(".")[2]
+
+    def __enter__(self) -> RawCursor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,70 @@
+"""Puts events together that come in parts, as they are larger than 16 MB (``$changeStreamSplitLargeEvent``).
+
+Each part has some of the fields of the event, and a token of its own. A stream may go on behind a part, but only with the very same pipeline: the offset
+is therefore before an event until its last part is there.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import bson
+from bson.raw_bson import RawBSONDocument
+
+from airflow_provider_cdc.core.errors import UnknownLogEvent
+from airflow_provider_cdc.sources.mongodb.connect import RAW
+
+
+class Parts:
+    """Collects the parts of one event at a time."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    @property
+    def open(self) -> bool:
+        """Whether parts are missing."""
+        return bool(self._parts)
+
+    def clear(self) -> None:
+        """Forget what has come: the event comes again, from its first part on."""
+        self._parts.clear()
+
+    def take(self, part: bytes, number: int, of: int) -> bytes | None:
+        """The event, once its last part is there, with the token of that part.
+
+        :raises UnknownLogEvent: the parts do not come in their order
+        """
+        if number != len(self._parts) + 1:
+            raise UnknownLogEvent(
+                f"Part {number} of {of} of a large event came where part {len(self._parts) + 1} was to come.",
+                safe="Everything before this event is captured.",
+                remedy="run again: the event is read from its first part on; if that does not help, set oversize.handling.mode=fail",
+            )
+        self._parts.append(part)
+        if number < of:
+            return None
+        event = joined(self._parts)
+        self._parts.clear()
+        return event
+
+
+def joined(parts: list[bytes]) -> bytes:
+    """One event of its parts, in which each field stands once; what says that they are parts is left out."""
+    fields: dict[str, bytes] = {}
+    for part in parts:
+        for name, element in _elements(part):
+            fields[name] = element  # the token is that of the last part
+    fields.pop("splitEvent", None)
+    body = b"".join(fields.values()) + b"\0"
+    return struct.pack("<i", len(body) + 4) + body
+
+
+def _elements(document: bytes) -> list[tuple[str, bytes]]:
+    """Names of the fields of a document, each with its bytes."""
+    raw = RawBSONDocument(document, RAW)
+    found = []
+    for name, value in raw.items():
+        encoded = bson.encode({name: value}, codec_options=RAW)
+        found.append((name, encoded[4:-1]))
+    return found

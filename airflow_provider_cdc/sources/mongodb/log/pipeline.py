@@ -1,0 +1,135 @@
+"""The pipeline of a change stream: what is asked of the server, and what it leaves out.
+
+What the server leaves out must be a part of what the filters of the connector leave out: patterns are pushed down only where they mean the same
+there as here. The connector looks at each event again.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from bson import Timestamp, json_util
+
+from airflow_provider_cdc.core.config.values import Patterns
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.config_values import CaptureScope, FullUpdate, Oversize, PipelineOrder
+from airflow_provider_cdc.sources.mongodb.connect import Deployment
+from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
+from airflow_provider_cdc.sources.mongodb.position import MongoPosition
+
+ROWS: Final = ("insert", "update", "replace", "delete")
+"""Operations that change one document."""
+
+_PORTABLE: Final = re.compile(r"(?:[A-Za-z0-9_ ,;:@%&=<>~/#!-]|\.|\*|\+|\?|\[[A-Za-z0-9_.-]+\]|\\[.$*+?()\[\]-])+")
+"""Patterns without groups, of which Python and the server understand the same."""
+_PLAIN: Final = re.compile(r"([A-Za-z0-9_-]+)\.([A-Za-z0-9_-]+)")
+"""As many write it: its only dot can be nothing but the one between database and collection."""
+_DOT: Final = re.compile(r"\\\.|\[\.\]")
+
+
+def change_stream(config: MongoDbConfig, deployment: Deployment) -> dict[str, Any]:
+    """Options of the stage ``$changeStream``, without where it begins."""
+    options: dict[str, Any] = {}
+    if config.capture_scope is CaptureScope.DEPLOYMENT:
+        options["allChangesForCluster"] = True
+    if deployment.expanded:
+        options["showExpandedEvents"] = True
+    mode = config.capture_mode
+    if mode.full:
+        from_image = config.capture_mode_full_update_type is FullUpdate.POST_IMAGE
+        options["fullDocument"] = "required" if from_image else "updateLookup"
+    if mode.pre_image:
+        options["fullDocumentBeforeChange"] = "required"
+    return options
+
+
+def beginning(position: MongoPosition, *, by_time: bool = False) -> dict[str, Any]:
+    """The option that has a stream begin at a position. Where it begins at a moment, events of that moment that are behind the position come again.
+
+    A stream that began one moment later would say the same of that moment before and after it has seen it.
+
+    :param by_time: begin at the moment of the position's event, whether the stream has that event or not
+    """
+    if position.token is None or by_time:
+        return {"startAtOperationTime": Timestamp(position.time.seconds, position.time.ordinal)}
+    token: dict[str, Any] = {"_data": position.token}
+    if position.type_bits:
+        token["_typeBits"] = bytes.fromhex(position.type_bits)
+    return {"startAfter": token}
+
+
+def target(config: MongoDbConfig) -> tuple[str, str | int]:
+    """Database, and what its command ``aggregate`` is told."""
+    if config.capture_scope is CaptureScope.DEPLOYMENT:
+        return "admin", 1
+    assert config.capture_target is not None
+    if config.capture_scope is CaptureScope.DATABASE:
+        return config.capture_target, 1
+    return parts_of(config.capture_target)
+
+
+def stages(config: MongoDbConfig, deployment: Deployment, start: dict[str, Any]) -> list[dict[str, Any]]:
+    """The whole pipeline.
+
+    :param start: from :func:`beginning`
+    """
+    internal = [*_wanted(config), *_of_size(config)]
+    own = [json_util.loads(json_util.dumps(stage)) for stage in config.cursor_pipeline]
+    order = config.cursor_pipeline_order
+    if order is PipelineOrder.USER_ONLY:
+        internal = []
+    behind = [*own, *internal] if order is PipelineOrder.USER_FIRST else [*internal, *own]
+    if config.oversize_handling_mode is Oversize.SPLIT:
+        behind.append({"$changeStreamSplitLargeEvent": {}})  # has to be the last one
+    return [{"$changeStream": change_stream(config, deployment) | start}, *behind]
+
+
+def _wanted(config: MongoDbConfig) -> list[dict[str, Any]]:
+    """Leave out changes of documents of collections that are not captured; changes of structure come all."""
+    if config.capture_scope is CaptureScope.COLLECTION:
+        return []
+    include = _collections(config)
+    if include is None:
+        return []
+    if config.signal_data_collection:
+        database, collection = parts_of(config.signal_data_collection)
+        include = [*include, {"ns.db": database, "ns.coll": collection}]
+    return [{"$match": {"$or": [{"operationType": {"$nin": [*ROWS]}}, *include]}}]
+
+
+def _collections(config: MongoDbConfig) -> list[dict[str, Any]] | None:
+    """Conditions, one of which each captured collection fulfils; ``None``: that cannot be said to the server."""
+    if config.collection_include_list:
+        found = [_of_pattern(pattern) for pattern in config.collection_include_list]
+        return None if any(one is None for one in found) else [one for one in found if one is not None]
+    databases: Patterns = config.database_include_list
+    if databases and all(_PORTABLE.fullmatch(pattern) for pattern in databases):
+        return [{"ns.db": _whole(pattern)} for pattern in databases]
+    return None
+
+
+def _of_pattern(pattern: str) -> dict[str, Any] | None:
+    """The condition of a pattern on ``database.collection``, where it can be cut at a dot that is just a dot."""
+    if plain := _PLAIN.fullmatch(pattern):
+        return {"ns.db": _whole(plain[1]), "ns.coll": _whole(plain[2])}
+    dot = _DOT.search(pattern)
+    if dot is None or not _PORTABLE.fullmatch(pattern):
+        return None
+    database, collection = pattern[: dot.start()], pattern[dot.end() :]
+    if not database or not collection or collection[0] in "*+?" or "." in database:
+        return None  # the part before the dot could have dots itself, and so reach into the collection's name
+    return {"ns.db": _whole(database), "ns.coll": _whole(collection)}
+
+
+def _whole(pattern: str) -> dict[str, Any]:
+    return {"$regex": f"^(?:{pattern})$", "$options": "is"}
+
+
+def _of_size(config: MongoDbConfig) -> list[dict[str, Any]]:
+    if config.oversize_handling_mode is not Oversize.SKIP:
+        return []
+    most = config.oversize_skip_threshold
+    images = ("$fullDocument", "$fullDocumentBeforeChange")
+    sizes = [{"$lte": [{"$bsonSize": {"$ifNull": [image, {}]}}, most]} for image in images]
+    return [{"$match": {"$expr": {"$and": sizes}}}]

@@ -1,0 +1,140 @@
+"""How far the change stream reaches: its end, its beginning, and whether it can be read from a position on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pymongo.errors as driver
+from bson import Timestamp
+
+from airflow_provider_cdc.core.errors import PositionLost
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.connect import Client, deployment_of, now_of
+from airflow_provider_cdc.sources.mongodb.errors import FORBIDDEN, HISTORY_LOST, code_of
+from airflow_provider_cdc.sources.mongodb.log.pipeline import beginning, change_stream, target
+from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
+
+_OPLOG: Final = "oplog.rs"
+_INITIATED: Final = "initiating set"
+FUTURE_S: Final = 60
+"""How far a position may be ahead of the cluster's time: routers tell of it late."""
+
+
+@dataclass(frozen=True, slots=True)
+class OplogWindow:
+    """The oplog of the member that is asked.
+
+    :param complete: it has everything since the replica set was made
+    """
+
+    first: ClusterTime
+    last: ClusterTime
+    complete: bool
+
+    @property
+    def hours(self) -> float:
+        """For how long it goes back."""
+        return (self.last.seconds - self.first.seconds) / 3600
+
+
+def oplog_window(client: Client) -> OplogWindow | None:
+    """The window of the oplog; ``None`` where the account, or a router, does not show it."""
+    try:
+        oplog = client.local[_OPLOG]
+        ends = [oplog.find_one({}, {"ts": 1, "o.msg": 1}, sort=[("$natural", order)]) for order in (1, -1)]
+    except driver.OperationFailure as e:
+        if code_of(e) in (FORBIDDEN, 73):
+            return None
+        raise
+    if None in ends:
+        return None
+    first, last = ends
+    assert first is not None
+    assert last is not None
+    return OplogWindow(_time(first["ts"]), _time(last["ts"]), (first.get("o") or {}).get("msg") == _INITIATED)
+
+
+def oldest(client: Client, config: MongoDbConfig) -> MongoPosition:
+    """The first position that the stream can be read from.
+
+    Where the oplog cannot be seen, the change stream is asked, halving the time until the second is found.
+    """
+    window = oplog_window(client)
+    if window is not None:
+        return MongoPosition(window.first)
+    now = now_of(client)
+    low, high = 0, now.seconds
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _readable(client, config, {"startAtOperationTime": Timestamp(middle, 1)}):
+            high = middle
+        else:
+            low = middle
+    return MongoPosition(ClusterTime(high, 1))
+
+
+def verify(client: Client, config: MongoDbConfig, position: MongoPosition) -> None:
+    """Make sure that the stream can be read from a position on.
+
+    :raises PositionLost: it cannot
+    """
+    now = now_of(client)
+    if position.time.seconds > now.seconds + FUTURE_S:
+        raise PositionLost(
+            f"The position is at cluster time {position.time}, and the deployment is at {now}: it was set back, or is another one.",
+            where=str(position),
+            safe="Everything up to the position is captured; the offset is untouched.",
+            remedy="correct the connection if it leads to another deployment; otherwise set snapshot.mode=when_needed to read all collections again",
+        )
+    if not _readable(client, config, beginning(position)):
+        raise PositionLost(
+            f"The oplog no longer holds the position{_how_much(client, position, now)}.",
+            where=str(position),
+            safe="Everything up to the position is captured; the offset is untouched.",
+            remedy="airflow cdc gap shows the ways to go on; position.lost.mode or snapshot.mode=when_needed take one of them without asking. Make the "
+            "oplog larger: db.adminCommand({replSetResizeOplog: 1, minRetentionHours: 48})",
+        )
+
+
+def _how_much(client: Client, position: MongoPosition, now: ClusterTime) -> str:
+    window = oplog_window(client)
+    if window is None:
+        return ""
+    behind = (window.first.seconds - position.time.seconds) / 3600
+    return f": it begins at {window.first}, {behind:,.1f} hours later, and holds {window.hours:,.1f} hours"
+
+
+def _readable(client: Client, config: MongoDbConfig, start: dict[str, Any]) -> bool:
+    """Whether a change stream without filters can begin there."""
+    database, what = target(config)
+    stage = change_stream(config, deployment_of(client)) | start
+    stage.pop("fullDocument", None)
+    stage.pop("fullDocumentBeforeChange", None)
+    with client.start_session(causal_consistency=False) as session:
+        try:
+            reply = client[database].command(
+                {
+                    "aggregate": what,
+                    "pipeline": [{"$changeStream": stage}, {"$project": {"_id": 1}}],
+                    "cursor": {"batchSize": 1},
+                },
+                session=session,
+            )
+        except driver.OperationFailure as e:
+            if code_of(e) == HISTORY_LOST:
+                return False
+            raise
+        if number := reply["cursor"]["id"]:
+            name = reply["cursor"]["ns"].partition(".")[2]
+            client[database].command("killCursors", name, cursors=[number], session=session)
+    return True
+
+
+def _time(stamp: Any) -> ClusterTime:
+    return ClusterTime(stamp.time, stamp.inc)
+
+
+def ends_at(client: Client) -> MongoPosition:
+    """The end of the log."""
+    return MongoPosition(now_of(client))

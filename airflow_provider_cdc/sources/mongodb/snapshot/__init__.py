@@ -1,0 +1,1 @@
+"""Reads collections: whole, and in chunks beside the stream."""

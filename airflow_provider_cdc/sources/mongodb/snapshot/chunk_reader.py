@@ -1,0 +1,229 @@
+"""Reads collections in chunks, in the order of ``_id``, for incremental snapshots.
+
+Each chunk is read as the collection was at one moment, which is both its low and its high watermark.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from bson import Timestamp
+from pymongo.write_concern import WriteConcern
+
+from airflow_provider_cdc.core.config.values import CHUNK_BYTES
+from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange
+from airflow_provider_cdc.sources.mongodb.collections import collection_schema
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of, now_of, translated
+from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
+from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
+from airflow_provider_cdc.sources.mongodb.shaping import Shaping
+from airflow_provider_cdc.sources.mongodb.snapshot.ranges import BY_ID, bounds, filter_of, key_text, key_value
+from airflow_provider_cdc.sources.mongodb.snapshot.rows import read_rows, source_values
+
+_LAST_FIRST: Final = {"_id": -1}
+
+
+class MongoChunkReader(ChunkReader):
+    """Reads chunks; see :class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`.
+
+    :param signals: the signalling collection, for written watermarks
+    """
+
+    def __init__(self, config: MongoDbConfig, signals: TableId | None) -> None:
+        self._config, self._signals, self._shaping = config, signals, Shaping(config)
+        self._client = connect(config)
+        try:
+            with translated(config):
+                deployment_of(self._client)
+                self._member = Member(config, self._client)
+        except BaseException:
+            self._client.close()
+            raise
+
+    def table(self, table: TableId) -> TableSchema | None:
+        with translated(self._config, str(table)):
+            found = self._client[table.namespace].list_collection_names(
+                filter={"name": table.name, "type": "collection"}, authorizedCollections=True
+            )
+        return collection_schema(table) if found else None
+
+    def last(self, rows: KeyRange) -> Key | None:
+        at = self._now(rows)
+        end = rows.end or rows.upto
+        if end is not None and (found := self._find(rows, at, [_only(end)], {}, limit=1)) is not None:
+            return _key(found, 0)
+        found = self._find(rows, at, [], _bounds(rows), limit=1, sort=_LAST_FIRST)
+        return None if found is None else _key(found, 0)
+
+    def read(self, rows: KeyRange, limit: int, queries: int = 1, max_bytes: int = CHUNK_BYTES) -> ChunkRows:
+        began, wanted = time.monotonic(), limit * queries
+        at = self._now(rows)
+        parts: list[tuple[Documents, bool]]
+        if rows.keys is not None:
+            keys = {"_id": {"$in": [key_value(str(key[0])) for key in rows.keys]}}
+            parts = [self._some(rows, at, [keys], {"hint": BY_ID}, wanted, max_bytes)]
+        else:
+            parts = [self._some(rows, at, [], _bounds(rows), wanted, max_bytes)]
+            end = rows.end or rows.upto
+            left = wanted - len(parts[0][0])
+            if end is not None and parts[0][1] and left > 0:
+                parts.append(self._some(rows, at, [_only(end)], {}, left, max_bytes))
+        now, blocks, count = time.time_ns() // 1000, [], 0
+        last: Key | None = None
+        for documents, _ in parts:
+            if len(documents):
+                blocks.append(read_rows(rows.table.id, documents, at, now, self._shaping, count))
+                count += len(documents)
+                last = _key(documents, len(documents) - 1)
+        complete = all(whole for _, whole in parts) and count < wanted
+        watermark = None if self._signals is not None else MongoPosition(at)
+        return ChunkRows(blocks, last, watermark, watermark, complete, time.monotonic() - began, now, source_values(at))
+
+    def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
+        return [[_given(key[0])] for key in keys]
+
+    def write(self, id_: str, type_: str, data: str | None = None) -> None:
+        with translated(self._config, str(self._signals)):
+            self._writing.insert_one({"_id": id_, "type": type_, "data": data})
+
+    def remove(self, id_: str) -> None:
+        with translated(self._config, str(self._signals)):
+            self._writing.delete_one({"_id": id_})
+
+    def end_of_log(self) -> MongoPosition:
+        with translated(self._config, "the end of the log"):
+            return MongoPosition(now_of(self._client))
+
+    def close(self) -> None:
+        self._member.close()
+        self._client.close()
+
+    @property
+    def _writing(self) -> Any:
+        assert self._signals is not None
+        database = self._client[self._signals.namespace]
+        return database.get_collection(self._signals.name, write_concern=WriteConcern("majority"))
+
+    def _now(self, rows: KeyRange) -> ClusterTime:
+        with translated(self._config, str(rows.table.id)):
+            return now_of(self._client)
+
+    def _find(
+        self,
+        rows: KeyRange,
+        at: ClusterTime,
+        also: list[dict[str, Any]],
+        options: dict[str, Any],
+        *,
+        limit: int,
+        sort: dict[str, int] | None = None,
+    ) -> Documents | None:
+        """The first documents of a query; ``None``: there is none."""
+        found, _ = self._some(rows, at, also, options | ({"sort": sort} if sort else {}), limit, CHUNK_BYTES)
+        return found if len(found) else None
+
+    def _some(
+        self,
+        rows: KeyRange,
+        at: ClusterTime,
+        also: list[dict[str, Any]],
+        options: dict[str, Any],
+        limit: int,
+        max_bytes: int,
+    ) -> tuple[Documents, bool]:
+        """Documents up to a number and a size, and whether the query has no more."""
+        table = rows.table.id
+        skips = rows.after is not None and "min" in options
+        conditions = [*also, *([filter_of(rows.condition, "additional-conditions")] if rows.condition else [])]
+        command = {
+            "find": table.name, "filter": {"$and": conditions} if conditions else {}, **options, "limit": limit + skips,
+            "readConcern": {"level": "snapshot", "atClusterTime": Timestamp(at.seconds, at.ordinal)},
+        }  # fmt: skip
+        taken = _Taken(limit, max_bytes, rows.after if skips else None)
+        with translated(self._config, str(table)), RawCursor(self._member, table.namespace, command) as cursor:
+            answer = cursor.first
+            while not taken.take(answer.documents) and cursor.open:
+                answer = cursor.more()
+        return taken.documents, taken.whole
+
+
+class _Taken:
+    """Collects documents up to a number and a size.
+
+    :param without: key of a document that is left out if it is the first one
+    :ivar whole: it took everything that came
+    """
+
+    def __init__(self, limit: int, max_bytes: int, without: Key | None) -> None:
+        self._limit, self._bytes, self._without = limit, max_bytes, without
+        self._found: list[Documents] = []
+        self.whole = True
+
+    def take(self, documents: Documents | None) -> bool:
+        """Take some more; gives whether that is enough."""
+        if documents is None:
+            return False
+        if self._without is not None and len(documents):
+            if _key(documents, 0) == self._without:
+                documents = _part(documents, 1, len(documents))
+            self._without = None
+        sizes = np.cumsum(documents.ends - documents.starts)
+        room = int(np.searchsorted(sizes, self._bytes)) + 1  # the document that reaches the size is the last one
+        count = min(len(documents), room, self._limit)
+        if count < len(documents):
+            self.whole = False
+        self._found.append(_part(documents, 0, count))
+        self._limit -= count
+        self._bytes -= int(sizes[count - 1]) if count else 0
+        if self._bytes <= 0:
+            self.whole = False
+        return self._limit <= 0 or self._bytes <= 0
+
+    @property
+    def documents(self) -> Documents:
+        """What was taken."""
+        if not self._found:
+            return Documents.of_list([])
+        if len(self._found) == 1:
+            return self._found[0]
+        return Documents.of_list([part.raw(i) for part in self._found for i in range(len(part))])
+
+
+def _part(documents: Documents, start: int, end: int) -> Documents:
+    return Documents(documents.buf, documents.starts[start:end], documents.ends[start:end])
+
+
+def _bounds(rows: KeyRange) -> dict[str, Any]:
+    """The range without the document of its last key."""
+    low = rows.after if rows.after is not None else rows.first
+    high = rows.upto if rows.upto is not None else rows.end
+    return bounds(
+        None if low is None else key_value(str(low[0])),
+        None if high is None else key_value(str(high[0])),
+        has_low=low is not None,
+        has_high=high is not None,
+    )
+
+
+def _only(key: Key) -> dict[str, Any]:
+    return {"_id": {"$eq": key_value(str(key[0]))}}
+
+
+def _key(documents: Documents, i: int) -> Key:
+    return [key_text(documents.field(b"_id"), i)]
+
+
+def _given(key: Any) -> str:
+    """A key of a signal: the text that events have; a bare number or ``null`` is one, too."""
+    import json
+
+    text = key if isinstance(key, str) else json.dumps(key)
+    key_value(text)
+    return text

@@ -1,0 +1,92 @@
+"""Ranges of documents in the order of ``_id``, which mixes types as BSON orders them.
+
+Conditions such as ``$gt`` see only values of the type that they compare with. The bounds of an index do not: ``min`` and ``max`` of a query, with the index
+of ``_id``. ``min`` is with its key, and ``max`` without, so that what begins *behind* a key drops the key's own document, and what ends *with* a key reads
+that document by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import bson
+from bson import json_util
+from bson.binary import UuidRepresentation
+from bson.codec_options import DatetimeConversion
+from bson.json_util import JSONMode, JSONOptions
+
+from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.sources.mongodb.connect import RAW
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import Form, texts
+from airflow_provider_cdc.sources.mongodb.documents.values import Values
+
+BY_ID: Final = {"_id": 1}
+_CANONICAL: Final = JSONOptions(
+    json_mode=JSONMode.CANONICAL,
+    datetime_conversion=DatetimeConversion.DATETIME_MS,
+    uuid_representation=UuidRepresentation.UNSPECIFIED,
+)
+
+
+def bounds(low: Any = None, high: Any = None, *, has_low: bool = False, has_high: bool = False) -> dict[str, Any]:
+    """Options of a query in the order of ``_id``, from one key on and up to another one.
+
+    :param low: the first key, if ``has_low``; ``high`` is behind the last one, if ``has_high``
+    """
+    options: dict[str, Any] = {"hint": BY_ID}
+    if has_low:
+        options["min"] = {"_id": low}
+    if has_high:
+        options["max"] = {"_id": high}
+    return options
+
+
+def filter_of(text: str | None, what: str) -> dict[str, Any]:
+    """A filter, from extended JSON.
+
+    :param what: the property or signal that it is of, for errors
+    :raises QueryRefused: it is no document
+    """
+    if not text:
+        return {}
+    try:
+        found = json_util.loads(text, json_options=_CANONICAL)
+    except (ValueError, TypeError, bson.errors.BSONError) as e:
+        raise QueryRefused(
+            f"A filter is not extended JSON: {e}", where=f"{what}: {text[:200]}", safe="Nothing was read; capture goes on.",
+            remedy='write it as a document, such as {"paid": true}',
+        ) from None  # fmt: skip
+    if not isinstance(found, Mapping):
+        raise QueryRefused(
+            "A filter is not a document.", where=f"{what}: {text[:200]}", safe="Nothing was read; capture goes on.",
+            remedy='write it as a document, such as {"paid": true}',
+        )  # fmt: skip
+    return dict(found)
+
+
+def key_text(ids: Values, i: int) -> str:
+    """A key as chunks have it: canonical extended JSON."""
+    import numpy as np
+
+    return str(texts(ids.take(np.array([i])), Form.CANONICAL, null_as_text=True)[0].as_py())
+
+
+def key_value(text: str) -> Any:
+    """The key of :func:`key_text`, or of the text that events have.
+
+    :raises QueryRefused: it is none
+    """
+    try:
+        return json_util.loads(f'{{"_id": {text}}}', json_options=_CANONICAL)["_id"]
+    except (ValueError, TypeError, bson.errors.BSONError) as e:
+        raise QueryRefused(
+            f"{text[:200]} is not an _id in extended JSON: {e}",
+            safe="Nothing was read; capture goes on.",
+            remedy='write keys as events have them: 1234, "text" with its quotes, {"$oid": "…"}',
+        ) from None
+
+
+def raw_key(value: bytes) -> Any:
+    """The value of ``_id`` in a document of nothing else, so that no width and no type is lost."""
+    return bson.decode(value, codec_options=RAW)["_id"]

@@ -1,0 +1,63 @@
+"""Documents that were read, as ``READ`` rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.sources.mongodb.collections import collection_schema
+from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys
+from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.position import ClusterTime
+from airflow_provider_cdc.sources.mongodb.shaping import Shaping
+
+
+def read_rows(
+    table: TableId, documents: Documents, at: ClusterTime, ts_us: int, shaping: Shaping, first: int = 0
+) -> RowBlock:
+    """A block of documents.
+
+    :param at: moment of the cluster's time at which they were read
+    :param ts_us: when that was
+    :param first: ``order`` of the first one
+    :raises UnreadableValue: a document is damaged
+    """
+    n = len(documents)
+    try:
+        key = keys(documents.field(b"_id")).cast(pa.string())
+        body = shaping.texts(table, documents.values)
+    except DocumentError as e:
+        raise UnreadableValue(
+            f"A document of {table} cannot be read: {e}",
+            safe="Nothing of this collection was written.",
+            remedy="mend the document, leave it out with snapshot.collection.filter.overrides, or the collection with collection.exclude.list",
+        ) from e
+    return RowBlock(
+        table=collection_schema(table),
+        op=np.full(n, READ, np.int8),
+        before=None,
+        after=pa.StructArray.from_arrays([key, body], ["_id", "document"]),
+        order=np.arange(first, first + n),
+        transaction=None,
+        ts_us=np.full(n, ts_us, np.int64),
+        source=source_columns(n, at),
+    )
+
+
+def source_columns(n: int, at: ClusterTime) -> dict[str, pa.Array]:
+    """The source's own fields of the ``source`` block of rows that were read."""
+    return {
+        "ord": pa.array(np.full(n, at.ordinal, np.int32)), "lsid": pa.nulls(n, pa.string()), "txnNumber": pa.nulls(n, pa.int64()),
+        "wallTime": pa.nulls(n, pa.int64()),
+    }  # fmt: skip
+
+
+def source_values(at: ClusterTime) -> dict[str, Any]:
+    """The same, of one event."""
+    return {"ord": at.ordinal, "lsid": None, "txnNumber": None, "wallTime": None}

@@ -1,0 +1,200 @@
+"""Reads collections as they were at one moment of the cluster's time, by several readers at once.
+
+Servers keep the past for some minutes only (``minSnapshotHistoryWindowInSeconds``). A reader that comes later than that reads on from where it is, as the
+collection is now, and the log says so: the stream begins at the snapshot's moment, so that whatever has changed since comes after it.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import bson
+import pymongo.errors as driver
+from bson import Timestamp
+
+from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
+from airflow_provider_cdc.sources.mongodb.collections import collection_schema, described
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.connect import RAW, Client, connect, deployment_of, now_of, translated
+from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.errors import SNAPSHOT_TOO_OLD, code_of, resumable, translate
+from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
+from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
+from airflow_provider_cdc.sources.mongodb.shaping import Shaping
+from airflow_provider_cdc.sources.mongodb.snapshot.ranges import BY_ID, filter_of
+from airflow_provider_cdc.sources.mongodb.snapshot.rows import read_rows, source_values
+
+log = logging.getLogger(__name__)
+
+PART_DOCUMENTS: Final = 100_000
+"""About how many documents one part of a collection has."""
+MOST_PARTS: Final = 256
+SAMPLES: Final = 10
+"""Documents that are looked at for each part."""
+
+
+class MongoSnapshot(SnapshotSession):
+    """A view of some collections at one moment.
+
+    :param selects: collection → filter, as extended JSON
+    """
+
+    def __init__(
+        self, config: MongoDbConfig, tables: Sequence[TableId], readers: int, selects: Mapping[TableId, str]
+    ) -> None:
+        self._config, self._readers, self._shaping = config, readers, Shaping(config)
+        given = {table: config.snapshot_collection_filter_overrides.get(str(table)) for table in tables} | dict(selects)
+        self._filters = {table: filter_of(text, f"the filter of {table}") for table, text in given.items()}
+        self._client = connect(config)
+        try:
+            with translated(config):
+                deployment_of(self._client)
+                self._at = now_of(self._client)
+                there = dict(described(self._client))
+        except BaseException:
+            self._client.close()
+            raise
+        self.position = MongoPosition(self._at)
+        self.schemas = {table: collection_schema(table) for table in tables if table in there}
+        self.ddl = {}
+        self.ts_us = time.time_ns() // 1000
+        self.source = source_values(self._at)
+
+    def chunks(self, table: TableId) -> list[Chunk]:
+        """Parts of a collection between keys that a sample of it has shown. Keys need not be exact: the parts are, as one ends where the next begins."""
+        with translated(self._config, str(table)):
+            collection = self._client[table.namespace][table.name]
+            documents = collection.estimated_document_count()
+            parts = min(max(documents // PART_DOCUMENTS, 1), MOST_PARTS)
+            cuts = self._cuts(table, parts) if parts > 1 else []
+        rows = documents // (len(cuts) + 1)
+        ends = [None, *cuts, None]
+        return [Chunk(table, _condition(low, high), rows) for low, high in itertools.pairwise(ends)]
+
+    def _cuts(self, table: TableId, parts: int) -> list[Any]:
+        """Keys, in their order, that cut a collection into about so many parts."""
+        collection = self._client[table.namespace].get_collection(table.name, codec_options=RAW)
+        pipeline = [{"$sample": {"size": parts * SAMPLES}}, {"$project": {"_id": 1}}, {"$sort": BY_ID}]
+        found = [document["_id"] for document in collection.aggregate(pipeline)]
+        return found[SAMPLES::SAMPLES]
+
+    def read(self, chunk: Chunk) -> Iterator[RowBlock]:
+        order = 0
+        for documents in _Reader(
+            self._config, self._client, chunk, self._at, self._filters.get(chunk.table, {})
+        ).batches():
+            block = read_rows(chunk.table, documents, self._at, self.ts_us, self._shaping, order)
+            order += len(block)
+            yield block
+
+    def close(self) -> None:
+        self._client.close()
+
+
+class _Reader:
+    """Reads one part, over elections: the next try begins behind the last document that was read."""
+
+    def __init__(
+        self, config: MongoDbConfig, client: Client, chunk: Chunk, at: ClusterTime, filter_: dict[str, Any]
+    ) -> None:
+        self._config, self._client, self._table, self._filter = config, client, chunk.table, filter_
+        self._bounds = _bounds(chunk.condition)
+        self._at: ClusterTime | None = at
+        self._last: bytes | None = None
+        self._attempts = 0
+
+    def batches(self) -> Iterator[Documents]:
+        """The documents, reply by reply."""
+        while True:
+            try:
+                yield from self._try()
+                return
+            except driver.PyMongoError as e:
+                self._failed(e)
+
+    def _try(self) -> Iterator[Documents]:
+        with (
+            Member(self._config, self._client) as member,
+            RawCursor(member, self._table.namespace, self._command()) as cursor,
+        ):
+            answer = cursor.first
+            while True:
+                documents = None if answer.documents is None else self._new(answer.documents)
+                if documents is not None and len(documents):
+                    self._last = documents.raw(len(documents) - 1)
+                    self._attempts = 0
+                    yield documents
+                if not cursor.open:
+                    return
+                answer = cursor.more()
+
+    def _command(self) -> dict[str, Any]:
+        command: dict[str, Any] = {"find": self._table.name, "filter": self._filter, "hint": BY_ID, **self._bounds}
+        if self._last is not None:
+            command["min"] = {"_id": bson.decode(self._last, codec_options=RAW)["_id"]}
+        command["readConcern"] = {"level": "majority"}
+        if self._at is not None:
+            command["readConcern"] = {
+                "level": "snapshot",
+                "atClusterTime": Timestamp(self._at.seconds, self._at.ordinal),
+            }
+        command["batchSize"] = max(self._config.snapshot_fetch_size, 2)
+        command["noCursorTimeout"] = False
+        return command
+
+    def _new(self, documents: Documents) -> Documents:
+        """Without the document that was the last one of the try before."""
+        if self._last is None or not len(documents):
+            return documents
+        ids = documents.field(b"_id")
+        if ids.raw(0) != Documents.of_list([self._last]).field(b"_id").raw(0):
+            return documents
+        return Documents(documents.buf, documents.starts[1:], documents.ends[1:])
+
+    def _failed(self, e: driver.PyMongoError) -> None:
+        """
+        :raises CdcError: another try would be of no use
+        """
+        if code_of(e) in SNAPSHOT_TOO_OLD and self._at is not None:
+            log.warning(
+                "The server no longer has %s as it was at the snapshot's moment: it is read on as it is now, and the stream brings what has changed since. "
+                "To have it of one moment, raise minSnapshotHistoryWindowInSeconds.", self._table,
+            )  # fmt: skip
+            self._at = None
+            return
+        self._attempts += 1
+        if not resumable(e) or self._attempts > self._config.connect_max_attempts:
+            raise translate(e, self._config, str(self._table)) from None
+        wait_ms = min(
+            self._config.connect_backoff_initial_delay_ms * 2 ** (self._attempts - 1),
+            self._config.connect_backoff_max_delay_ms,
+        )
+        log.warning(
+            "Reading %s was interrupted, and goes on in %g s: %s",
+            self._table,
+            wait_ms / 1000,
+            translate(e, self._config).what,
+        )
+        time.sleep(wait_ms / 1000)
+
+
+def _condition(low: Any, high: Any) -> str | None:
+    """Two keys as a text, in which no type is lost."""
+    ends = {name: key for name, key in (("min", low), ("max", high)) if key is not None}
+    if not ends:
+        return None
+    document = {name: {"_id": key} for name, key in ends.items()}
+    return base64.b64encode(bson.encode(document, codec_options=RAW)).decode()
+
+
+def _bounds(condition: str | None) -> dict[str, Any]:
+    if condition is None:
+        return {}
+    return dict(bson.decode(base64.b64decode(condition), codec_options=RAW))

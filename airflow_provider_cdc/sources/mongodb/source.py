@@ -1,0 +1,148 @@
+"""The :class:`~airflow_provider_cdc.core.spi.source.Source` of MongoDB."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from bson import json_util
+
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.events import LogItem
+from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.sources.mongodb.checks import check
+from airflow_provider_cdc.sources.mongodb.collections import SOURCE_FIELDS, collection_schema, described
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.connect import Client, connect, deployment_of, now_of, translated
+from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
+from airflow_provider_cdc.sources.mongodb.log.stream import ChangeStream
+from airflow_provider_cdc.sources.mongodb.metrics import StreamMetrics
+from airflow_provider_cdc.sources.mongodb.position import MongoPosition
+from airflow_provider_cdc.sources.mongodb.reach import oldest, verify
+
+
+class MongoDbSource(Source):
+    """MongoDB 5.0 and newer, a replica set or a sharded cluster, by its change streams."""
+
+    Config: ClassVar[type[ConnectorConfig]] = MongoDbConfig
+    STRUCTURED: ClassVar[bool] = False
+    connector = "mongodb"
+
+    def __init__(self, config: MongoDbConfig) -> None:
+        self._config = config
+        self._metrics = StreamMetrics()
+
+    # -- questions ----------------------------------------------------------------------------------------------------
+
+    def check(self) -> list[Finding]:
+        return check(self._config)
+
+    def discover(self) -> dict[TableId, TableSchema]:
+        with self._asking("the list of collections") as client:
+            return {table: collection_schema(table) for table, _ in described(client) if self._config.in_scope(table)}
+
+    def current_position(self) -> MongoPosition:
+        with self._asking("the end of the log") as client:
+            deployment_of(client)
+            return MongoPosition(now_of(client))
+
+    def oldest_position(self) -> MongoPosition:
+        with self._asking("the beginning of the log") as client:
+            deployment_of(client)
+            return oldest(client, self._config)
+
+    def verify_position(self, position: Position) -> None:
+        assert isinstance(position, MongoPosition)
+        with self._asking(str(position)) as client:
+            verify(client, self._config, position)
+
+    def parse_position(self, document: dict[str, Any]) -> MongoPosition:
+        return MongoPosition.from_json(document)
+
+    # -- documents ----------------------------------------------------------------------------------------------------
+
+    def snapshot(
+        self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
+    ) -> SnapshotSession:
+        from airflow_provider_cdc.sources.mongodb.snapshot.snapshot import MongoSnapshot
+
+        return MongoSnapshot(self._config, tables, readers, selects)
+
+    def chunks(self, *, signals: TableId | None) -> ChunkReader:
+        from airflow_provider_cdc.sources.mongodb.snapshot.chunk_reader import MongoChunkReader
+
+        return MongoChunkReader(self._config, signals)
+
+    def signal_table(self, text: str) -> TableId:
+        database, collection = parts_of(text)
+        if not database or not collection:
+            raise ConfigError(f"signal.data.collection={text} is not of the form <database>.<collection>.")
+        return TableId(namespace=database, name=collection)
+
+    def signal_of(self, row: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
+        """Id, type and data of a document of the signalling collection: ``data`` is a document, or a text of JSON (spec MG-049 to 052)."""
+        text = row.get("document")
+        document = json_util.loads(text) if text else {}
+        id_, type_, data = document.get("_id"), document.get("type"), document.get("data")
+        if not text:
+            id_ = json_util.loads(row["_id"]) if row.get("_id") else None
+        return _text(id_), _text(type_), _text(data)
+
+    def stream(
+        self,
+        start: Position,
+        tables: Tables,
+        *,
+        until: Position | None,
+        patience: Callable[[], float] | None = None,
+    ) -> Iterator[LogItem]:
+        assert isinstance(start, MongoPosition)
+        assert until is None or isinstance(until, MongoPosition)
+        yield from ChangeStream(self._config, start, until, tables, self._metrics, patience).items()
+
+    def metrics(self) -> Mapping[str, Value]:
+        return self._metrics.document() if self._metrics.position is not None else {}
+
+    def execute(self, statement: str) -> None:
+        """Run a command: a document in extended JSON, with its database as ``$db``."""
+        try:
+            command = json_util.loads(statement)
+            database = str(command.pop("$db"))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise ConfigError(
+                f"{statement[:200]!r} is not a command.",
+                remedy='write it as {"$db": "shop", "update": "heartbeat", "updates": [{"q": {"_id": 1}, "u": {"$inc": {"n": 1}}, "upsert": true}]}',
+            ) from None
+        with self._asking(statement[:200]) as client:
+            client[database].command(command)
+
+    @property
+    def source_fields(self) -> list[pa.Field]:
+        return list(SOURCE_FIELDS)
+
+    def close(self) -> None:
+        """Nothing is open: each question has a client of its own, and the stream closes its own when it ends."""
+
+    @contextlib.contextmanager
+    def _asking(self, where: str) -> Iterator[Client]:
+        """A client for one question.
+
+        :param where: what is asked for, for errors
+        """
+        with contextlib.closing(connect(self._config)) as client, translated(self._config, where):
+            yield client
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, default=str)

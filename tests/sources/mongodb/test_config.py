@@ -1,0 +1,154 @@
+"""Properties of the MongoDB source: connection strings without secrets, scopes, fields, filters, and what is pushed to the server."""
+
+import re
+from itertools import product
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.connect import Deployment
+from airflow_provider_cdc.sources.mongodb.log.pipeline import change_stream, stages, target
+
+EIGHT = Deployment("rs0", (8, 0, 10))
+
+
+def config(**properties: Any) -> MongoDbConfig:
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    return MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/?replicaSet=rs0", **named})
+
+
+@pytest.mark.parametrize(
+    ("given", "uri"),
+    [
+        ("mongodb://a:1,b:2/?replicaSet=rs0", "mongodb://a:1,b:2/?replicaSet=rs0"),
+        ("db.example.org", "mongodb://db.example.org:27017/"),
+        ("rs0/a:1,b", "mongodb://a:1,b:27017/?replicaSet=rs0"),
+    ],
+)
+def test_a_connection_string_or_hosts(given: str, uri: str) -> None:
+    assert config(**{"mongodb.connection.string": given}).uri == uri
+    assert MongoDbConfig.parse({"topic.prefix": "t", "mongodb.hosts": given}).uri == uri
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "mongodb://cdc:sesame@a/?replicaSet=rs0", "mongodb+srv://cdc:sesame@a", "cdc:sesame@a",
+        "mongodb://a/?tlsCertificateKeyFilePassword=sesame",
+    ],
+)  # fmt: skip
+def test_secrets_are_refused_and_not_shown(given: str) -> None:
+    with pytest.raises(ConfigError, match="login and password of the Airflow connection") as caught:
+        config(**{"mongodb.connection.string": given})
+    assert "sesame" not in str(caught.value)
+
+
+def test_the_fields_of_a_connection() -> None:
+    found = MongoDbConfig.from_connection(
+        host="mongodb://a", login="cdc", password="sesame", schema="users", extra={"mongodb.ssl.enabled": "true"}
+    )
+    made = MongoDbConfig.parse({"topic.prefix": "t", **found})
+    assert (made.mongodb_user, made.mongodb_authsource, made.mongodb_ssl_enabled) == ("cdc", "users", True)
+    assert "sesame" not in str(made.public())
+
+
+@pytest.mark.parametrize(
+    ("properties", "named"),
+    [
+        ({"capture_scope": "database"}, "capture.target"),
+        ({"capture_scope": "collection", "capture_target": "shop"}, "capture.target"),
+        ({"capture_target": "shop"}, "capture.target"),
+        ({"oversize_handling_mode": "skip"}, "oversize.skip.threshold"),
+        ({"capture_mode": "change_streams", "capture_mode_full_update_type": "post_image"}, "capture.mode.full.update.type"),
+        ({"field_exclude_list": "shop.orders"}, "field.exclude.list"),
+        ({"field_exclude_list": "shop.orders._id"}, "field.exclude.list"),
+        ({"field_renames": "shop.orders.a"}, "field.renames"),
+        ({"cursor_pipeline": "{}"}, "cursor.pipeline"),
+        ({"cursor_pipeline": "[1"}, "cursor.pipeline"),
+        ({"mongodb_members_auto_discover": "false"}, "mongodb.members.auto.discover"),
+        ({"mongodb_ssl_keystore": "x"}, "mongodb.ssl.keystore"),
+        ({"collection_include_list": "a.b", "collection_exclude_list": "a.b"}, "collection.include.list"),
+        ({"snapshot_collection_filter_overrides": "shop.orders"}, "snapshot.collection.filter.overrides"),
+        ({"snapshot_collection_filter_overrides": "a.b", "snapshot_collection_filter_overrides_a_b": "[]"}, "is not a filter"),
+    ],
+)  # fmt: skip
+def test_what_has_no_meaning_is_refused_by_its_name(properties: dict[str, Any], named: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(named)):
+        config(**properties)
+
+
+def test_scopes() -> None:
+    assert target(config()) == ("admin", 1)
+    assert target(config(capture_scope="database", capture_target="shop")) == ("shop", 1)
+    assert target(config(capture_scope="collection", capture_target="shop.a.b")) == ("shop", "a.b")
+
+
+@pytest.mark.parametrize(
+    ("mode", "kind", "options"),
+    [
+        ("change_streams", "lookup", {}),
+        ("change_streams_update_full", "lookup", {"fullDocument": "updateLookup"}),
+        ("change_streams_update_full", "post_image", {"fullDocument": "required"}),
+        ("change_streams_with_pre_image", "lookup", {"fullDocumentBeforeChange": "required"}),
+        (
+            "change_streams_update_full_with_pre_image", "lookup",
+            {"fullDocument": "updateLookup", "fullDocumentBeforeChange": "required"},
+        ),
+    ],
+)  # fmt: skip
+def test_capture_modes(mode: str, kind: str, options: dict[str, str]) -> None:
+    given = change_stream(config(capture_mode=mode, capture_mode_full_update_type=kind), EIGHT)
+    assert {n: v for n, v in given.items() if n.startswith("fullDocument")} == options
+
+
+def test_own_stages_stand_where_the_order_says_and_the_split_is_last() -> None:
+    own = {"$match": {"fullDocument.n": {"$gt": {"$numberLong": "3"}}}}
+    for order, place in (("internal_first", 2), ("user_first", 1), ("user_only", 1)):
+        made = stages(
+            config(
+                cursor_pipeline=[own], cursor_pipeline_order=order, oversize_handling_mode="split", collection_include_list="a.b"
+            ),
+            EIGHT,
+            {},
+        )
+        assert [name for stage in made for name in stage][-1] == "$changeStreamSplitLargeEvent"
+        assert made[place] == {"$match": {"fullDocument.n": {"$gt": 3}}}
+        assert len(made) == (3 if order == "user_only" else 4)
+
+
+NAMES = [TableId(namespace=db, name=coll) for db, coll in product(("shop", "Shop2", "a-b", "x"), ("orders", "orders.old", "o", "a.b", "Orders_1"))]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "shop.orders", r"shop\.orders", r"shop\..*", "shop[.]o.*", r".*\.orders", "shop.*", ".*orders", r"(shop|x)\.orders", r"shop2\.ORDERS_1",
+        r"a-b\.o", r"shop\.orders\.old", r"shop\.?orders", r"sho+p\.orders?", r"x\.a\.b", "[^s].*", r"\w+\.orders", r".\.o",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["collection.include.list", "database.include.list"])
+def test_the_server_leaves_out_nothing_that_is_captured(pattern: str, name: str) -> None:
+    """What is pushed down is evaluated here as the server would."""
+    made = config(**{name: pattern})
+    filters = Filters(made)
+    pushed = stages(made, EIGHT, {})[1:]
+    for table in NAMES:
+        if filters.table(table) and pushed:
+            (alternatives,) = [stage["$match"]["$or"][1:] for stage in pushed]
+            assert any(_fulfils(table, one) for one in alternatives), (pattern, table)
+
+
+def test_plain_patterns_are_pushed_down() -> None:
+    for pattern in ("shop.orders", r"shop\.orders", r"shop\..*", "shop[.]o.*"):
+        assert len(stages(config(collection_include_list=pattern), EIGHT, {})) == 2
+    made = stages(config(collection_include_list="shop.orders", signal_data_collection="cdc.signals"), EIGHT, {})
+    assert {"ns.db": "cdc", "ns.coll": "signals"} in made[1]["$match"]["$or"]
+
+
+def _fulfils(table: TableId, condition: dict[str, Any]) -> bool:
+    values = {"ns.db": table.namespace, "ns.coll": table.name}
+    return all(re.search(wanted["$regex"], values[field], re.I | re.S) for field, wanted in condition.items())

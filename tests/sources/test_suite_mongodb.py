@@ -1,0 +1,112 @@
+"""The shared suite on MongoDB's stand-in, or on a real deployment where ``MONGODB_URI`` names one.
+
+The connectors of this suite record what documents were and are (images), so that each event can be checked against the one before it. What documents
+have not, such as columns, is left out here, each with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pymongo
+import pytest
+
+from dev.servers.mongodb import MongoDb
+from tests.sources.mongodb_adapter import MongoAdapter
+from tests.sources.suite import Adapter, SourceSuite
+from tests.sources.suite.common import events, opened
+from tests.sources.suite.incremental import IncrementalSuite
+from tests.support import mongodb
+
+OPLOG_BYTES = 3_000_000
+IMAGES = {
+    "capture_mode": "change_streams_update_full_with_pre_image", "capture_mode_full_update_type": "post_image",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[tuple[str, Callable[[], None] | None]]:
+    """Connection string, and what has the deployment forget its oplog."""
+    if (uri := mongodb.given()) is not None:
+        yield uri, None
+        return
+    with MongoDb({"oplog_bytes": OPLOG_BYTES}) as started, started.connect() as client:
+
+        def purge() -> None:
+            for _ in range(12):
+                client.filler.pads.insert_one({"pad": "x" * (OPLOG_BYTES // 10)})
+
+        yield started.url(), purge
+
+
+@pytest.fixture(scope="module")
+def client(server: tuple[str, Any]) -> Iterator[Any]:
+    with pymongo.MongoClient(server[0]) as connected:
+        yield connected
+
+
+class _MongoDb:
+    @pytest.fixture
+    def db(self, server: tuple[str, Any], client: Any) -> Iterator[MongoAdapter]:
+        adapter = MongoAdapter(client, server[0], server[1], **IMAGES)
+        yield adapter
+        client.drop_database(adapter.namespace)
+
+
+class TestMongoDb(_MongoDb, SourceSuite):
+    """Documents with images."""
+
+    # these are about columns, which documents have not: what a statement does to many documents comes as changes of each of them
+    test_columns_added_and_dropped = None  # type: ignore[assignment]
+    test_a_column_renamed_and_widened = None  # type: ignore[assignment]
+    test_a_column_of_another_kind_has_its_table_read_again = None  # type: ignore[assignment]
+    test_a_part_of_a_table_that_was_asked_for_is_all_of_it_where_its_rows_are_rewritten = None  # type: ignore[assignment]
+    test_what_happens_before_a_table_is_read_again_is_captured = None  # type: ignore[assignment]
+
+    def test_filters_by_column(self, ready: Adapter, tmp_path: Path) -> None:
+        """Fields are left out, and called otherwise, in whole documents and in what updates say."""
+        connector = ready.connector(tmp_path, field_exclude_list="*.a.note,*.bag.note", field_renames="*.a.n:number")
+        connector.capture()
+        with ready.transaction() as t:
+            t.insert("a", {"id": 10, "n": 1, "note": "x"})
+            t.update("a", {"id": 1}, {"n": 5, "note": "y"})
+            t.update("a", {"id": 2}, {"note": "z"})
+        found = events(connector, connector.capture())
+        shown = [{("number" if n == "n" else n): v for n, v in row.items() if n != "note"} for row in ready.rows("a")]
+        assert connector.rows(f"{ready.namespace}.a") == sorted(shown, key=repr)
+        assert connector.rows(f"{ready.namespace}.b") == ready.rows("b")
+        said = [json.loads(e["updateDescription"]["updatedFields"]) for e in found if e["op"] == "u"]
+        assert said == [{"number": 5}, {}]
+
+    def test_discover_finds_tables_with_their_structures(self, ready: Adapter, tmp_path: Path) -> None:
+        with opened(ready, tmp_path) as source:
+            found = source.discover()
+        mine = {t.name: (s.names, s.key) for t, s in found.items() if t.namespace == ready.namespace}
+        assert mine == dict.fromkeys(("a", "b", "bag"), (("_id", "document"), ("_id",)))
+
+    def test_a_snapshot_shows_one_moment_and_each_row_once(self, ready: Adapter, tmp_path: Path) -> None:
+        with opened(ready, tmp_path) as source:
+            tables = [ready.id("a"), ready.id("bag"), ready.id("nothing")]
+            was = {t: ready.rows(t) for t in ("a", "bag")}
+            with source.snapshot(tables, readers=2) as session:
+                with ready.transaction() as t:
+                    t.insert("a", {"id": 99})
+                    t.delete("bag", {"n": 1})
+                assert set(session.schemas) == {ready.id("a"), ready.id("bag")}
+                for table in session.schemas:
+                    blocks = [b for chunk in session.chunks(table) for b in session.read(chunk)]
+                    rows = [json.loads(row["document"]) for block in blocks for row in (block.after or []).to_pylist()]
+                    assert sorted(map(mongodb.flat, rows), key=repr) == was[table.name]
+                assert source.current_position().reached(session.position)
+                assert not session.position.reached(source.current_position())
+
+
+class TestIncremental(_MongoDb, IncrementalSuite):
+    """Chunks beside the stream."""
+
+    # these name columns of keys; keys of documents are in mongodb/test_ranges.py
+    test_ranges_of_keys_are_repaired_beside_a_writer = None  # type: ignore[assignment]
+    test_ranges_of_composite_keys = None  # type: ignore[assignment]

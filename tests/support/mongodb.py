@@ -1,0 +1,49 @@
+"""Connectors on a MongoDB, for tests; a real one where ``MONGODB_URI`` is set."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from tests.support.connectors import Connector
+
+URI = "MONGODB_URI"
+
+
+def given() -> str | None:
+    """The connection string of a real deployment."""
+    return os.environ.get(URI)
+
+
+class MongoConnector(Connector):
+    """A connector whose rows are read from the texts of documents."""
+
+    def documents(self, table: str) -> list[dict[str, Any]]:
+        """The documents of a collection by replaying the change log, in the order of their texts."""
+        rows = super().rows(table)
+        return [json.loads(row["document"]) for row in sorted(rows, key=lambda row: str(row["document"]))]
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """As :func:`flat` has them."""
+        return sorted((flat(document) for document in self.documents(table)), key=repr)
+
+
+def flat(document: dict[str, Any]) -> dict[str, Any]:
+    """A document as a row: its ``_id`` is the column ``id``, or several; generated ones are none."""
+    rest = {name: value for name, value in document.items() if name != "_id"}
+    key = document["_id"]
+    if isinstance(key, dict):
+        return rest if "$oid" in key else key | rest
+    if not isinstance(key, (int, str)):
+        return rest
+    return {"id": key} | rest
+
+
+def mongodb_connector(uri: str, folder: Path, **properties: Any) -> MongoConnector:
+    """A connector on a deployment; properties with underscores for dots."""
+    named = {k.replace("_", "."): v for k, v in properties.items()}
+    return MongoConnector(
+        folder, "mongodb", {"topic.prefix": "test", "poll.interval.ms": 50, **named}, {"mongodb.connection.string": uri}
+    )
