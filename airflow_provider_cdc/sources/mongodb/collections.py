@@ -77,7 +77,7 @@ def described(client: Client) -> Iterator[tuple[TableId, dict[str, Any]]]:
             continue
         for found in client[database].list_collections(authorizedCollections=True, nameOnly=True):
             if found["type"] == "collection" and not found["name"].startswith("system."):
-                yield TableId(namespace=database, name=found["name"]), found
+                yield TableId(namespace=database, name=found["name"]), dict(found)
 
 
 def options_of(client: Client, database: str) -> dict[str, dict[str, Any]]:

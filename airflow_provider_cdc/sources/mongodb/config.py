@@ -284,7 +284,7 @@ class MongoDbConfig(ConnectorConfig):
                 )
             return self
         parts = parts_of(target or "")
-        if scope is CaptureScope.DATABASE and (not target or "." in target):
+        if scope is CaptureScope.DATABASE and "." in (target or "."):
             raise ValueError("capture.target: required by capture.scope=database: the name of the database")
         if scope is CaptureScope.COLLECTION and (len(parts) < 2 or not all(parts)):
             raise ValueError("capture.target: required by capture.scope=collection: database.collection")

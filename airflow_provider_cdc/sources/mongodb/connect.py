@@ -7,7 +7,7 @@ may be rolled back, and is never captured.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -139,7 +139,7 @@ def translated(config: MongoDbConfig, where: str = "") -> Iterator[None]:
         raise error from (e if without_secrets(str(e), config) == str(e) else None)
 
 
-def _options(config: MongoDbConfig) -> Mapping[str, Any]:
+def _options(config: MongoDbConfig) -> dict[str, Any]:
     given: dict[str, Any] = {
         "host": config.uri,
         "appname": "airflow_provider_cdc",

@@ -111,7 +111,7 @@ class RawCursor:
         self._session.end_session()
 
     def _ask(self, command: Mapping[str, Any]) -> Answer:
-        raw = self._database.command(dict(command), codec_options=RAW, session=self._session).raw
+        raw = bytes(self._database.command(dict(command), codec_options=RAW, session=self._session).raw)
         if len(raw) < _SMALL:
             cursor = bson.decode(raw, codec_options=ORDERED)["cursor"]
             if not (cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]):

@@ -1,0 +1,37 @@
+"""A stand-in of one member for the tests of this folder, or a real deployment where ``MONGODB_URI`` names one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pymongo
+import pytest
+
+from dev.servers.mongodb import MongoDb
+from tests.support import mongodb
+
+
+@pytest.fixture(scope="session")
+def uri() -> Iterator[str]:
+    """Connection string of the deployment."""
+    if (given := mongodb.given()) is not None:
+        yield given
+        return
+    with MongoDb() as server:
+        yield server.url()
+
+
+@pytest.fixture(scope="session")
+def client(uri: str) -> Iterator[Any]:
+    with pymongo.MongoClient(uri) as connected:
+        yield connected
+
+
+@pytest.fixture
+def database(client: Any) -> Iterator[Any]:
+    """A new database."""
+    name = f"shop_{time.time_ns() // 1000 % 10**10}"
+    yield client[name]
+    client.drop_database(name)
