@@ -93,6 +93,7 @@ def _out_of_scope(captured: list[TableId], config: MongoDbConfig) -> Iterator[Fi
         yield Finding(
             f"The change stream is opened on {config.capture_scope.value} {config.capture_target}, and has no events of {', '.join(outside[:10])}.",
             "set capture.scope=deployment, or leave these collections out of the include lists",
+            fatal=False,
         )
 
 

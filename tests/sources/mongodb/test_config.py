@@ -18,7 +18,9 @@ EIGHT = Deployment("rs0", (8, 0, 10))
 
 def config(**properties: Any) -> MongoDbConfig:
     named = {name.replace("_", "."): value for name, value in properties.items()}
-    return MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/?replicaSet=rs0", **named})
+    return MongoDbConfig.parse(
+        {"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/?replicaSet=rs0", **named}
+    )
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,10 @@ def test_own_stages_stand_where_the_order_says_and_the_split_is_last() -> None:
     for order, place in (("internal_first", 2), ("user_first", 1), ("user_only", 1)):
         made = stages(
             config(
-                cursor_pipeline=[own], cursor_pipeline_order=order, oversize_handling_mode="split", collection_include_list="a.b"
+                cursor_pipeline=[own],
+                cursor_pipeline_order=order,
+                oversize_handling_mode="split",
+                collection_include_list="a.b",
             ),
             EIGHT,
             {},
@@ -120,7 +125,10 @@ def test_own_stages_stand_where_the_order_says_and_the_split_is_last() -> None:
         assert len(made) == (3 if order == "user_only" else 4)
 
 
-NAMES = [TableId(namespace=db, name=coll) for db, coll in product(("shop", "Shop2", "a-b", "x"), ("orders", "orders.old", "o", "a.b", "Orders_1"))]
+NAMES = [
+    TableId(namespace=db, name=coll)
+    for db, coll in product(("shop", "Shop2", "a-b", "x"), ("orders", "orders.old", "o", "a.b", "Orders_1"))
+]
 
 
 @pytest.mark.parametrize(

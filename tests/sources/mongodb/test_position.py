@@ -51,7 +51,12 @@ def test_the_recorded_tokens_are_in_the_order_of_their_events() -> None:
 
 
 @pytest.mark.parametrize(
-    "position", [MongoPosition(ClusterTime(5, 1)), MongoPosition(time_of(EVENT), EVENT), MongoPosition(time_of(EVENT), EVENT, "82")]
+    "position",
+    [
+        MongoPosition(ClusterTime(5, 1)),
+        MongoPosition(time_of(EVENT), EVENT),
+        MongoPosition(time_of(EVENT), EVENT, "82"),
+    ],
 )
 def test_a_position_survives_its_json(position: MongoPosition) -> None:
     again = MongoPosition.from_json(position.to_json())

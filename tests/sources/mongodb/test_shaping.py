@@ -23,7 +23,9 @@ EVERY: dict[str, Any] = {
 @pytest.mark.parametrize("name", [*EVERY])
 def test_each_field_is_left_out_and_renamed_and_the_others_stay_as_they_are(name: str) -> None:
     document = bson.encode({"_id": 1, **EVERY})
-    assert shaped(document, excluded(f"shop.orders.{name}")) == bson.encode({"_id": 1, **{n: v for n, v in EVERY.items() if n != name}})
+    assert shaped(document, excluded(f"shop.orders.{name}")) == bson.encode(
+        {"_id": 1, **{n: v for n, v in EVERY.items() if n != name}}
+    )
     assert shaped(document, renamed(f"shop.orders.{name}:new")) == bson.encode(
         {"_id": 1, **{("new" if n == name else n): v for n, v in EVERY.items()}}
     )

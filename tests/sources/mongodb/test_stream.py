@@ -59,22 +59,34 @@ def image(event: dict[str, Any], name: str) -> Any:
         ("change_streams_update_full_with_pre_image", {"_id": 1, "n": 2}, {"_id": 1, "n": 1}),
     ],
 )
-def test_each_mode_has_its_images(uri: str, tmp_path: Path, database: Any, orders: Any, mode: str, after: Any, before: Any) -> None:
+def test_each_mode_has_its_images(
+    uri: str, tmp_path: Path, database: Any, orders: Any, mode: str, after: Any, before: Any
+) -> None:
     connector = started(uri, tmp_path, database, capture_mode=mode)
     orders.insert_one({"_id": 1, "n": 1})
     orders.update_one({"_id": 1}, {"$set": {"n": 2}})
     (create, update) = captured(connector)
-    assert (image(create, "after"), image(update, "after"), image(update, "before")) == ({"_id": 1, "n": 1}, after, before)
+    assert (image(create, "after"), image(update, "after"), image(update, "before")) == (
+        {"_id": 1, "n": 1},
+        after,
+        before,
+    )
     assert update["updateDescription"] == {"removedFields": [], "updatedFields": '{"n": 2}', "truncatedArrays": []}
     assert update["unavailable"] == (None if after else ["document"])
     orders.replace_one({"_id": 1}, {"n": 3})
     orders.delete_one({"_id": 1})
     replace, delete = captured(connector)
     assert (image(replace, "after"), replace["updateDescription"]) == ({"_id": 1, "n": 3}, None)
-    assert (delete["op"], delete["key"], image(delete, "before")) == ("d", {"_id": "1"}, {"_id": 1, "n": 3} if before else None)
+    assert (delete["op"], delete["key"], image(delete, "before")) == (
+        "d",
+        {"_id": "1"},
+        {"_id": 1, "n": 3} if before else None,
+    )
 
 
-def test_a_document_that_is_gone_when_it_is_looked_up_keeps_what_it_was(uri: str, tmp_path: Path, database: Any, orders: Any) -> None:
+def test_a_document_that_is_gone_when_it_is_looked_up_keeps_what_it_was(
+    uri: str, tmp_path: Path, database: Any, orders: Any
+) -> None:
     orders.insert_one({"_id": 1, "n": 1})
     connector = started(uri, tmp_path, database)
     orders.update_one({"_id": 1}, {"$set": {"n": 2}})
@@ -83,23 +95,27 @@ def test_a_document_that_is_gone_when_it_is_looked_up_keeps_what_it_was(uri: str
     assert (image(update, "after"), update["unavailable"], delete["op"]) == (None, ["document"], "d")
 
 
-def test_the_source_block_has_what_the_documents_say(uri: str, tmp_path: Path, database: Any, orders: Any, client: Any) -> None:
+def test_the_source_block_has_what_the_documents_say(
+    uri: str, tmp_path: Path, database: Any, orders: Any, client: Any
+) -> None:
     connector = started(uri, tmp_path, database, provide_transaction_metadata=True)
     with client.start_session() as session, session.start_transaction():
         orders.insert_many([{"_id": i} for i in range(3)], session=session)
     orders.insert_one({"_id": 9})
     *within, alone = captured(connector)
-    assert {e["source"]["txnNumber"] for e in within} == {1}
+    (number,) = {e["source"]["txnNumber"] for e in within}
     (session_id,) = {e["source"]["lsid"] for e in within}
     assert json.loads(session_id)["id"]["$type"] == "04"
-    assert {e["transaction"]["id"] for e in within} == {f"{session_id}:1"}
+    assert {e["transaction"]["id"] for e in within} == {f"{session_id}:{number}"}
     assert [e["transaction"]["total_order"] for e in within] == [1, 2, 3]
     assert (alone["source"]["lsid"], alone["source"]["txnNumber"]) == (None, None)
     assert alone["source"]["collection"] == "orders"
     assert abs(alone["source"]["wallTime"] / 1000 - time.time()) < 60
 
 
-def test_what_becomes_of_the_target_when_a_collection_goes(uri: str, tmp_path: Path, database: Any, orders: Any, client: Any) -> None:
+def test_what_becomes_of_the_target_when_a_collection_goes(
+    uri: str, tmp_path: Path, database: Any, orders: Any, client: Any
+) -> None:
     orders.insert_many([{"_id": i} for i in range(4)])
     database.other.insert_one({"_id": "x"})
     connector = started(uri, tmp_path, database)
@@ -142,7 +158,9 @@ def test_a_stream_goes_on_when_what_it_was_opened_on_is_dropped_and_made_again(
         database.orders.delete_many({})
 
 
-def test_own_stages_filter_and_what_they_take_away_is_missed(uri: str, tmp_path: Path, database: Any, orders: Any) -> None:
+def test_own_stages_filter_and_what_they_take_away_is_missed(
+    uri: str, tmp_path: Path, database: Any, orders: Any
+) -> None:
     only = json.dumps([{"$match": {"$or": [{"fullDocument.n": {"$gte": 5}}, {"operationType": "drop"}]}}])
     connector = started(uri, tmp_path, database, cursor_pipeline=only)
     orders.insert_many([{"_id": i, "n": i} for i in range(10)])
@@ -154,7 +172,9 @@ def test_own_stages_filter_and_what_they_take_away_is_missed(uri: str, tmp_path:
     assert "cursor.pipeline" in str(caught.value.remedy)
 
 
-def test_a_filter_that_lets_the_last_event_through_no_more_loses_nothing(uri: str, tmp_path: Path, database: Any, orders: Any) -> None:
+def test_a_filter_that_lets_the_last_event_through_no_more_loses_nothing(
+    uri: str, tmp_path: Path, database: Any, orders: Any
+) -> None:
     """The server refuses a token whose event the pipeline drops: the stream begins at its moment instead."""
     connector = started(uri, tmp_path, database)
     with connector.store.lease("test", "a test", wait_s=5) as lease:
@@ -182,10 +202,18 @@ def _position(connector: MongoConnector) -> tuple[int, int]:
 
 
 def test_parts_are_put_together_in_their_order() -> None:
-    whole = {"_id": {"_data": "82"}, "operationType": "update", "fullDocument": {"_id": 1, "x": "y" * 50}, "wallTime": 1}
+    whole = {
+        "_id": {"_data": "82"},
+        "operationType": "update",
+        "fullDocument": {"_id": 1, "x": "y" * 50},
+        "wallTime": 1,
+    }
     names = [*whole]
     parts = [
-        bson.encode({"_id": {"_data": f"82{n}"}, "splitEvent": {"fragment": n + 1, "of": 3}} | {names[n + 1]: whole[names[n + 1]]})
+        bson.encode(
+            {"_id": {"_data": f"82{n}"}, "splitEvent": {"fragment": n + 1, "of": 3}}
+            | {names[n + 1]: whole[names[n + 1]]}
+        )
         for n in range(3)
     ]
     assert bson.decode(joined(parts)) == whole | {"_id": {"_data": "822"}}
@@ -197,7 +225,9 @@ def test_parts_are_put_together_in_their_order() -> None:
 
 
 @pytest.mark.slow
-def test_events_above_the_largest_size_stop_are_split_or_left_out(uri: str, tmp_path: Path, database: Any, orders: Any) -> None:
+def test_events_above_the_largest_size_stop_are_split_or_left_out(
+    uri: str, tmp_path: Path, database: Any, orders: Any
+) -> None:
     mode = {"capture_mode": "change_streams_update_full_with_pre_image", "capture_mode_full_update_type": "post_image"}
     orders.insert_one({"_id": 1, "pad": "x" * 9_000_000})
     connector = started(uri, tmp_path, database, **mode)

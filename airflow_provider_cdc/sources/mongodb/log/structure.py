@@ -14,9 +14,8 @@ import bson
 
 from airflow_provider_cdc.core.errors import UnknownLogEvent
 from airflow_provider_cdc.core.model.events import LogItem, SchemaChange, Truncate
-from airflow_provider_cdc.core.model.schema import TableChange, TableId
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Tables
-from airflow_provider_cdc.sources.mongodb.collections import collection_schema
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
 
 log = logging.getLogger(__name__)
@@ -70,9 +69,9 @@ def _renamed(
         return
     yield from _dropped(old, tables, position, event)
     if tables.captured(new):
-        change = TableChange(type="ALTER", id=new, previous_id=old, table=collection_schema(new))
         command = f'{{"renameCollection": "{old}", "to": "{new}"}}'
-        yield SchemaChange(command, new.namespace, [change], position, position.time.ts_us, _source(event, position))
+        source = _source(event, position)
+        yield SchemaChange(command, new.namespace, [], position, position.time.ts_us, source, structure_unknown=[new])
 
 
 def _source(event: dict[str, Any], position: MongoPosition) -> dict[str, object]:
