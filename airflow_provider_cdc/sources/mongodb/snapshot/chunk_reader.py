@@ -24,7 +24,7 @@ from airflow_provider_cdc.sources.mongodb.documents.values import Documents
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
-from airflow_provider_cdc.sources.mongodb.snapshot.ranges import BY_ID, bounds, filter_of, key_text, key_value
+from airflow_provider_cdc.sources.mongodb.snapshot.ranges import LARGEST, bounds, filter_of, key_text, key_value
 from airflow_provider_cdc.sources.mongodb.snapshot.rows import read_rows, source_values
 
 _LAST_FIRST: Final = {"_id": -1}
@@ -57,8 +57,9 @@ class MongoChunkReader(ChunkReader):
     def last(self, rows: KeyRange) -> Key | None:
         at = self._now(rows)
         end = rows.end or rows.upto
-        if end is not None and (found := self._find(rows, at, [_only(end)], {}, limit=1)) is not None:
-            return _key(found, 0)
+        for condition in _last_of(rows, end):
+            if (found := self._find(rows, at, [condition], {}, limit=1)) is not None:
+                return _key(found, 0)
         found = self._find(rows, at, [], _bounds(rows), limit=1, sort=_LAST_FIRST)
         return None if found is None else _key(found, 0)
 
@@ -68,13 +69,13 @@ class MongoChunkReader(ChunkReader):
         parts: list[tuple[Documents, bool]]
         if rows.keys is not None:
             keys = {"_id": {"$in": [key_value(str(key[0])) for key in rows.keys]}}
-            parts = [self._some(rows, at, [keys], {"hint": BY_ID}, wanted, max_bytes)]
+            parts = [self._some(rows, at, [keys], bounds(), wanted, max_bytes)]
         else:
             parts = [self._some(rows, at, [], _bounds(rows), wanted, max_bytes)]
             end = rows.end or rows.upto
             left = wanted - len(parts[0][0])
-            if end is not None and parts[0][1] and left > 0:
-                parts.append(self._some(rows, at, [_only(end)], {}, left, max_bytes))
+            for condition in _last_of(rows, end) if parts[0][1] and left > 0 else ():
+                parts.append(self._some(rows, at, [condition], {}, left, max_bytes))
         now, blocks, count = time.time_ns() // 1000, [], 0
         last: Key | None = None
         for documents, _ in parts:
@@ -210,6 +211,13 @@ def _bounds(rows: KeyRange) -> dict[str, Any]:
         has_low=low is not None,
         has_high=high is not None,
     )
+
+
+def _last_of(rows: KeyRange, end: Key | None) -> list[dict[str, Any]]:
+    """Conditions of the last document of a range, which its bounds do not reach; a range without bounds has all."""
+    if end is not None:
+        return [_only(end)]
+    return [LARGEST] if rows.after is not None or rows.first is not None else []
 
 
 def _only(key: Key) -> dict[str, Any]:

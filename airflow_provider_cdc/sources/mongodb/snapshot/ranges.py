@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 import bson
-from bson import json_util
+from bson import MaxKey, json_util
 from bson.binary import UuidRepresentation
 from bson.codec_options import DatetimeConversion
 from bson.json_util import JSONMode, JSONOptions
@@ -22,6 +22,8 @@ from airflow_provider_cdc.sources.mongodb.documents.extended_json import Form, t
 from airflow_provider_cdc.sources.mongodb.documents.values import Values
 
 BY_ID: Final = {"_id": 1}
+LARGEST: Final = {"_id": {"$eq": MaxKey()}}
+"""What ``min`` without ``max`` does not reach: that ends before the largest key there is."""
 _CANONICAL: Final = JSONOptions(
     json_mode=JSONMode.CANONICAL,
     datetime_conversion=DatetimeConversion.DATETIME_MS,
@@ -34,7 +36,7 @@ def bounds(low: Any = None, high: Any = None, *, has_low: bool = False, has_high
 
     :param low: the first key, if ``has_low``; ``high`` is behind the last one, if ``has_high``
     """
-    options: dict[str, Any] = {"hint": BY_ID}
+    options: dict[str, Any] = {"hint": BY_ID, "sort": BY_ID}
     if has_low:
         options["min"] = {"_id": low}
     if has_high:

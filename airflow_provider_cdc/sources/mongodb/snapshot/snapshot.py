@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.mongodb.errors import SNAPSHOT_TOO_OLD, code_o
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
-from airflow_provider_cdc.sources.mongodb.snapshot.ranges import BY_ID, filter_of
+from airflow_provider_cdc.sources.mongodb.snapshot.ranges import BY_ID, LARGEST, filter_of
 from airflow_provider_cdc.sources.mongodb.snapshot.rows import read_rows, source_values
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 PART_DOCUMENTS: Final = 100_000
 """About how many documents one part of a collection has."""
 MOST_PARTS: Final = 256
+_NONE: Final = object()
+"""No key; ``None`` is one."""
 SAMPLES: Final = 10
 """Documents that are looked at for each part."""
 
@@ -75,7 +77,7 @@ class MongoSnapshot(SnapshotSession):
             parts = min(max(documents // PART_DOCUMENTS, 1), MOST_PARTS)
             cuts = self._cuts(table, parts) if parts > 1 else []
         rows = documents // (len(cuts) + 1)
-        ends = [None, *cuts, None]
+        ends = [_NONE, *cuts, _NONE]
         return [Chunk(table, _condition(low, high), rows) for low, high in itertools.pairwise(ends)]
 
     def _cuts(self, table: TableId, parts: int) -> list[Any]:
@@ -86,13 +88,10 @@ class MongoSnapshot(SnapshotSession):
         return found[SAMPLES::SAMPLES]
 
     def read(self, chunk: Chunk) -> Iterator[RowBlock]:
-        order = 0
         for documents in _Reader(
             self._config, self._client, chunk, self._at, self._filters.get(chunk.table, {})
         ).batches():
-            block = read_rows(chunk.table, documents, self._at, self.ts_us, self._shaping, order)
-            order += len(block)
-            yield block
+            yield read_rows(chunk.table, documents, self._at, self.ts_us, self._shaping)
 
     def close(self) -> None:
         self._client.close()
@@ -108,21 +107,25 @@ class _Reader:
         self._bounds = _bounds(chunk.condition)
         self._at: ClusterTime | None = at
         self._last: bytes | None = None
+        self._documents = max(config.snapshot_fetch_size, 2)  # one may be the last of the try before
         self._attempts = 0
 
     def batches(self) -> Iterator[Documents]:
         """The documents, reply by reply."""
         while True:
             try:
-                yield from self._try()
+                command = self._command()
+                yield from self._try(command)
+                if "min" in command and "max" not in command:
+                    yield from self._try(self._largest())
                 return
             except driver.PyMongoError as e:
                 self._failed(e)
 
-    def _try(self) -> Iterator[Documents]:
+    def _try(self, command: dict[str, Any]) -> Iterator[Documents]:
         with (
             Member(self._config, self._client) as member,
-            RawCursor(member, self._table.namespace, self._command()) as cursor,
+            RawCursor(member, self._table.namespace, command) as cursor,
         ):
             answer = cursor.first
             while True:
@@ -133,10 +136,16 @@ class _Reader:
                     yield documents
                 if not cursor.open:
                     return
-                answer = cursor.more()
+                answer = cursor.more(documents=self._documents)
 
     def _command(self) -> dict[str, Any]:
-        command: dict[str, Any] = {"find": self._table.name, "filter": self._filter, "hint": BY_ID, **self._bounds}
+        command: dict[str, Any] = {
+            "find": self._table.name,
+            "filter": self._filter,
+            "hint": BY_ID,
+            "sort": BY_ID,
+            **self._bounds,
+        }
         if self._last is not None:
             command["min"] = {"_id": bson.decode(self._last, codec_options=RAW)["_id"]}
         command["readConcern"] = {"level": "majority"}
@@ -145,9 +154,14 @@ class _Reader:
                 "level": "snapshot",
                 "atClusterTime": Timestamp(self._at.seconds, self._at.ordinal),
             }
-        command["batchSize"] = max(self._config.snapshot_fetch_size, 2)
+        command["batchSize"] = self._documents
         command["noCursorTimeout"] = False
         return command
+
+    def _largest(self) -> dict[str, Any]:
+        """The one key that a range without an end does not reach."""
+        command = {name: value for name, value in self._command().items() if name not in ("min", "hint", "sort")}
+        return command | {"filter": {"$and": [LARGEST, self._filter]}}
 
     def _new(self, documents: Documents) -> Documents:
         """Without the document that was the last one of the try before."""
@@ -187,7 +201,7 @@ class _Reader:
 
 def _condition(low: Any, high: Any) -> str | None:
     """Two keys as a text, in which no type is lost."""
-    ends = {name: key for name, key in (("min", low), ("max", high)) if key is not None}
+    ends = {name: key for name, key in (("min", low), ("max", high)) if key is not _NONE}
     if not ends:
         return None
     document = {name: {"_id": key} for name, key in ends.items()}

@@ -1,0 +1,126 @@
+"""Prerequisites, each with the command that mends it; and errors that show no secret."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import AccessDenied, CdcError, PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.spi.source import Finding
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
+from dev.servers.mongodb import MongoDb
+from tests.support.tls import authority, signed
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[MongoDb]:
+    """A server with an administrator, and accounts with some rights."""
+    with MongoDb({"auth": True}) as server:
+        with server.connect() as client:
+            client.admin.command({"createUser": "root", "pwd": "secret", "roles": ["root"]})
+        with server.connect(username="root", password="secret") as root:
+            root.shop.create_collection("orders")
+            for name, roles in (
+                ("nobody", []), ("reader", [{"role": "read", "db": "shop"}]), ("any", [{"role": "readAnyDatabase", "db": "admin"}]),
+                ("writer", [{"role": "readAnyDatabase", "db": "admin"}, {"role": "readWrite", "db": "cdc"}]),
+            ):  # fmt: skip
+                root.admin.command({"createUser": name, "pwd": "sesame&${x}", "roles": roles})
+            root.cdc.create_collection("signals")
+        yield server
+
+
+def source(server: MongoDb, user: str, password: str = "sesame&${x}", **properties: Any) -> MongoDbSource:
+    named = {name.replace("_", "."): value for name, value in properties.items()}
+    return MongoDbSource(
+        MongoDbConfig.parse(
+            {
+                "topic.prefix": "t", "mongodb.connection.string": server.url(), "mongodb.user": user, "mongodb.password": password,
+                "mongodb.server.selection.timeout.ms": 3000, **named,
+            }
+        )
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("user", "properties", "fix"),
+    [
+        ("nobody", {}, 'grantRolesToUser("nobody", [{role: "readAnyDatabase", db: "admin"}])'),
+        ("reader", {}, 'grantRolesToUser("reader", [{role: "readAnyDatabase", db: "admin"}])'),
+        ("reader", {"capture_scope": "database", "capture_target": "cdc"}, '[{role: "read", db: "cdc"}]'),
+        ("reader", {"capture_scope": "database", "capture_target": "shop"}, None),
+        ("reader", {"capture_scope": "collection", "capture_target": "shop.orders"}, None),
+        ("any", {}, None),
+        ("any", {"signal_data_collection": "cdc.signals"}, 'grantRolesToUser("any", [{role: "readWrite", db: "cdc"}])'),
+        ("any", {"signal_data_collection": "cdc.signals", "read_only": True}, None),
+        ("any", {"signal_data_collection": "cdc.others", "read_only": True}, 'createCollection("others")'),
+        ("writer", {"signal_data_collection": "cdc.signals"}, None),
+        (
+            "any", {"capture_mode": "change_streams_with_pre_image", "collection_include_list": "shop.orders"},
+            'db.getSiblingDB("shop").runCommand({collMod: "orders", changeStreamPreAndPostImages: {enabled: true}})',
+        ),
+    ],
+)  # fmt: skip
+def test_a_missing_right_is_told_with_the_command_that_gives_it(
+    guarded: MongoDb, user: str, properties: dict[str, Any], fix: str | None
+) -> None:
+    found: list[Finding] = source(guarded, user, **properties).check()
+    assert len(found) == (fix is not None), found
+    assert all(fix in finding.fix for finding in found if fix is not None)
+
+
+def test_errors_name_the_account_and_never_its_password(guarded: MongoDb) -> None:
+    with pytest.raises(AccessDenied) as wrong:
+        source(guarded, "any", "another sesame").check()
+    with pytest.raises(CdcError) as refused:
+        source(guarded, "nobody").oldest_position()
+    for caught in (wrong, refused):
+        assert "sesame" not in f"{caught.value}{caught.value.__cause__}"
+        assert caught.value.remedy
+    assert "any" in str(wrong.value)
+
+
+def test_nobody_who_answers_is_an_error_that_says_where(tmp_path: Path) -> None:
+    config = {
+        "topic.prefix": "t",
+        "mongodb.connection.string": "mongodb://127.0.0.1:1/",
+        "mongodb.server.selection.timeout.ms": 200,
+    }
+    with pytest.raises(SourceUnavailable, match="No member") as caught:
+        MongoDbSource(MongoDbConfig.parse(config)).current_position()
+    assert caught.value.remedy
+
+
+def test_a_standalone_server_is_refused_with_the_steps_that_convert_it() -> None:
+    with MongoDb({"replica_set": None}) as server:
+        config = {"topic.prefix": "t", "mongodb.connection.string": f"mongodb://{server.host}:{server.port}/"}
+        alone = MongoDbSource(MongoDbConfig.parse(config))
+        (finding,) = alone.check()
+        assert finding.fatal
+        assert "rs.initiate()" in finding.fix
+        with pytest.raises(PrerequisiteError, match="standalone"):
+            alone.current_position()
+
+
+def test_tls_and_x509(tmp_path: Path) -> None:
+    ca = authority(tmp_path)
+    own, made = signed(tmp_path, ca, "server", "127.0.0.1"), signed(tmp_path, ca, "reader")
+    both = tmp_path / "both.pem"
+    both.write_bytes(made.file.read_bytes() + made.key_file.read_bytes())
+    tls = {"certificate": str(own.file), "key": str(own.key_file), "ca": str(ca.file)}
+    with MongoDb({"auth": True, "tls": tls}) as server:
+        options = {"tls": True, "tlsCAFile": str(ca.file), "tlsCertificateKeyFile": str(both)}
+        with server.connect(**options) as client:
+            client["$external"].command(
+                {"createUser": "CN=reader", "roles": [{"role": "readAnyDatabase", "db": "admin"}]}
+            )
+        given = {
+            "topic.prefix": "t", "mongodb.connection.string": server.url(authMechanism="MONGODB-X509"), "mongodb.ssl.enabled": True,
+            "mongodb.ssl.ca": str(ca.file), "mongodb.ssl.certificate": str(both), "mongodb.server.selection.timeout.ms": 3000,
+        }  # fmt: skip
+        assert [f for f in MongoDbSource(MongoDbConfig.parse(given)).check() if f.fatal] == []
+        with pytest.raises(PrerequisiteError, match="secure connection"):
+            MongoDbSource(MongoDbConfig.parse(given | {"mongodb.ssl.ca": None})).current_position()

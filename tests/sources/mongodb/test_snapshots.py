@@ -1,0 +1,115 @@
+"""Reading collections whose keys mix types, in parts, in chunks and as they were at one moment."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from bson import Binary, Decimal128, Int64, MaxKey, MinKey, ObjectId, Timestamp
+from pymongo.errors import OperationFailure
+
+from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.chunks import KeyRange
+from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.sources.mongodb.collections import collection_schema
+from airflow_provider_cdc.sources.mongodb.snapshot import snapshot
+from tests.support.mongodb import mongodb_connector
+
+KEYS: list[Any] = [
+    MinKey(), None, -5, Int64(2**40), 2.5, Decimal128("7.10"), "", "a", 'q"${x}', {}, {"a": 1}, {"a": {"b": [1]}}, Binary(b"\x00\x01"), Binary(b"x", 5),
+    ObjectId("596e275826f08b2730779e1f"), False, True, dt.datetime(1960, 1, 1), dt.datetime(2026, 1, 1), Timestamp(1, 2), MaxKey(),
+]  # fmt: skip
+"""One or more keys of each type, in the order of the index."""
+
+
+@pytest.fixture
+def mixed(database: Any) -> tuple[TableId, list[Any]]:
+    """A collection with a key of each type, and numbers and texts besides; its keys in their order."""
+    keys = [*KEYS[:5], *range(10, 60), *KEYS[5:9], *(f"text {i:03}" for i in range(40)), *KEYS[9:]]
+    documents = [{"_id": key, "n": n} for n, key in enumerate(keys)]
+    random.Random(1).shuffle(documents)
+    database.mixed.insert_many(documents)
+    return TableId(namespace=database.name, name="mixed"), [d["_id"] for d in database.mixed.find(hint={"_id": 1})]
+
+
+def test_chunks_go_through_keys_of_every_type_once_and_in_order(
+    uri: str, tmp_path: Path, mixed: tuple[TableId, list[Any]]
+) -> None:
+    table, keys = mixed
+    connector = mongodb_connector(uri, tmp_path)
+    with open_source(connector.definition(), connector.secrets) as source, source.chunks(signals=None) as reader:
+        rows = KeyRange(collection_schema(table), ("_id",))
+        upto, after, found = reader.last(rows), None, []
+        for _ in range(len(keys)):
+            chunk = reader.read(KeyRange(rows.table, ("_id",), after=after, upto=upto), 7)
+            found += [row["_id"] for block in chunk.rows for row in (block.after or []).to_pylist()]
+            after = chunk.last or after
+            if chunk.complete or chunk.last == upto:
+                break
+        assert len(found) == len({*found}) == len(keys)
+        given: list[Key] = reader.keys(rows.table, ["_id"], [[text] for text in found[::9]])
+        looked_up = reader.read(KeyRange(rows.table, ("_id",), keys=tuple(given)), 100)
+        assert [row["_id"] for block in looked_up.rows for row in (block.after or []).to_pylist()] == found[::9]
+        first, last = reader.keys(rows.table, ["_id"], [[found[10]], [found[30]]])
+        part = reader.read(KeyRange(rows.table, ("_id",), first=first, end=last), 100)
+        assert [row["_id"] for block in part.rows for row in (block.after or []).to_pylist()] == found[10:31]
+        assert reader.last(KeyRange(rows.table, ("_id",), first=first, end=last)) == part.last
+
+
+def test_parts_hold_each_document_once_whatever_the_type_of_its_key(
+    uri: str, tmp_path: Path, mixed: tuple[TableId, list[Any]]
+) -> None:
+    table, keys = mixed
+    connector = mongodb_connector(uri, tmp_path)
+    with (
+        patch.object(snapshot, "PART_DOCUMENTS", 10),
+        open_source(connector.definition(), connector.secrets) as source,
+        source.snapshot([table], readers=2) as session,
+    ):
+        parts = session.chunks(table)
+        assert len(parts) > 5
+        read = [row["_id"] for part in parts for block in session.read(part) for row in (block.after or []).to_pylist()]
+    assert len(read) == len({*read}) == len(keys)
+
+
+def test_a_reader_that_comes_too_late_for_the_moment_reads_on_as_it_is_now(
+    uri: str, tmp_path: Path, database: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    database.orders.insert_many([{"_id": i, "n": 0} for i in range(30)])
+    connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, snapshot_fetch_size=4)
+    more, calls = snapshot.RawCursor.more, [0]
+
+    def too_old(self: Any, **options: Any) -> Any:
+        calls[0] += 1
+        if calls[0] == 3:
+            database.orders.update_many({}, {"$set": {"n": 1}})
+            raise OperationFailure("Read timestamp is older than the oldest available timestamp.", 239)
+        return more(self, **options)
+
+    with patch.object(snapshot.RawCursor, "more", too_old):
+        connector.capture()
+    assert "no longer has" in caplog.text
+    connector.replay.partial = True
+    connector.capture()
+    result = connector.changelog.manifests("test")
+    assert sum(f.counts.get("r", 0) for m in result for f in m.files) == 30
+
+
+def test_filters_of_snapshots(uri: str, tmp_path: Path, database: Any) -> None:
+    database.orders.insert_many([{"_id": i, "at": dt.datetime(2026, 1, 1 + i)} for i in range(10)])
+    name = f"{database.name}.orders"
+    overrides = "snapshot.collection.filter.overrides"
+    connector = mongodb_connector(uri, tmp_path, database_include_list=database.name)
+    connector.properties |= {
+        overrides: name,
+        f"{overrides}.{name}": '{"at": {"$gte": {"$date": "2026-01-06T00:00:00Z"}}}',
+    }
+    connector.capture()
+    assert sorted(d["_id"] for d in connector.documents(name)) == [5, 6, 7, 8, 9]
+    database.orders.insert_one({"_id": 100})
+    assert connector.capture().events == 1
