@@ -286,7 +286,7 @@ class MongoDbConfig(ConnectorConfig):
         parts = parts_of(target or "")
         if scope is CaptureScope.DATABASE and "." in (target or "."):
             raise ValueError("capture.target: required by capture.scope=database: the name of the database")
-        if scope is CaptureScope.COLLECTION and (len(parts) < 2 or not all(parts)):
+        if scope is CaptureScope.COLLECTION and not all(parts):
             raise ValueError("capture.target: required by capture.scope=collection: database.collection")
         return self
 
