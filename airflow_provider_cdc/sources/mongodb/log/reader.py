@@ -119,7 +119,7 @@ class EventReader:
             assert isinstance(block.position, MongoPosition)
             self._metrics.move(block.position)
             self._metrics.transactions += len(block.transactions)
-            self._metrics.last_transaction = block.transactions.id[-1].as_py()
+            self._metrics.last_transaction = block.transactions.id[-1].as_py() or ""
 
     @contextlib.contextmanager
     def _damage(self) -> Iterator[None]:
