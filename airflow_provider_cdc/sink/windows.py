@@ -21,7 +21,7 @@ from airflow_provider_cdc.sink.config import InsertMode, PrimaryKeyMode, SinkCon
 from airflow_provider_cdc.sink.events import WHOLE_GROUP, Events, Step, ends, files_of, read
 from airflow_provider_cdc.sink.tables import SinkTable
 
-WINDOW_EVENTS, WINDOW_BYTES = 1_000_000, 64 << 20
+WINDOW_EVENTS, WINDOW_BYTES = 500_000, 64 << 20
 """A window ends with the row group after which it has so many events, or keys of so many bytes."""
 STEP_ROWS, STEP_BYTES = 50_000, 16 << 20
 """A step has so many rows, or bytes, at least, if there are as many, and at most those that are read at once more."""

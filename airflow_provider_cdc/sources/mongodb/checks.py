@@ -46,7 +46,8 @@ def check(config: MongoDbConfig) -> list[Finding]:
         if any(f.fatal for f in found):
             return found
         captured = sorted(_captured(client, config), key=str)
-        found += [*_out_of_scope(captured, config), *_images(client, config, deployment, captured)]
+        found += [*_out_of_scope(captured, config), *_without_documents(config)]
+        found += _images(client, config, deployment, captured)
         return [*found, *_signals(client, config), *_oplog(client)]
 
 
@@ -93,6 +94,15 @@ def _out_of_scope(captured: list[TableId], config: MongoDbConfig) -> Iterator[Fi
         yield Finding(
             f"The change stream is opened on {config.capture_scope.value} {config.capture_target}, and has no events of {', '.join(outside[:10])}.",
             "set capture.scope=deployment, or leave these collections out of the include lists",
+            fatal=False,
+        )
+
+
+def _without_documents(config: MongoDbConfig) -> Iterator[Finding]:
+    if not config.capture_mode.full:
+        yield Finding(
+            f"Updates come without their documents with capture.mode={config.capture_mode.value}: tables keep what they had before an update, and only the Debezium JSON form is right.",
+            "set capture.mode=change_streams_update_full, if changes are applied to tables",
             fatal=False,
         )
 

@@ -58,6 +58,8 @@ def source(server: MongoDb, user: str, password: str = "sesame&${x}", **properti
         ("any", {"signal_data_collection": "cdc.signals", "read_only": True}, None),
         ("any", {"signal_data_collection": "cdc.others", "read_only": True}, 'createCollection("others")'),
         ("writer", {"signal_data_collection": "cdc.signals"}, None),
+        ("any", {"capture_mode": "change_streams"}, "set capture.mode=change_streams_update_full"),
+        ("any", {"capture_mode": "change_streams_update_full"}, None),
         (
             "any", {"capture_mode": "change_streams_with_pre_image", "collection_include_list": "shop.orders"},
             'db.getSiblingDB("shop").runCommand({collMod: "orders", changeStreamPreAndPostImages: {enabled: true}})',
