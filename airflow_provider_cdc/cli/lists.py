@@ -7,16 +7,17 @@ import argparse
 from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
 from airflow_provider_cdc.hooks import status_texts
 from airflow_provider_cdc.hooks.connector import find_connector
+from airflow_provider_cdc.hooks.overview import overview
 
 
 @command
 def connectors(args: argparse.Namespace) -> None:
     """One line for each connector."""
     with open_store(args) as store:
+        if args.output == "json":
+            print_json([line.model_dump(mode="json") for line in overview(store)])
+            return
         rows = store.connectors()
-    if args.output == "json":
-        print_json([status_texts.summary(row) for row in rows])
-        return
     print_table(
         ("connector", "source", "state", "batch", "seq", "offset moved", "pending tables", "captured by", "change log"),
         [

@@ -49,11 +49,20 @@ def alerts(
     return [
         f"{record.connector}: {text}. Look: airflow cdc status {record.connector}"
         for record in connectors
-        if state_of(record)[0] not in (RunState.PAUSED, RunState.STOPPED)
-        for text in (
-            *_of_capture(record, limits, now),
-            *(text for one in measured.get(record.connector, ()) for text in _of_series(one, record, limits, now)),
-        )
+        for text in problems(record, measured.get(record.connector, ()), limits, now)
+    ]
+
+
+def problems(record: ConnectorRecord, series: Iterable[KeptSeries], limits: Limits, now: datetime) -> list[str]:
+    """The same of one connector, without its name and the command.
+
+    :param series: what was measured of the connector as a whole
+    """
+    if state_of(record)[0] in (RunState.PAUSED, RunState.STOPPED):
+        return []
+    return [
+        *_of_capture(record, limits, now),
+        *(text for one in series for text in _of_series(one, record, limits, now)),
     ]
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.measured import Histogram, KeptSeries, Measured, added
+from airflow_provider_cdc.core.model.recent import Piece, continued
 from airflow_provider_cdc.state.controls import locked
 from airflow_provider_cdc.state.database import Database
-from airflow_provider_cdc.state.models import MetricHistoryRow, MetricRow
+from airflow_provider_cdc.state.models import ConnectorRow, MetricHistoryRow, MetricRow
 
 KEPT = 100
 """Runs of each producer that the history has."""
@@ -47,8 +48,10 @@ class Metrics:
                     for row in c.execute(sa.select(MetricRow.series, MetricRow.metrics).where(mine))
                 }
                 after = {key: added(before.get(key, {}), found.series[topic]) for key, topic in keys.items()}
+                lately = continued(before.get(whole, {}).get("recent", ()), found.series, found.at.timestamp())
                 c.execute(sa.delete(MetricRow).where(mine | self._forgotten(found)))
-                c.execute(sa.insert(MetricRow), [_row(found, key, keys[key], after[key]) for key in keys])
+                shown = {key: {**after[key], "recent": lately} if key == whole else after[key] for key in keys}
+                c.execute(sa.insert(MetricRow), [_row(found, key, keys[key], shown[key]) for key in keys])
                 if found.ended and whole in keys:
                     self._remember(c, found, whole, after[whole])
 
@@ -60,6 +63,22 @@ class Metrics:
         with self._database.engine.connect() as c:
             rows = c.execute(statement).all()
         return sorted((_kept(row) for row in rows), key=lambda s: (s.connector, s.producer, s.topic))
+
+    def wholes(self) -> list[tuple[KeptSeries, list[Piece]]]:
+        """Of all connectors, each as a whole by each of its producers, and what there was in the last hour; by connector and producer.
+
+        One query that reads no row of a topic, however many there are: a capture's row has a known key, those of applies are in the history once a run has ended.
+        """
+        m, h = MetricRow, MetricHistoryRow
+        ended = sa.select(h.connector, h.series).distinct().subquery()
+        columns = list(m.__table__.columns)
+        applied = sa.select(*columns).join(ended, (m.connector == ended.c.connector) & (m.series == ended.c.series))
+        named = sa.select(ConnectorRow.connector)
+        captured = sa.select(*columns).where(m.connector.in_(named), m.series == series_of("capture", ""))
+        with self._database.engine.connect() as c:
+            rows = {(row.connector, row.series): row for row in c.execute(sa.union_all(applied, captured))}
+        found = [(_kept(row), [Piece.of(one) for one in row.metrics.get("recent", ())]) for row in rows.values()]
+        return sorted(found, key=lambda one: (one[0].connector, one[0].producer))
 
     def history(self, connector: str, producer: str = "capture") -> list[tuple[datetime, dict[str, Any]]]:
         """When the last runs have ended, and what was measured of the connector as a whole by then, oldest first."""

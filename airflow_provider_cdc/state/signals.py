@@ -103,6 +103,25 @@ class Signals:
             for number, id_, type_, text, channel, sent_by, state, message, progress, received_at, running_at, ended_at in rows
         ]  # fmt: skip
 
+    def open(self) -> dict[str, list[SignalRecord]]:
+        """Connector → its signals that have not ended, newest first, without their data; by one query."""
+        r = SignalRow
+        statement = sa.select(
+            r.connector, r.id, r.signal_id, r.type, r.channel, r.sent_by, r.state, r.message, r.progress, r.received_at, r.running_at,
+        ).where(r.state.in_([f.value for f in SignalState if not f.final]))  # fmt: skip
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
+                rows = c.execute(statement.order_by(r.id.desc())).all()
+        found: dict[str, list[SignalRecord]] = {}
+        for name, number, id_, type_, channel, by, state, message, progress, received_at, running_at in rows:
+            found.setdefault(name, []).append(
+                SignalRecord(
+                    number, id_, type_, None, channel, by, SignalState(state), message, cast("Progress", progress or {}), received_at,
+                    running_at,
+                )
+            )  # fmt: skip
+        return found
+
     def _insert(self, c: sa.Connection, values: dict[str, Any]) -> int:
         """Insert under the next number, which is above that of the last signal in the offset."""
         key = c.execute(sa.insert(SignalRow).values(**values)).inserted_primary_key

@@ -145,6 +145,10 @@ class StateStore:
     ) -> list[SignalRecord]:
         return self._signals.newest(connector, limit, number=number, under_way=under_way)
 
+    def open_signals(self) -> dict[str, list[SignalRecord]]:
+        """Connector → its signals that have not ended, newest first, without their data."""
+        return self._signals.open()
+
     def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[NotificationRecord]:
         return self._notifications.newest(connector, after=after, limit=limit)
 

@@ -9,6 +9,8 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.measured import Measured, Series
+from airflow_provider_cdc.core.model.recent import PIECE_S, of_last_hour
+from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.state import metrics as module
 from airflow_provider_cdc.state.models import MetricHistoryRow, MetricRow
 from airflow_provider_cdc.state.store import StateStore
@@ -117,3 +119,43 @@ class watched:
 
     def _note(self, _c: Any, _cursor: Any, statement: str, *_: Any) -> None:
         self._seen.append(statement)
+
+
+def test_the_last_hour_is_kept_in_pieces_of_five_minutes(store: StateStore) -> None:
+    store.register(Registration("shop", "memory", "/log"))
+    for minute in (0, 1, 6, 30, 61, 66):
+        orders = Series(
+            counters={"topic.TotalNumberOfEventsCaptured": 10},
+            observed={"topic.CaptureFreshnessInSeconds": [1.5, 0.7 + minute]},
+        )
+        lines = Series(
+            counters={"topic.TotalNumberOfEventsCaptured": 1}, observed={"topic.CaptureFreshnessInSeconds": [3.0]}
+        )
+        found = {"": counted(1), "orders": orders, "lines": lines}
+        store.metrics.add(measured(found, at=NOW + timedelta(minutes=minute), ended=False))
+    ((whole, pieces),) = store.metrics.wholes()
+    assert (whole.connector, whole.producer, whole.topic) == ("shop", "capture", "")
+    first = int(NOW.timestamp() // PIECE_S) * PIECE_S
+    assert [(p.at - first) // 60 for p in pieces if p.events] == [5, 30, 60, 65]
+    assert [p.events for p in pieces] == [11] * 4
+    assert pieces[-1].worst == ("orders", 66.7)
+    assert sum(pieces[-1].freshness.classes) == 3
+    hour = of_last_hour(pieces, (NOW + timedelta(minutes=70)).timestamp())
+    assert [(p.at - first) // 60 for p in hour] == [30, 60, 65]
+
+
+def test_what_there_was_lately_of_all_connectors_is_one_query_without_their_topics(store: StateStore) -> None:
+    def query(connectors: int, topics: int) -> Any:
+        for n in range(connectors):
+            store.register(Registration(f"c{n}", "memory", "/log"))
+            series = {"": counted(1)} | {f"t{k}": counted(1) for k in range(topics)}
+            store.metrics.add(measured(series, connector=f"c{n}"))
+            store.metrics.add(measured({"": counted(1)}, connector=f"c{n}", producer="apply delta 1"))
+        with watched(store.database.engine) as seen:
+            found = store.metrics.wholes()
+        assert [(one.connector, one.producer, one.topic) for one, _ in found] == [
+            (f"c{n}", producer, "") for n in range(connectors) for producer in ("apply delta 1", "capture")
+        ]
+        return seen
+
+    assert len(query(1, 1)) == len(query(5, 40))

@@ -46,6 +46,26 @@ class Histogram:
         self.classes[sum(value > bound for bound in BOUNDS_S)] += 1
         self.total += value
 
+    def quantile(self, part: float) -> float | None:
+        """About the value, in seconds, below which this part of all values is: within a class they count as evenly spread; ``None`` without values.
+
+        >>> Histogram([0, 0, 4] + [0] * 12, 6.0).quantile(0.5)
+        1.5
+        """
+        wanted, below = part * sum(self.classes), 0
+        if not wanted:
+            return None
+        for lower, upper, number in zip((0.0, *BOUNDS_S), (*BOUNDS_S, BOUNDS_S[-1]), self.classes, strict=True):
+            if number and below + number >= wanted:
+                return round(lower + (upper - lower) * (wanted - below) / number, 3)
+            below += number
+        return float(BOUNDS_S[-1])
+
+    def merge(self, other: Histogram) -> None:
+        """Add all values of another one."""
+        self.classes = [mine + its for mine, its in zip(self.classes, other.classes, strict=True)]
+        self.total += other.total
+
     def document(self) -> dict[str, Any]:
         return {"classes": list(self.classes), "total": round(self.total, 3)}
 

@@ -1,0 +1,163 @@
+"""All connectors at a look: what ``airflow cdc connectors -o json`` prints and the pages' API answers.
+
+Moments are in UTC. What is not known is ``None``, and never a number that looks like one.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import IntEnum
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Trouble(IntEnum):
+    """How much a connector wants to be looked at; the largest comes first."""
+
+    NONE = 0
+    RESTING = 1
+    LATE = 2
+    FAILED = 3
+
+
+class Freshness(_Model):
+    """How long after its commit at the source a change was durable, in the last hour.
+
+    :param where: in the tables of a target, the worst one if there are several; in the change log where nothing is applied
+    :param commits: how many commits it is about
+    :param p50_s: a half of them was faster, in seconds; a class of the histogram counts as evenly spread
+    :param worst_topic: of the slowest one
+    """
+
+    where: Literal["tables", "change log"]
+    commits: int
+    p50_s: float
+    p95_s: float
+    worst_topic: str
+    worst_s: float
+
+
+class Rate(_Model):
+    """Events that were captured within five minutes.
+
+    :param at: when they began, in seconds since 1970
+    """
+
+    at: int
+    events_per_s: float
+
+
+class SnapshotProgress(_Model):
+    """How far it is.
+
+    :param text: for people
+    :param part: between 0 and 1
+    :param left_s: seconds until its end, if it goes on as so far
+    """
+
+    text: str
+    part: float | None = None
+    left_s: float | None = None
+
+
+class OpenTransaction(_Model):
+    """The oldest transaction that is open at the source, as the last run that looked has found it."""
+
+    id: str
+    age_s: float
+
+
+class LastError(_Model):
+    """An error in its parts, see :mod:`airflow_provider_cdc.core.errors`; parts that it does not have are empty.
+
+    :param at: when it happened; ``None`` if that is not known
+    """
+
+    what: str
+    where: str = ""
+    safe: str = ""
+    repair: str = ""
+    at: datetime | None = None
+
+    @classmethod
+    def of(cls, text: str, at: datetime | None = None) -> LastError:
+        """An error from its text.
+
+        >>> LastError.of("The log is gone.\\n  Where:  binlog.3\\n  Repair: airflow cdc gap shop").repair
+        'airflow cdc gap shop'
+        """
+        parts: dict[str, list[str]] = {"what": []}
+        name = "what"
+        for line in text.splitlines():
+            head = line.strip().partition(":")
+            if line.startswith("  ") and head[0] in ("Where", "Safe", "Repair"):
+                name, line = head[0].lower(), head[2]
+            parts.setdefault(name, []).append(line.strip())
+        return cls(at=at, **{key: "\n".join(lines).strip() for key, lines in parts.items()})
+
+
+class NextRun(_Model):
+    """When the DAG that captures runs next.
+
+    :param at: ``None``: nothing but an event or a person starts it
+    :param paused: it is paused in Airflow: it does not run
+    """
+
+    at: datetime | None = None
+    paused: bool = False
+
+
+class ConnectorLine(_Model):
+    """One connector.
+
+    :param position: where its offset stands in the source's log
+    :param state: a word of :class:`airflow_provider_cdc.core.lifecycle.status.RunState`, since ``since``
+    :param phase: what it is doing, in words
+    :param problems: a sentence for each thing that is not as it should be
+    :param lag_s: how far behind its source it was when it read the last event
+    :param events_per_s: of the last hour, oldest first; pieces without an event are left out
+    :param error: of the last run, if it has failed
+    :param dag: the DAG that captures it
+    :param next_run: ``None`` where Airflow was not asked
+    """
+
+    connector: str
+    source: str | None
+    state: str
+    since: datetime | None
+    phase: str
+    trouble: Trouble
+    problems: list[str] = Field(default_factory=list)
+    position: dict[str, Any] | None
+    seq: int
+    batch: int
+    pending_tables: list[str]
+    moved_at: datetime | None
+    captured_by: str | None
+    lease_s: float
+    changelog: str | None
+    freshness: Freshness | None = None
+    lag_s: float | None = None
+    events_per_s: list[Rate] = Field(default_factory=list)
+    snapshot: SnapshotProgress | None = None
+    oldest_transaction: OpenTransaction | None = None
+    error: LastError | None = None
+    dag: str | None = None
+    next_run: NextRun | None = None
+
+
+__all__ = [
+    "ConnectorLine",
+    "Freshness",
+    "LastError",
+    "NextRun",
+    "OpenTransaction",
+    "Rate",
+    "SnapshotProgress",
+    "Trouble",
+]

@@ -1,0 +1,85 @@
+"""What of a connector's metrics is kept of the last hour, piece by piece of five minutes: how fresh it was, and how many events there were.
+
+Totals over all runs do not tell how it is now, and reading them for each topic takes longer the more tables there are. These pieces are of the connector as
+a whole, so that one row says it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_cdc.core.model.measured import Histogram, Series
+
+PIECE_S = 300
+KEPT = 13
+"""Pieces: those of an hour, and the one that has only begun."""
+_EVENTS = frozenset({"topic.TotalNumberOfEventsCaptured", "apply.TotalNumberOfEventsApplied"})
+_FRESHNESS = frozenset({"topic.CaptureFreshnessInSeconds", "apply.FreshnessInSeconds"})
+
+
+@dataclass(slots=True)
+class Piece:
+    """Five minutes.
+
+    :param at: when they began, in seconds since 1970
+    :param freshness: how long after its commit at the source the newest event of each commit was durable, or in its table
+    :param worst: the topic with the largest of these, and how many seconds it was
+    """
+
+    at: int
+    events: int = 0
+    freshness: Histogram = field(default_factory=Histogram)
+    worst: tuple[str, float] | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        worst = None if self.worst is None else list(self.worst)
+        return {"at": self.at, "events": self.events, "freshness": self.freshness.document(), "worst": worst}
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any]) -> Piece:
+        worst = document["worst"]
+        return cls(
+            document["at"],
+            document["events"],
+            Histogram.of(document["freshness"]),
+            None if worst is None else (str(worst[0]), float(worst[1])),
+        )
+
+    def add(self, series: Mapping[str, Series]) -> None:
+        """What was measured in them.
+
+        :param series: topic → its metrics
+        """
+        for topic, one in series.items():
+            self.events += int(sum(more for name, more in one.counters.items() if name in _EVENTS))
+            for seconds in (s for name in _FRESHNESS & one.observed.keys() for s in one.observed[name]):
+                self.freshness.add(seconds)
+                if self.worst is None or seconds > self.worst[1]:
+                    self.worst = (topic, round(seconds, 3))
+
+
+def continued(before: Sequence[Mapping[str, Any]], series: Mapping[str, Series], now_s: float) -> list[dict[str, Any]]:
+    """The pieces after more was measured, oldest first, as documents.
+
+    :param before: as this returned them the last time
+    :param now_s: seconds since 1970
+    """
+    at = int(now_s // PIECE_S) * PIECE_S
+    pieces = [Piece.of(one) for one in before if one["at"] > at - KEPT * PIECE_S]
+    if not pieces or pieces[-1].at < at:
+        pieces.append(Piece(at))
+    pieces[-1].add(series)
+    return [piece.document() for piece in pieces]
+
+
+def of_last_hour(pieces: Sequence[Piece], now_s: float | None = None) -> list[Piece]:
+    """Those that are not older than an hour: no piece comes for a connector at which nothing happens."""
+    since = (time.time() if now_s is None else now_s) - 3600 - PIECE_S
+    return [piece for piece in pieces if piece.at > since]
+
+
+__all__ = ["KEPT", "PIECE_S", "Piece", "continued", "of_last_hour"]
