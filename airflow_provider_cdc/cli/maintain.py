@@ -141,27 +141,12 @@ def targets(args: argparse.Namespace) -> None:
 def forget_target(args: argparse.Namespace) -> None:
     """Have a target need nothing of the change log any more."""
     from airflow_provider_cdc.changelog.applied import AppliedReports
-    from airflow_provider_cdc.changelog.needs import needs_of
-    from airflow_provider_cdc.changelog.turns import Turns
+    from airflow_provider_cdc.hooks.actions import forgettable
 
     with open_store(args) as store:
         access = known_access(store, args)
     storage = access.changelog().storage
-    known = needs_of(storage, args.connector)
-    need = next((one for one in known if (one.target, one.location) == (args.target, args.location)), None)
-    if need is None:
-        raise CdcError(
-            f"Nothing was applied for {args.connector} to {args.target} at {args.location}.",
-            where=f"targets: {'; '.join(one.name for one in known) or 'there is none'}",
-            safe="Nothing was changed.",
-            remedy=f"airflow cdc targets {args.connector} lists them",
-        )
-    if Turns(storage, args.connector, args.target, args.location).busy():
-        raise CdcError(
-            f"An apply to {need.name} is under way, which would make the target known again.",
-            safe=_NOT_FORGOTTEN,
-            remedy="end its task, and pause its DAG; then forget the target",
-        )
+    need = forgettable(access, args.connector, args.target, args.location)
     print(
         f"{need.name} has batches up to {need.after}. Once it is forgotten, batches after that may be removed from the change log by the next maintenance.\n"
         "Its tables are not touched. If changes are applied to it again, it is known again; tables that lack batches which are gone by then cannot go on."

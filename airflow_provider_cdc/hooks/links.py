@@ -12,18 +12,18 @@ if TYPE_CHECKING:
     from airflow.sdk import BaseOperator
     from airflow.sdk.types import TaskInstanceKey
 
-PREFIX = "cdc"
-"""Where the plugin's pages are, below Airflow's base URL."""
+ROUTE = "cdc"
+"""Of the plugin's pages within Airflow's UI."""
 
 
 def page(*parts: str | int) -> str:
     """Address of a page of the plugin.
 
     >>> page("connectors", "shop", "batches", 7)
-    '/cdc/connectors/shop/batches/7'
+    '/plugin/cdc/connectors/shop/batches/7'
     """
     base = conf.get("api", "base_url", fallback="/") or "/"
-    path = "/".join([PREFIX, *(quote(str(part), safe="") for part in parts)])
+    path = "/".join(["plugin", ROUTE, *(quote(str(part), safe="") for part in parts)])
     return urljoin(base if base.endswith("/") else f"{base}/", path)
 
 

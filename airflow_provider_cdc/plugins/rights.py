@@ -1,25 +1,114 @@
-"""Decides who may see a connector: users who may see the DAG that captures it."""
+"""Decides who may do what with a connector: Airflow's auth manager, asked about the DAG that captures it and the connection to its source.
+
+The table of docs/security.md says the same in words.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+import sqlalchemy as sa
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
-from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, DagDetails
+from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, DagAccessEntity, DagDetails
 from airflow.models.dag import DagModel
+from airflow.utils.session import create_session
 
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
 
+ROWS = "CDC rows"
+"""The view that an auth manager with views of its own is asked about before a row is shown."""
 
-def may_see(user: BaseUser, connector: ConnectorRecord) -> bool:
-    """Whether Airflow lets a user see a connector's pages.
 
-    Users who may read the DAG whose task has captured it last. If no DAG has captured it, users who may read the connection to its
-    source: other users would learn about its tables without any right to.
+class Right(StrEnum):
+    """What somebody may do with a connector. Each needs the one before, except that of rows: it needs :attr:`READ`."""
+
+    READ = "read"
+    """See its state: who may read the DAG."""
+    OPERATE = "operate"
+    """Pause and resume it, send it signals: who may trigger runs of the DAG."""
+    ADMINISTER = "administer"
+    """What may lose data: who may edit the connection to its source, too."""
+    ROWS = "rows"
+    """See the data of a row: who may operate it, and see the view :data:`ROWS`. Airflow's configuration has to allow it for the connector besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDag:
+    """What Airflow knows of a DAG.
+
+    :param next_at: when its next run is due; ``None``: nothing but an event or a person starts it
     """
-    manager, known = get_auth_manager(), connector.registration
-    connections = {} if known is None else known.connections
-    if (dag := connections.get("dag")) is not None:
-        details = DagDetails(id=dag, team_name=DagModel.get_team_name(dag))
-        return bool(manager.is_authorized_dag(method="GET", details=details, user=user))
-    source = ConnectionDetails(conn_id=connections.get("source"))
-    return bool(manager.is_authorized_connection(method="GET", details=source, user=user))
+
+    id: str
+    team: str | None = None
+    next_at: datetime | None = None
+    paused: bool = False
+
+
+def known_dags(ids: Iterable[str]) -> dict[str, KnownDag]:
+    """DAGs by their ids, from Airflow's database; by two queries, however many there are."""
+    wanted = sorted(set(ids))
+    if not wanted:
+        return {}
+    columns = sa.select(DagModel.dag_id, DagModel.next_dagrun_create_after, DagModel.is_paused)
+    with create_session() as session:
+        teams = DagModel.get_dag_id_to_team_name_mapping(wanted, session=session)
+        rows = session.execute(columns.where(DagModel.dag_id.in_(wanted))).all()
+    return {id_: KnownDag(id_, teams.get(id_), next_at, bool(paused)) for id_, next_at, paused in rows}
+
+
+def dag_of(record: ConnectorRecord) -> str | None:
+    """The DAG whose task has captured a connector last."""
+    return None if record.registration is None else record.registration.connections.get("dag")
+
+
+def dags_of(records: Iterable[ConnectorRecord]) -> dict[str, KnownDag]:
+    """What Airflow knows of the DAGs that capture these."""
+    return known_dags(dag for record in records if (dag := dag_of(record)) is not None)
+
+
+def may(user: BaseUser, record: ConnectorRecord, right: Right, dags: Mapping[str, KnownDag]) -> bool:
+    """Whether a user has a right on a connector. Where no DAG has captured it, the connection to its source decides instead of one.
+
+    :param dags: of :func:`dags_of`
+    """
+    match right:
+        case Right.READ:
+            return _dag(user, record, dags, writes=False)
+        case Right.OPERATE:
+            return _dag(user, record, dags, writes=False) and _dag(user, record, dags, writes=True)
+        case Right.ADMINISTER:
+            return may(user, record, Right.OPERATE, dags) and _connection(user, record, writes=True)
+        case Right.ROWS:
+            seen = get_auth_manager().is_authorized_custom_view(method="GET", resource_name=ROWS, user=user)
+            return bool(seen) and may(user, record, Right.OPERATE, dags)
+
+
+def rights_on(user: BaseUser, record: ConnectorRecord, dags: Mapping[str, KnownDag]) -> list[Right]:
+    """All rights that a user has on a connector."""
+    return [right for right in Right if may(user, record, right, dags)]
+
+
+def _dag(user: BaseUser, record: ConnectorRecord, dags: Mapping[str, KnownDag], *, writes: bool) -> bool:
+    if (dag := dag_of(record)) is None:
+        return _connection(user, record, writes=writes)
+    known = dags.get(dag)
+    return bool(
+        get_auth_manager().is_authorized_dag(
+            method="POST" if writes else "GET",
+            access_entity=DagAccessEntity.RUN if writes else None,
+            details=DagDetails(id=dag, team_name=None if known is None else known.team),
+            user=user,
+        )
+    )
+
+
+def _connection(user: BaseUser, record: ConnectorRecord, *, writes: bool) -> bool:
+    connections = {} if record.registration is None else record.registration.connections
+    details = ConnectionDetails(conn_id=connections.get("source"))
+    manager = get_auth_manager()
+    return bool(manager.is_authorized_connection(method="PUT" if writes else "GET", details=details, user=user))

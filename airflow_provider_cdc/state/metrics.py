@@ -64,8 +64,8 @@ class Metrics:
             rows = c.execute(statement).all()
         return sorted((_kept(row) for row in rows), key=lambda s: (s.connector, s.producer, s.topic))
 
-    def wholes(self) -> list[tuple[KeptSeries, list[Piece]]]:
-        """Of all connectors, each as a whole by each of its producers, and what there was in the last hour; by connector and producer.
+    def wholes(self, connector: str | None = None) -> list[tuple[KeptSeries, list[Piece]]]:
+        """Of all connectors or of one, each as a whole by each of its producers, and what there was in the last hour; by connector and producer.
 
         One query that reads no row of a topic, however many there are: a capture's row has a known key, those of applies are in the history once a run has ended.
         """
@@ -75,6 +75,8 @@ class Metrics:
         applied = sa.select(*columns).join(ended, (m.connector == ended.c.connector) & (m.series == ended.c.series))
         named = sa.select(ConnectorRow.connector)
         captured = sa.select(*columns).where(m.connector.in_(named), m.series == series_of("capture", ""))
+        if connector is not None:
+            applied, captured = applied.where(m.connector == connector), captured.where(m.connector == connector)
         with self._database.engine.connect() as c:
             rows = {(row.connector, row.series): row for row in c.execute(sa.union_all(applied, captured))}
         found = [(_kept(row), [Piece.of(one) for one in row.metrics.get("recent", ())]) for row in rows.values()]

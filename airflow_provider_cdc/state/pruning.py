@@ -5,7 +5,7 @@ What stays, however old it is:
 - the offset, the offset before the oldest one that is kept by its age (which was in force when the retention began), and the rows of tables
   (:mod:`.offset_tables`) that one of those has;
 - the newest batch: positions are compared with it;
-- notifications that somebody has looked at the data of a row: there is no other record of it;
+- notifications that somebody has looked at the data of a row, or asked for an action: there is no other record of it;
 - signals that have not ended: an open snapshot on demand is asked for by one. Of those that came from outside and may be read once more (a row of
   the source's log after a rewind, a message) the row stays, without its data and message: by its origin the signal is known again, and
   not carried out twice.
@@ -19,7 +19,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.notifications import ROW
+from airflow_provider_cdc.core.model.notifications import ACTION, ROW
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.retention import StateRetention
 from airflow_provider_cdc.state.database import Database
@@ -68,7 +68,9 @@ class Pruning:
 
     def _notifications(self, connector: str, before: datetime) -> int:
         n = NotificationRow
-        return self._remove(n.id, (n.connector == connector) & (n.created_at < before) & (n.aggregate_type != ROW))
+        return self._remove(
+            n.id, (n.connector == connector) & (n.created_at < before) & n.aggregate_type.not_in((ROW, ACTION))
+        )
 
     def _signals(self, connector: str, before: datetime) -> int:
         s = SignalRow

@@ -57,7 +57,7 @@ def test_a_run_returns_what_it_made_durable_and_links_to_its_last_batch(shop: Sh
         "topics": {"shop.inventory.orders": 2},
         "batches": [1, 1],
     }
-    assert link(operator) == "/cdc/connectors/shop/batches/1"
+    assert link(operator) == "/plugin/cdc/connectors/shop/batches/1"
 
 
 def test_a_run_returns_its_metrics_by_connector_prefix_and_context(shop: Shop) -> None:
@@ -123,7 +123,7 @@ def test_a_run_without_changes_succeeds_and_links_to_the_connector(shop: Shop) -
     operator = capture(shop)
     result = operator.execute(context())
     assert (result["events"], result["batches"]) == (0, [])
-    assert link(operator) == "/cdc/connectors/shop"
+    assert link(operator) == "/plugin/cdc/connectors/shop"
 
 
 def test_the_state_remembers_the_definition_and_the_connections_by_their_ids(shop: Shop) -> None:

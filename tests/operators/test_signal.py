@@ -222,4 +222,4 @@ def test_fields_are_templates_and_the_link_leads_to_the_connector(shop: Shop) ->
     assert (operator.connector, operator.state_conn_id) == ("shop", "shop")
     assert operator.content()["data-collections"] == ["shop.t"]
     assert operator.content()["additional-conditions"][0]["filter"] == "id > 7"
-    assert ConnectorLink().get_link(operator, ti_key=None) == "/cdc/connectors/shop"  # type: ignore[arg-type]
+    assert ConnectorLink().get_link(operator, ti_key=None) == "/plugin/cdc/connectors/shop"  # type: ignore[arg-type]

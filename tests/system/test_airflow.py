@@ -128,8 +128,8 @@ def test_tasks_leave_a_small_result_and_a_link_to_the_batch(ran: Airflow) -> Non
     assert found[("capture", "return_value")]["events"] == 4
     assert found[("apply", "return_value")]["topics"]["inventory.inventory.customers"] == 2
     batch = found[("apply", "return_value")]["last_batch"]
-    assert found[("capture", "_link_BatchLink")] == f"/cdc/connectors/inventory/batches/{batch}"
-    assert found[("apply", "_link_BatchLink")] == f"/cdc/connectors/inventory/batches/{batch}"
+    assert found[("capture", "_link_BatchLink")] == f"/plugin/cdc/connectors/inventory/batches/{batch}"
+    assert found[("apply", "_link_BatchLink")] == f"/plugin/cdc/connectors/inventory/batches/{batch}"
     assert all(len(json.dumps(value)) < 2000 for value in found.values())
 
 
@@ -245,21 +245,37 @@ def test_testing_a_connection_in_the_form_checks_the_prerequisites(services: Ser
 def test_pages_need_a_login_and_show_no_secret(services: Services, ran: Airflow, inventory: Any) -> None:
     *_, snapshot = json.loads(ran.run("cdc", "batches", "inventory", "-o", "json").stdout)
     batch = snapshot["batch"]
-    pages = (
-        "/cdc/", "/cdc/connectors.json", "/cdc/metrics", "/cdc/connectors/inventory", f"/cdc/connectors/inventory/batches/{batch}",
-    )  # fmt: skip
-    for page in pages:
+    api = "/cdc/api/v1/connectors"
+    parts = (
+        "tables",
+        "signals",
+        "events",
+        "batches",
+        f"batches/{batch}",
+        "offsets",
+        "schema-changes",
+        "configuration",
+        "metrics",
+    )
+    for page in (api, "/cdc/metrics", f"{api}/inventory", *(f"{api}/inventory/{part}" for part in parts)):
         assert services.request("GET", page, login=False)[0] == 401
-        status, text = services.request("GET", page, login=False, accept="text/html")
-        assert status == 307
-        assert "/api/v2/auth/login?next=" in text
-        status, text = services.request("GET", page, accept="text/html")
+        status, text = services.request("GET", page)
         assert status == 200, text
-        assert "inventory" in text
         assert PASSWORD not in text
-    assert "inventory.inventory.customers" in text
-    assert services.request("GET", "/cdc/connectors/nope")[0] == 404
-    assert services.request("GET", "/cdc/openapi.json")[0] == 404
+    (line,) = services.json("GET", api)["connectors"]
+    assert (line["connector"], line["state"], line["problems"]) == ("inventory", "unassigned", [])
+    assert line["next_run"] is not None  # Airflow itself was asked about the DAG
+    assert line["freshness"]["where"] == "tables"
+    tables = {one["table"]: one for one in services.json("GET", f"{api}/inventory/tables")["tables"]}
+    assert (tables["inventory.products"]["events"], tables["inventory.products"]["key"]) == (1, ["id"])
+    assert [one["target"] for one in tables["inventory.products"]["targets"]] == ["delta"]
+    assert services.request("GET", f"{api}/nope")[0] == 404
+
+
+def test_links_of_earlier_releases_lead_to_the_pages(services: Services, ran: Airflow) -> None:
+    for path in ("", "connectors/inventory", "connectors/inventory/batches/1"):
+        status, where = services.request("GET", f"/cdc/{path}", login=False)
+        assert (status, where) == (307, f"/plugin/cdc/{path}")
 
 
 def test_a_change_wakes_the_waiting_dag(services: Services, ran: Airflow, inventory: Any) -> None:

@@ -11,9 +11,9 @@ from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
-from airflow.models.dag import DagModel
 from fastapi.testclient import TestClient
 
+from airflow_provider_cdc.plugins import rights
 from airflow_provider_cdc.plugins.app import app
 from dev.airflow import Airflow
 from tests.support.face import connect
@@ -132,14 +132,26 @@ def test_no_secret_is_on_a_page(ran: tuple[Airflow, str, CommandLines], monkeypa
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{airflow.home}/airflow.db")
     connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True, **STORAGE})
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", SimpleAuthManager())
-    monkeypatch.setattr(DagModel, "get_team_name", staticmethod(lambda dag_id: None))
+    monkeypatch.setattr(rights, "known_dags", lambda ids: {})
     app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="ada", role="ADMIN")
     try:
         client = TestClient(app)
-        for page in ("/", "/connectors.json", "/metrics", "/connectors/secretive", "/connectors/secretive/batches/1"):
+        parts = (
+            "tables",
+            "signals",
+            "events",
+            "batches",
+            "batches/1",
+            "offsets",
+            "schema-changes",
+            "configuration",
+            "metrics",
+        )
+        api = "/api/v1/connectors"
+        for page in (api, "/metrics", f"{api}/secretive", *(f"{api}/secretive/{part}" for part in parts)):
             answer = client.get(page)
             assert answer.status_code == 200
-            assert "secretive" in answer.text
+            assert page.endswith(("signals", "schema-changes")) or "secretive" in answer.text
             assert not [secret for secret in SECRETS if secret in answer.text]
     finally:
         app.dependency_overrides.clear()

@@ -25,6 +25,10 @@ ROW: Final = "Row"
 """Our own kind: somebody has looked at the data of a row. Kept for good, as it is the only record of it."""
 
 
+ACTION: Final = "Action"
+"""Our own kind: somebody has asked for something on a page. Kept for good, as :data:`ROW` is."""
+
+
 class Type(enum.StrEnum):
     STARTED = "STARTED"
     IN_PROGRESS = "IN_PROGRESS"
@@ -37,6 +41,7 @@ class Type(enum.StrEnum):
     REFUSED = "REFUSED"
     FAILED = "FAILED"
     LOOKED_AT = "LOOKED_AT"
+    ASKED_FOR = "ASKED_FOR"
 
 
 class ScanStatus(enum.StrEnum):

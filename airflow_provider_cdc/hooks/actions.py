@@ -1,0 +1,294 @@
+"""What people do to a connector from a page: what it would do, then doing it, recorded with who, when and why.
+
+>>> plan = plan_of(store, record, Pause(reason="upgrade of the database"))
+>>> plan.lines
+['The run ada ends at the next boundary between two transactions; new ones are skipped.', …]
+>>> carry_out(store, record, Pause(reason="upgrade of the database"), confirm=None, by="ann")
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
+from airflow_provider_cdc.core.model.signal import SentSignal, Signal
+from airflow_provider_cdc.core.signals.requests import Refused, parse
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.hooks.captured_tables import captured_tables, chosen, listed
+from airflow_provider_cdc.hooks.connector import access_of
+from airflow_provider_cdc.hooks.signal_texts import halted, progress_text, why_idle
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.needs import Need
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.hooks.connector import ConnectorAccess
+    from airflow_provider_cdc.state.store import StateStore
+
+_NOTHING = "Nothing was changed."
+Name = Annotated[str, Field(min_length=1, max_length=2000)]
+
+
+class Action(BaseModel):
+    """What somebody asks for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reason: str = Field("", max_length=2000, description="Why; it is recorded")
+
+
+class Pause(Action):
+    """Capture nothing for a while."""
+
+    action: Literal["pause"] = "pause"
+
+
+class Stop(Action):
+    """Capture nothing until further notice."""
+
+    action: Literal["stop"] = "stop"
+
+
+class Resume(Action):
+    """Go on."""
+
+    action: Literal["resume"] = "resume"
+
+
+class Snapshot(Action):
+    """Read tables again."""
+
+    action: Literal["snapshot"] = "snapshot"
+    tables: list[Name] = Field(
+        min_length=1, max_length=1000, description="Names, or regular expressions that match whole names"
+    )
+    type: Literal["incremental", "blocking"] = Field(
+        "incremental", description="Beside the stream, in chunks; or instead of it"
+    )
+    replace: bool = Field(
+        False, description="Empty the tables in the targets first, so that rows that were deleted disappear"
+    )
+
+
+class StopSnapshot(Action):
+    """Stop reading tables in chunks."""
+
+    action: Literal["stop-snapshot"] = "stop-snapshot"
+    tables: list[Name] = Field(default_factory=list, max_length=1000, description="As for a snapshot; without any, all")
+
+
+class ForgetTarget(Action):
+    """Release what a target holds back of the change log."""
+
+    action: Literal["forget-target"] = "forget-target"
+    target: Name
+    location: Name
+
+
+class Plan(BaseModel):
+    """What an action does.
+
+    :param lines: for people
+    :param confirm: the connector's name has to be given, since something can be lost or repeated
+    :param done: whether it was carried out
+    :param signal: number of the signal that was sent
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    action: str
+    connector: str
+    lines: list[str]
+    confirm: bool
+    done: bool = False
+    signal: int | None = None
+
+
+_WANTED = {"pause": DesiredState.PAUSED, "stop": DesiredState.STOPPED, "resume": DesiredState.RUNNING}
+
+
+def plan_of(store: StateStore, record: ConnectorRecord, asked: Action) -> Plan:
+    """What an action would do. Nothing is changed.
+
+    :raises CdcError: it cannot be done
+    """
+    match asked:
+        case Snapshot():
+            lines, confirm = _snapshot(store, record, asked), True
+        case StopSnapshot():
+            lines, confirm = _stop_snapshot(store, record, asked), True
+        case ForgetTarget():
+            lines, confirm = _forget(record, asked), True
+        case _:
+            lines, confirm = _control(record, asked), False
+    return Plan(action=_name(asked), connector=record.connector, lines=lines, confirm=confirm)
+
+
+def carry_out(store: StateStore, record: ConnectorRecord, asked: Action, *, confirm: str | None, by: str) -> Plan:
+    """Do it. It is recorded before, and if it fails that is recorded too.
+
+    :param confirm: the connector's name, where the plan wants it
+    :param by: who asks
+    :raises CdcError: it cannot be done, or is not confirmed
+    """
+    plan = plan_of(store, record, asked)
+    if plan.confirm and confirm != record.connector:
+        raise ConfigError(
+            f"To {plan.action.replace('-', ' ')} is not confirmed: the name given is {confirm or ''!r}, and the connector is {record.connector}.",
+            safe=_NOTHING,
+            remedy="give the connector's name",
+        )
+    _record(store, record, asked, by, Type.ASKED_FOR)
+    try:
+        signal = _do(store, record, asked, by)
+    except CdcError as e:
+        _record(store, record, asked, by, Type.FAILED, error=str(e))
+        raise
+    return plan.model_copy(update={"done": True, "signal": signal})
+
+
+def _name(asked: Action) -> str:
+    return str(asked.action)  # type: ignore[attr-defined]
+
+
+def _do(store: StateStore, record: ConnectorRecord, asked: Action, by: str) -> int | None:
+    match asked:
+        case Snapshot() | StopSnapshot():
+            type_, data = _signal(asked)
+            return store.send(record.connector, SentSignal(str(uuid.uuid4()), type_, data, "airflow", None, by))
+        case ForgetTarget():
+            from airflow_provider_cdc.changelog.applied import AppliedReports
+
+            storage = _access(record).changelog().storage
+            AppliedReports(storage, record.connector).forget(asked.target, asked.location)
+        case _:
+            store.set_control(record.connector, _WANTED[_name(asked)], by, asked.reason)
+    return None
+
+
+def _record(store: StateStore, record: ConnectorRecord, asked: Action, by: str, type_: Type, **more: str) -> None:
+    document = asked.model_dump(mode="json", exclude={"action", "reason"}, exclude_defaults=True)
+    data = {"connector_name": record.connector, "by": by, "action": _name(asked), "reason": asked.reason, **more}
+    if document:
+        data["what"] = json.dumps(document, ensure_ascii=False)
+    data = {name: text for name, text in data.items() if text}
+    store.note(record.connector, Notification(aggregate_type=ACTION, type=type_, additional_data=data))
+
+
+# -- what each would do -------------------------------------------------------------------------------------------------
+
+
+def _control(record: ConnectorRecord, asked: Action) -> list[str]:
+    alive = f"The run {record.owner} ends at the next boundary between two transactions; new ones are skipped."
+    idle = "No run is alive; new ones are skipped."
+    stays = "The offset stays: nothing is lost as long as the source keeps its log."
+    match _name(asked):
+        case "resume":
+            now = halted(record.control)
+            return [
+                f"It is {now}." if now else "It is neither paused nor stopped.",
+                "The next run goes on where the offset stands.",
+            ]
+        case "stop":
+            return [alive if record.owner else idle, stays, "It is shown as stopped: it is not meant to go on soon."]
+        case _:
+            return [alive if record.owner else idle, stays]
+
+
+def _signal(asked: Snapshot | StopSnapshot) -> tuple[str, str]:
+    """Type and data of the signal.
+
+    :raises ConfigError: it would be refused
+    """
+    data: dict[str, Any] = {"type": asked.type if isinstance(asked, Snapshot) else "incremental"}
+    if asked.tables:
+        data["data-collections"] = asked.tables
+    if isinstance(asked, Snapshot) and asked.replace:
+        data["replace"] = True
+    type_, text = "execute-snapshot" if isinstance(asked, Snapshot) else "stop-snapshot", json.dumps(data)
+    try:
+        parse(Signal(0, "plan", type_, text))
+    except Refused as e:
+        raise ConfigError(f"The signal would be refused: {e}.", safe="Nothing was sent.") from None
+    return type_, text
+
+
+def _snapshot(store: StateStore, record: ConnectorRecord, asked: Snapshot) -> list[str]:
+    _signal(asked)
+    tables = chosen(asked.tables, captured_tables(store, record))
+    number = f"{len(tables):,} table{'' if len(tables) == 1 else 's'}"
+    how = "in chunks, beside the stream" if asked.type == "incremental" else "whole; changes wait until that is done"
+    lines = [f"{number} {'is' if len(tables) == 1 else 'are'} read again, {how}: {listed(tables)}."]
+    lines.append("Every row is captured once more, as a new event.")
+    if asked.replace:
+        lines.append("In the targets, they are EMPTIED before that: until the rows are there again, readers miss them.")
+    if idle := why_idle(record, record.connector):
+        lines.append(f"It begins later: {idle}.")
+    return lines
+
+
+def _stop_snapshot(store: StateStore, record: ConnectorRecord, asked: StopSnapshot) -> list[str]:
+    _signal(asked)
+    scans = [] if record.offset is None else [scan.table for scan in record.offset.incremental.scans]
+    under_way = [s for s in store.signals_of(record.connector, 20, under_way=True) if s.type == "execute-snapshot"]
+    lines = [
+        f"Signal {s.number} is {s.state}: {progress_text(s.progress) or 'nothing was read yet'}." for s in under_way
+    ]
+    if not scans and not under_way:
+        lines.append("No snapshot in chunks is under way: there is nothing to stop.")
+    what = ", ".join(asked.tables) if asked.tables else f"all tables ({listed(scans)})"
+    return [*lines, f"No more chunks are read of {what}. Rows that were not read yet stay in the targets as they are."]
+
+
+def _access(record: ConnectorRecord) -> ConnectorAccess:
+    if (access := access_of(record)) is None:
+        raise CdcError(
+            f"It is not recorded where the change log of {record.connector} is.",
+            safe=_NOTHING,
+            remedy="let the connector capture once",
+        )
+    return access
+
+
+def _forget(record: ConnectorRecord, asked: ForgetTarget) -> list[str]:
+    need = forgettable(_access(record), record.connector, asked.target, asked.location)
+    return [
+        f"{need.name} has batches up to {need.after}. Batches after that may be removed from the change log by the next maintenance.",
+        "Its tables are not touched. If changes are applied to it again, it is known again; tables that lack batches which are gone by then cannot go on.",
+    ]
+
+
+def forgettable(access: ConnectorAccess, connector: str, target: str, location: str) -> Need:
+    """What a target needs of the change log, which may be released.
+
+    :raises CdcError: there is no such target, or an apply to it is under way
+    """
+    from airflow_provider_cdc.changelog.needs import needs_of
+    from airflow_provider_cdc.changelog.turns import Turns
+
+    storage = access.changelog().storage
+    known = needs_of(storage, connector)
+    need = next((one for one in known if (one.target, one.location) == (target, location)), None)
+    if need is None:
+        raise CdcError(
+            f"Nothing was applied for {connector} to {target} at {location}.",
+            where=f"targets: {'; '.join(one.name for one in known) or 'there is none'}",
+            safe=_NOTHING,
+            remedy=f"airflow cdc targets {connector} lists them",
+        )
+    if Turns(storage, connector, target, location).busy():
+        raise CdcError(
+            f"An apply to {need.name} is under way, which would make the target known again.",
+            safe="The target is known as before; no batch was removed.",
+            remedy="end its task, and pause its DAG; then forget the target",
+        )
+    return need
+
+
+__all__ = [
+    "Action", "ForgetTarget", "Pause", "Plan", "Resume", "Snapshot", "Stop", "StopSnapshot", "carry_out", "forgettable", "plan_of",
+]  # fmt: skip

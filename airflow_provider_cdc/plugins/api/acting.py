@@ -1,0 +1,70 @@
+"""Routes that change something. Each says what it would do, and does it when it is asked to; what can lose or repeat something wants the connector's name."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from airflow_provider_cdc.hooks.actions import (
+    Action,
+    ForgetTarget,
+    Pause,
+    Plan,
+    Resume,
+    Snapshot,
+    Stop,
+    StopSnapshot,
+    carry_out,
+    plan_of,
+)
+from airflow_provider_cdc.plugins.api.reach import Administrable, Operable, Reached, Store
+from airflow_provider_cdc.state.store import StateStore
+
+router = APIRouter(prefix="/connectors/{connector}/actions", tags=["actions"])
+PlanOnly = Annotated[bool, Query(alias="plan", description="Only say what would be done")]
+Confirm = Annotated[str | None, Query(max_length=250, description="The connector's name, where the plan wants it")]
+
+
+def _acted(store: StateStore, reached: Reached, asked: Action, plan: bool, confirm: str | None) -> Plan:
+    if plan:
+        return plan_of(store, reached.record, asked)
+    return carry_out(store, reached.record, asked, confirm=confirm, by=reached.user.get_name())
+
+
+@router.post("/pause")
+def pause(store: Store, reached: Operable, asked: Pause, plan: PlanOnly = True) -> Plan:
+    """Capture nothing for a while."""
+    return _acted(store, reached, asked, plan, None)
+
+
+@router.post("/stop")
+def stop(store: Store, reached: Operable, asked: Stop, plan: PlanOnly = True) -> Plan:
+    """Capture nothing until further notice."""
+    return _acted(store, reached, asked, plan, None)
+
+
+@router.post("/resume")
+def resume(store: Store, reached: Operable, asked: Resume, plan: PlanOnly = True) -> Plan:
+    """Go on where the offset stands."""
+    return _acted(store, reached, asked, plan, None)
+
+
+@router.post("/snapshot")
+def snapshot(store: Store, reached: Operable, asked: Snapshot, plan: PlanOnly = True, confirm: Confirm = None) -> Plan:
+    """Read tables again."""
+    return _acted(store, reached, asked, plan, confirm)
+
+
+@router.post("/stop-snapshot")
+def stop_snapshot(
+    store: Store, reached: Operable, asked: StopSnapshot, plan: PlanOnly = True, confirm: Confirm = None
+) -> Plan:
+    """Stop reading tables in chunks."""
+    return _acted(store, reached, asked, plan, confirm)
+
+
+@router.post("/forget-target")
+def forget_target(
+    store: Store, reached: Administrable, asked: ForgetTarget, plan: PlanOnly = True, confirm: Confirm = None
+) -> Plan:
+    """Release what a target holds back of the change log."""
+    return _acted(store, reached, asked, plan, confirm)

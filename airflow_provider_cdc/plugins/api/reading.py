@@ -1,0 +1,174 @@
+"""Routes that only read."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, HTTPException, Query
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.lifecycle.status import RunState, status_of
+from airflow_provider_cdc.core.model.overview import ConnectorLine, NextRun
+from airflow_provider_cdc.hooks import status_texts
+from airflow_provider_cdc.hooks.connector import access_of
+from airflow_provider_cdc.hooks.connector_view import properties_of, tables_of
+from airflow_provider_cdc.hooks.overview import line_of, overview
+from airflow_provider_cdc.hooks.schema_diff import differences
+from airflow_provider_cdc.plugins.api import models
+from airflow_provider_cdc.plugins.api.reach import MOST, Readable, Store
+from airflow_provider_cdc.plugins.rights import KnownDag, Right, dags_of, may, rights_on
+
+router = APIRouter(tags=["connectors"])
+Limit = Annotated[int, Query(ge=1, le=MOST, description="Entries at most, the newest ones")]
+
+
+@router.get("/connectors")
+def connectors(
+    store: Store,
+    user: GetUserDep,
+    state: Annotated[list[RunState] | None, Query(description="Only these states")] = None,
+    source: Annotated[list[str] | None, Query(description="Only these kinds of sources")] = None,
+    text: Annotated[str, Query(max_length=200, description="Part of a name, of a problem or of what it is doing")] = "",
+) -> models.Overview:
+    """All connectors that the user may see, the one that wants to be looked at most first."""
+    known: dict[str, KnownDag] = {}
+
+    def seen(records: Any) -> Any:
+        known.update(dags_of(records))
+        return [record for record in records if may(user, record, Right.READ, known)]
+
+    lines = [_with_next(line, known) for line in overview(store, seen=seen)]
+    states = [line.state for line in lines]
+    return models.Overview(
+        connectors=[line for line in lines if _fits(line, state, source, text.casefold())],
+        states={state: states.count(state) for state in sorted(set(states))},
+        sources=sorted({line.source for line in lines if line.source}),
+        total=len(lines),
+        at=datetime.now(UTC),
+    )
+
+
+def _fits(line: ConnectorLine, state: list[RunState] | None, source: list[str] | None, text: str) -> bool:
+    if (state and line.state not in state) or (source and line.source not in source):
+        return False
+    return not text or any(text in part.casefold() for part in (line.connector, line.phase, *line.problems))
+
+
+def _with_next(line: ConnectorLine, dags: dict[str, KnownDag]) -> ConnectorLine:
+    dag = dags.get(line.dag or "")
+    return line if dag is None else line.model_copy(update={"next_run": NextRun(at=dag.next_at, paused=dag.paused)})
+
+
+@router.get("/connectors/{connector}")
+def connector(store: Store, reached: Readable) -> models.ConnectorDetail:
+    """One connector: how it is, what is at work, how far its targets are."""
+    record = reached.record
+    signals = store.signals_of(reached.name, 100, under_way=True)
+    reports, works, trouble = status_texts.beside_changelog(record)
+    return models.ConnectorDetail(
+        line=_with_next(line_of(record, store.metrics.wholes(reached.name), signals, datetime.now(UTC)), reached.dags),
+        rights=rights_on(reached.user, record, reached.dags),
+        status=status_of(record, signals).document(),
+        work=[{**work.document(), "text": work.text} for work in works],
+        targets=[models.Target(**report) for report in reports],
+        trouble=trouble,
+    )
+
+
+@router.get("/connectors/{connector}/tables")
+def tables(store: Store, reached: Readable) -> models.Tables:
+    """The tables that a connector has a schema of, and what was measured of each."""
+    return models.Tables(tables=tables_of(store, reached.record))
+
+
+@router.get("/connectors/{connector}/signals")
+def signals(store: Store, reached: Readable, limit: Limit = 50) -> list[models.SignalState]:
+    """Signals and their fate, newest first; of their data the first 2,000 characters."""
+    return [models.SignalState(**row.document()) for row in store.signals_of(reached.name, limit)]
+
+
+@router.get("/connectors/{connector}/events")
+def events(store: Store, reached: Readable, limit: Limit = 50) -> list[models.Event]:
+    """What has happened, and who has done or seen what, newest first."""
+    return [models.Event.model_validate(row.document()) for row in store.notifications(reached.name, limit=limit)[::-1]]
+
+
+@router.get("/connectors/{connector}/batches")
+def batches(store: Store, reached: Readable, limit: Limit = 50) -> list[models.Batch]:
+    """Batches, newest first."""
+    return [models.Batch.model_validate(row.document()) for row in store.batches(reached.name, limit=limit)]
+
+
+@router.get("/connectors/{connector}/batches/{batch}")
+def batch(store: Store, reached: Readable, batch: int) -> models.BatchDetail:
+    """One batch: its files, and the statements in it."""
+    rows = store.batches(reached.name, batch=batch) if 0 < batch < 1 << 63 else []
+    if not rows:
+        raise HTTPException(404, f"Connector {reached.name} has no batch {batch}.")
+    manifest, trouble = None, None
+    try:
+        access = access_of(reached.record)
+        manifest = None if access is None else access.changelog().manifest(reached.name, batch)
+    except (CdcError, OSError) as e:
+        trouble = str(e)
+    files = [] if manifest is None else manifest.files
+    before = None if manifest is None else manifest.offset_before
+    shape = ("topic", "schema_version", "rows", "bytes", "first_seq", "last_seq")
+    return models.BatchDetail(
+        batch=models.Batch.model_validate(rows[0].document()),
+        position_before=None if before is None else before.position,
+        files=[
+            models.BatchFile(path=f.path, counts=dict(f.counts), **{name: getattr(f, name) for name in shape})
+            for f in files
+        ],
+        statements=[] if manifest is None else [change.ddl for change in manifest.schema_changes],
+        writer=None if manifest is None else manifest.writer,
+        trouble=trouble,
+    )
+
+
+@router.get("/connectors/{connector}/offsets")
+def offsets(store: Store, reached: Readable, limit: Limit = 50) -> list[models.Offset]:
+    """Offsets that the connector has had, newest first."""
+    return [models.Offset.model_validate(row.document()) for row in store.offset_history(reached.name, limit)]
+
+
+@router.get("/connectors/{connector}/schema-changes")
+def schema_changes(
+    store: Store,
+    reached: Readable,
+    limit: Limit = 50,
+    table: Annotated[str, Query(description="Only of this table")] = "",
+) -> list[models.SchemaChange]:
+    """Schema changes, newest first, each with what it has changed."""
+    found = [
+        models.SchemaChange(
+            seq=record.seq, at=datetime.fromtimestamp(record.ts_us / 1_000_000, UTC), database=record.database,
+            statement=record.ddl, position=record.position, snapshot=record.snapshot, tables=changed,
+        )
+        for record, changed in differences(store.schema_history(reached.name))
+        if not table or table in changed
+    ]  # fmt: skip
+    return found[-limit:][::-1]
+
+
+@router.get("/connectors/{connector}/configuration")
+def configuration(reached: Readable) -> models.Configuration:
+    """The properties of the last run, where each comes from and what it does. What the connection sets is named and not shown."""
+    known = reached.record.registration
+    connections = {} if known is None else dict(known.connections)
+    return models.Configuration(properties=properties_of(reached.record), connections=connections)
+
+
+@router.get("/connectors/{connector}/metrics")
+def metrics(store: Store, reached: Readable) -> models.Measurements:
+    """What was measured: values now, and after each of the last runs."""
+    series = store.metrics.of(reached.name)
+    runs = {
+        producer: [
+            models.Measurement(at=at, gauges=found["gauges"], counters=found["counters"])
+            for at, found in store.metrics.history(reached.name, producer)
+        ]
+        for producer in {one.producer: None for one in series}
+    }
+    return models.Measurements(runs=runs, series=[one.document() for one in series])

@@ -1,0 +1,80 @@
+"""The plugin's app, asked over HTTP within this process, as users with Airflow's own roles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.api_fastapi import app as airflow_app
+from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.api_fastapi.core_api.security import get_user
+from fastapi.testclient import TestClient
+
+from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.plugins import rights
+from airflow_provider_cdc.plugins.app import app
+from airflow_provider_cdc.plugins.rights import KnownDag
+from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.support.face import Shop, connect, make_shop
+
+MAY_READ = {"ann": {"shop_dag"}, "bob": {"billing_dag"}}
+Asked = Callable[..., TestClient]
+
+
+class PerDag(SimpleAuthManager):
+    """Rights on single DAGs, which Airflow's own simple manager does not have: of users in :data:`MAY_READ`, those that are there."""
+
+    def is_authorized_dag(self, *, user: Any, details: Any = None, **more: Any) -> bool:
+        if user.username in MAY_READ and (details is None or details.id not in MAY_READ[user.username]):
+            return False
+        return bool(super().is_authorized_dag(user=user, details=details, **more))
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    """A connector ``shop``, which a DAG has captured once."""
+    monkeypatch.setattr(airflow_app._AuthManagerState, "instance", PerDag())
+    # there is no metadata DB of Airflow's here: tests/system has one
+    monkeypatch.setattr(rights, "known_dags", lambda ids: {id_: KnownDag(id_) for id_ in ids})
+    shop = make_shop(monkeypatch, tmp_path, "pages")
+    capture(shop)
+    yield shop
+    app.dependency_overrides.clear()
+    shop.store.close()
+
+
+@pytest.fixture
+def fleet(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    """With ``billing``, which another DAG has captured, and ``script``, which none has."""
+    for name, dag in (("billing", "billing_dag"), ("script", None)):
+        database = MemoryDatabase(name)
+        database.create_table("inventory.orders", {"id": "int64"}, key=("id",))
+        connect(monkeypatch, name, conn_type="cdc_memory", host=name)
+        capture(shop, name, dag)
+    return shop
+
+
+def capture(shop: Shop, name: str = "shop", dag: str | None = "shop_dag") -> None:
+    """One run."""
+    definition = ConnectorDefinition(name, "memory", shop.definition.changelog, {"poll.interval.ms": 10})
+    access = ConnectorAccess(definition, name)
+    with access.capture(owner="test", lease_ttl_s=5, lease_wait_s=5, dag=dag) as run:
+        run.run()
+
+
+@pytest.fixture
+def asked() -> Asked:
+    """A client as a user with a role of Airflow's; without one nobody is logged in."""
+
+    def client(name: str = "ada", role: str | None = "ADMIN") -> TestClient:
+        app.dependency_overrides.clear()
+        if role is not None:
+            user = SimpleAuthManagerUser(username=name, role=role)
+            app.dependency_overrides[get_user] = lambda: user
+        return TestClient(app, raise_server_exceptions=False)
+
+    return client

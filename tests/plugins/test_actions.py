@@ -1,0 +1,127 @@
+"""What people do from a page: what it would do, doing it, and the record of who, when and why."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.core.spi.retention import StateRetention
+from airflow_provider_cdc.hooks.connector import access_of
+from tests.plugins.conftest import Asked, capture
+from tests.support.face import Shop
+
+API = "/api/v1/connectors/shop/actions"
+
+
+def act(asked: Asked, action: str, body: dict[str, Any], status: int = 200, **query: Any) -> Any:
+    answer = asked("ann", "OP").post(f"{API}/{action}", json=body, params=query)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def audit(shop: Shop) -> list[dict[str, str]]:
+    found = shop.store.notifications("shop", limit=100)
+    return [
+        {"type": n.type, **n.additional_data}
+        for n in (one.notification for one in found)
+        if n.aggregate_type == "Action"
+    ]
+
+
+def test_pausing_says_what_it_does_does_it_and_is_recorded(shop: Shop, asked: Asked) -> None:
+    plan = act(asked, "pause", {"reason": "upgrade <b>"})
+    assert (plan["done"], plan["confirm"]) == (False, False)
+    assert "No run is alive; new ones are skipped." in plan["lines"]
+    assert (shop.store.control("shop").wanted, audit(shop)) == ("running", [])
+    with shop.store.lease("shop", "the run", wait_s=0):
+        assert "The run the run ends at the next boundary" in act(asked, "pause", {})["lines"][0]
+    assert act(asked, "pause", {"reason": "upgrade <b>"}, plan=False)["done"] is True
+    control = shop.store.control("shop")
+    assert (control.wanted, control.by, control.reason) == ("paused", "ann", "upgrade <b>")
+    assert "paused by ann" in act(asked, "resume", {})["lines"][0]
+    act(asked, "resume", {"reason": "done"}, plan=False)
+    act(asked, "stop", {}, plan=False)
+    assert shop.store.control("shop").wanted == "stopped"
+    assert audit(shop) == [
+        {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "pause", "reason": "upgrade <b>"},
+        {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "resume", "reason": "done"},
+        {"type": "ASKED_FOR", "connector_name": "shop", "by": "ann", "action": "stop"},
+    ]
+
+
+def test_a_snapshot_names_its_tables_and_wants_the_connectors_name(shop: Shop, asked: Asked) -> None:
+    body = {"tables": ["inventory.ord.*"], "replace": True, "reason": "rows differ"}
+    plan = act(asked, "snapshot", body)
+    assert plan["confirm"] is True
+    assert "1 table is read again, in chunks, beside the stream: inventory.orders." in plan["lines"]
+    assert any("EMPTIED" in text for text in plan["lines"])
+    for confirm in ({}, {"confirm": "shopp"}):
+        refused = act(asked, "snapshot", body, 409, plan=False, **confirm)
+        assert refused["error"]["safe"] == "Nothing was changed."
+    assert (shop.store.signals_of("shop"), audit(shop)) == ([], [])
+    done = act(asked, "snapshot", body, plan=False, confirm="shop")
+    (signal,) = shop.store.signals_of("shop")
+    assert (signal.number, signal.sent_by, signal.type) == (done["signal"], "ann", "execute-snapshot")
+    assert json.loads(signal.data or "") == {
+        "type": "incremental",
+        "data-collections": ["inventory.ord.*"],
+        "replace": True,
+    }
+    assert [(one["by"], one["reason"]) for one in audit(shop)] == [("ann", "rows differ")]
+    assert "is received" in act(asked, "stop-snapshot", {})["lines"][0]
+    stopped = act(asked, "stop-snapshot", {}, plan=False, confirm="shop")
+    capture(shop)
+    assert {s.number: s.state for s in shop.store.signals_of("shop")}[stopped["signal"]] == "done"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "text"),
+    [
+        ({"tables": ["inventory.oders"]}, 409, "did you mean inventory.orders?"),
+        ({"tables": ["("]}, 409, "is not a regular expression"),
+        ({"tables": []}, 422, "tables"),
+        ({"tables": ["x"], "type": "fast"}, 422, "incremental"),
+        ({"tables": ["x"], "where": "1=1"}, 422, "where"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_before_anything_is_sent(
+    shop: Shop, asked: Asked, body: dict[str, Any], status: int, text: str
+) -> None:
+    assert text in json.dumps(act(asked, "snapshot", body, status, plan=False, confirm="shop"))
+    assert shop.store.signals_of("shop") == []
+
+
+def test_what_a_target_holds_back_is_released(shop: Shop, asked: Asked) -> None:
+    record = shop.store.connector("shop")
+    assert record is not None
+    access = access_of(record)
+    assert access is not None
+    reports = AppliedReports(access.changelog().storage, "shop")
+    reports.register("delta", "/lake", "")
+    body = {"target": "delta", "location": "/lake"}
+    assert "has batches up to 0" in act(asked, "forget-target", body)["lines"][0]
+    assert len(reports.all()) == 1
+    act(asked, "forget-target", body, 409, plan=False)
+    act(asked, "forget-target", body, plan=False, confirm="shop")
+    assert reports.all() == []
+    (kept,) = audit(shop)
+    assert json.loads(kept["what"]) == body
+    act(asked, "forget-target", body, 409)
+
+
+def test_the_record_of_actions_outlives_other_notifications(shop: Shop, asked: Asked) -> None:
+    act(asked, "pause", {}, plan=False)
+    retention = StateRetention(None, None, timedelta(0), None)
+    shop.store.prune("shop", retention, datetime.now(UTC) + timedelta(days=1))
+    assert [one.notification.aggregate_type for one in shop.store.notifications("shop")] == ["Action"]
+
+
+def test_a_form_of_another_site_cannot_send_an_action(shop: Shop, asked: Asked) -> None:
+    """A browser sends a form's fields without asking, and JSON not without being allowed to."""
+    answer = asked().post(f"{API}/pause?plan=false", content="{}", headers={"content-type": "text/plain"})
+    assert answer.status_code == 422
+    assert shop.store.control("shop").wanted == "running"

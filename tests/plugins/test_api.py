@@ -1,0 +1,282 @@
+"""What the API answers, from real state and a real change log. Who may ask: test_rights.py."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.core.model.measured import Measured, Series
+from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.hooks.connector import access_of
+from airflow_provider_cdc.plugins import rights
+from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin
+from airflow_provider_cdc.plugins.rights import KnownDag
+from airflow_provider_cdc.state.store import StateStore
+from tests.cli.conftest import run
+from tests.plugins.conftest import Asked, capture
+from tests.support.face import Shop, connect
+
+API = "/api/v1/connectors"
+NASTY = ["<img src=x onerror=alert(1)>", "\"'`${x}", "\u202egnp.exe\u202c", "x" * 10_000, "a\x01b", "名前 🐘"]
+
+
+def get(asked: Asked, path: str = "", **query: Any) -> Any:
+    answer = asked().get(f"{API}{path}", params=query)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def line(asked: Asked, name: str = "shop") -> dict[str, Any]:
+    (found,) = [one for one in get(asked)["connectors"] if one["connector"] == name]
+    return found
+
+
+def measure(store: StateStore, connector: str, producer: str, *, ago_s: float, gauges: dict[str, float] | None = None, **topics: Series) -> None:  # fmt: skip
+    at = datetime.now(UTC) - timedelta(seconds=ago_s)
+    tags = {} if producer == "capture" else {"target": "delta", "place": "1"}
+    store.metrics.add(Measured(connector, producer, tags, at, {"": Series(gauges=gauges or {}), **topics}, True))
+
+
+def printed_by(capsys: pytest.CaptureFixture[str], *command: str) -> str:
+    """What a command prints as JSON."""
+    capsys.readouterr()
+    run(*command, "-o", "json")
+    return capsys.readouterr().out
+
+
+# -- the overview -------------------------------------------------------------------------------------------------------
+
+
+def test_the_one_that_wants_to_be_looked_at_most_comes_first(fleet: Shop, asked: Asked) -> None:
+    fleet.store.ended(
+        "script", "The log is gone.\n  Where:  binlog.3\n  Safe:   all before it.\n  Repair: airflow cdc gap script"
+    )
+    fleet.store.set_control("billing", DesiredState.PAUSED, "ann", "upgrade")
+    found = get(asked)["connectors"]
+    assert [(one["connector"], one["trouble"], one["state"]) for one in found] == [
+        ("script", 3, "failed"), ("billing", 1, "paused"), ("shop", 0, "unassigned"),
+    ]  # fmt: skip
+    assert found[0]["error"]["what"] == "The log is gone."
+    assert found[0]["error"]["repair"] == "airflow cdc gap script"
+    assert "The log is gone" in found[0]["problems"][0]
+    assert "paused by ann" in found[1]["phase"]
+    assert "rests until its next run" in found[2]["phase"]
+
+
+def test_it_is_filtered_by_state_source_and_text(fleet: Shop, asked: Asked) -> None:
+    fleet.store.ended("script", "the disk is full")
+    names = lambda **query: [one["connector"] for one in get(asked, **query)["connectors"]]  # noqa: E731
+    assert names(state="failed") == ["script"]
+    assert names(state=["failed", "unassigned"], text="BILL") == ["billing"]
+    assert names(text="disk is full") == ["script"]
+    assert names(source="mariadb") == []
+    found = get(asked, text="nothing like it")
+    assert (found["total"], found["states"], found["sources"]) == (3, {"failed": 1, "unassigned": 2}, ["memory"])
+
+
+def test_freshness_is_of_the_last_hour_and_names_the_worst_table(shop: Shop, asked: Asked) -> None:
+    def applied(seconds: float) -> Series:
+        return Series(observed={"apply.FreshnessInSeconds": [seconds]})
+
+    measure(shop.store, "shop", "apply delta 1", ago_s=8000, old=applied(50_000))
+    for _ in range(19):
+        measure(shop.store, "shop", "apply delta 1", ago_s=60, orders=applied(1.5))
+    measure(shop.store, "shop", "apply delta 1", ago_s=60, lines=applied(45))
+    fresh = line(asked)["freshness"]
+    assert (fresh["where"], fresh["commits"], fresh["worst_topic"], fresh["worst_s"]) == ("tables", 20, "lines", 45)
+    assert 1 < fresh["p50_s"] <= 2 < fresh["p95_s"] + 0.1 < 60
+
+
+def test_lag_rate_and_the_oldest_transaction_are_shown(shop: Shop, asked: Asked) -> None:
+    gauges = {"streaming.MilliSecondsBehindSource": 700_000, "streaming.OldestTransactionAgeInMilliseconds": 90_000}
+    events = Series(counters={"topic.TotalNumberOfEventsCaptured": 6000})
+    shop.store.register(Registration("late", "oracle", "/log"))
+    measure(shop.store, "late", "capture", ago_s=1000, gauges=gauges, orders=events)
+    shop.store.ended("late", None, {"streaming": {"OldestTransactionId": "7.3.11"}})
+    found = line(asked, "late")
+    assert (found["lag_s"], found["oldest_transaction"]) == (700, {"id": "7.3.11", "age_s": 90})
+    assert found["events_per_s"][0]["events_per_s"] == 20
+    assert (found["trouble"], found["problems"]) == (2, ["700 s behind its source"])
+
+
+def test_the_progress_of_a_snapshot_says_how_long_it_takes(shop: Shop, asked: Asked) -> None:
+    number = shop.store.send("shop", SentSignal("a", "execute-snapshot", "{}"))
+    progress = {"left": 1, "tables": 1, "table": "inventory.orders", "rows": 250, "of_about": 1000}
+    shop.store.set_signal_state("shop", number, SignalState.RUNNING, progress=progress)
+    snapshot = line(asked)["snapshot"]
+    assert (snapshot["part"], "inventory.orders" in snapshot["text"]) == (0.25, True)
+    assert snapshot["left_s"] >= 0
+
+
+def test_when_the_dag_runs_next_is_asked_of_airflow(fleet: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    monkeypatch.setattr(rights, "known_dags", lambda ids: {"shop_dag": KnownDag("shop_dag", None, at, True)})
+    assert line(asked)["next_run"] == {"at": "2026-03-01T12:00:00Z", "paused": True}
+    assert line(asked, "script")["next_run"] is None
+
+
+def test_the_number_of_queries_does_not_grow_with_connectors_and_tables(fleet: Shop, asked: Asked) -> None:
+    def queries() -> int:
+        seen = []
+        listener = lambda *a: seen.append(a[2])  # noqa: E731
+        sa.event.listen(sa.Engine, "before_cursor_execute", listener)
+        try:
+            get(asked)
+        finally:
+            sa.event.remove(sa.Engine, "before_cursor_execute", listener)
+        return len([one for one in seen if not one.startswith("PRAGMA")])
+
+    before = queries()
+    for n in range(30):
+        fleet.store.register(Registration(f"more{n}", "memory", "/log", connections={"dag": f"dag{n}"}))
+        measure(fleet.store, f"more{n}", "capture", ago_s=10, **{f"t{k}": Series({"g": 1}) for k in range(20)})
+        fleet.store.send(f"more{n}", SentSignal("a", "log", "{}"))
+    assert get(asked)["total"] == 33
+    assert queries() == before <= 10
+
+
+def test_the_command_prints_the_same(shop: Shop, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = json.loads(printed_by(capsys, "connectors"))
+    answered = get(asked)["connectors"]
+    assert [one.keys() for one in printed] == [one.keys() for one in answered]
+    same = [{**one, "next_run": None} for one in answered]
+    assert printed == same
+
+
+# -- one connector ------------------------------------------------------------------------------------------------------
+
+
+def test_a_connector_shows_its_targets_and_what_keeps_them_back(shop: Shop, asked: Asked) -> None:
+    record = shop.store.connector("shop")
+    assert record is not None
+    access = access_of(record)
+    assert access is not None
+    reports = AppliedReports(access.changelog().storage, "shop")
+    report = reports.register("delta", "/lake", "")
+    reports.write({**report, "last_batch": 1, "failed": {"inventory.orders": "column <x> is gone"}})
+    found = get(asked, "/shop")
+    assert found["trouble"] is None
+    (target,) = found["targets"]
+    assert (target["target"], target["last_batch"]) == ("delta", 1)
+    assert target["failed"] == {"inventory.orders": "column <x> is gone"}
+    assert found["status"]["metrics"]["streaming"]["Connected"] is True
+
+
+def test_a_change_log_that_is_away_does_not_hide_the_state(shop: Shop, asked: Asked) -> None:
+    shop.store.register(Registration("shop", "memory", "no-such-kind://x/y", connections={"source": "shop"}))
+    found = get(asked, "/shop")
+    assert (found["targets"], found["line"]["batch"]) == ([], 1)
+    assert found["trouble"]
+
+
+def test_tables_have_their_schema_and_what_was_measured_of_their_topics(shop: Shop, asked: Asked) -> None:
+    shop.order(1)
+    capture(shop)
+    fresh = Series(counters={"apply.TotalNumberOfEventsApplied": 3}, observed={"apply.FreshnessInSeconds": [1.5]})
+    measure(shop.store, "shop", "apply delta 1", ago_s=1, **{"shop.inventory.orders": fresh})
+    (table,) = get(asked, "/shop/tables")["tables"]
+    assert (table["table"], table["topic"]) == ("inventory.orders", "shop.inventory.orders")
+    assert (table["version"], table["columns"], table["key"], table["events"]) == (1, 2, ["id"], 1)
+    (target,) = table["targets"]
+    assert (target["target"], target["events"], target["freshness_p50_s"]) == ("delta", 3, 1.5)
+
+
+def test_batches_offsets_signals_and_events_are_as_the_commands_have_them(
+    shop: Shop, asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop.order(1)
+    capture(shop)
+    shop.store.send("shop", SentSignal("a", "log", '{"message": "<b>"}', by="ann"))
+    for part, command in (("batches", ("batches",)), ("offsets", ("offset", "history")), ("signals", ("signals",))):
+        printed = json.loads(printed_by(capsys, *command, "shop"))
+        answered = get(asked, f"/shop/{part}")
+        assert [one.keys() for one in answered] == [one.keys() for one in printed], part
+        assert len(answered) >= 1
+    lines = printed_by(capsys, "notifications", "shop").splitlines()
+    answered = get(asked, "/shop/events")
+    assert [one.keys() for one in answered] == [json.loads(text).keys() for text in lines[::-1]]
+    assert get(asked, "/shop/batches", limit=1)[0]["batch"] == 2
+
+
+def test_a_batch_has_its_files(shop: Shop, asked: Asked) -> None:
+    shop.order(1)
+    capture(shop)
+    found = get(asked, "/shop/batches/2")
+    (file,) = found["files"]
+    assert (file["topic"], file["rows"], file["counts"]) == ("shop.inventory.orders", 1, {"c": 1})
+    assert found["batch"]["batch"] == 2
+    assert found["position_before"] != found["batch"]["position"]
+    for number in ("3", "0", "-1", str(1 << 70)):
+        assert asked().get(f"{API}/shop/batches/{number}").status_code == 404
+
+
+def test_a_schema_change_says_what_it_has_changed(shop: Shop, asked: Asked) -> None:
+    shop.database.add_column("inventory.orders", "extra", "int32")
+    capture(shop)
+    after, before = get(asked, "/shop/schema-changes")
+    assert before["tables"] == {"inventory.orders": ["+ id int64", "+ note string", "+ key (id)"]}
+    assert after["tables"] == {"inventory.orders": ["+ extra int32"]}
+    assert get(asked, "/shop/schema-changes", table="inventory.none") == []
+
+
+def test_properties_say_where_they_come_from_and_nothing_of_the_connection(shop: Shop, asked: Asked) -> None:
+    found = get(asked, "/shop/configuration")
+    named = {one["name"]: one for one in found["properties"]}
+    assert (named["poll.interval.ms"]["by"], named["poll.interval.ms"]["value"]) == ("definition", 10)
+    assert (named["memory.database"]["by"], named["memory.database"]["value"]) == ("connection", None)
+    assert named["snapshot.mode"]["by"] == "default"
+    assert all(one["what"] for one in found["properties"])
+    assert found["connections"] == {"source": "shop", "state": "cdc_state_default", "dag": "shop_dag"}
+
+
+def test_measurements_are_those_of_the_last_runs(shop: Shop, asked: Asked) -> None:
+    capture(shop)
+    found = get(asked, "/shop/metrics")
+    assert [one["gauges"]["run.LastRunFailed"] for one in found["runs"]["capture"]] == [0, 0]
+    assert {one["topic"] for one in found["series"]} == {"", "shop.inventory.orders"}
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_names_and_texts_of_any_form_are_answered_as_they_are(shop: Shop, asked: Asked, nasty: str) -> None:
+    shop.store.set_control("shop", DesiredState.PAUSED, nasty[:200], nasty)
+    assert nasty in line(asked)["phase"]
+    assert get(asked, text=nasty[:200])["total"] == 1
+    assert asked().get(f"{API}/{quote(nasty[:200], safe='')}").status_code == 404
+
+
+# -- what is away -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [API, f"{API}/shop", f"{API}/shop/tables", "/metrics"])
+def test_a_database_that_is_away_is_a_sentence(
+    shop: Shop, asked: Asked, path: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/no/state.db")
+    answer = asked().get(path)
+    assert answer.status_code == 503
+    assert "The state database cannot be reached" in answer.json()["detail"]
+    monkeypatch.delenv("AIRFLOW_CONN_CDC_STATE_DEFAULT")
+    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{tmp_path}/empty.db")
+    answer = asked().get(path)
+    assert answer.status_code == 503
+    assert answer.json()["error"]["repair"] == "airflow db migrate"
+
+
+def test_the_plugin_loads_its_api_only_when_it_is_asked_for() -> None:
+    code = (
+        "import sys; from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin; plugin = CdcPlugin();"
+        "plugin.react_apps; print([m for m in sys.modules if m.startswith(('airflow_provider_cdc.plugins.a', 'airflow_provider_cdc.state', 'pyarrow'))])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+    assert CdcPlugin().fastapi_apps[0]["url_prefix"] == "/cdc"
