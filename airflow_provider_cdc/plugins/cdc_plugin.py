@@ -1,6 +1,6 @@
-"""The plugin: pages about connectors in Airflow's UI, and where the operators' links lead.
+"""The plugin: pages about connectors within Airflow's UI, and their API.
 
-Every Airflow process imports this module; only the API server asks for the pages and so loads them.
+Every Airflow process imports this module; only the API server asks for the API and so loads it.
 """
 
 from __future__ import annotations
@@ -9,26 +9,28 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from airflow_provider_cdc.hooks.links import ROUTE
+
 PREFIX = "/cdc"
 
 
 class CdcPlugin(AirflowPlugin):
-    """Pages below :data:`PREFIX`, for users who are logged in to Airflow and may see assets."""
+    """Pages at ``/plugin/cdc``, and below :data:`PREFIX` what they ask, for users who are logged in to Airflow and may see assets."""
 
     name = "cdc"
-    external_views = [
+    react_apps = [
         {
             "name": "CDC connectors",
-            "href": f"{PREFIX}/",
+            "bundle_url": f"{PREFIX.removeprefix('/')}/static/pages.js",  # below Airflow's own base path
             "destination": "nav",
             "category": "browse",
-            "url_route": "cdc-connectors",
+            "url_route": ROUTE,
         }
     ]
 
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
-        """The pages; made when they are asked for."""
+        """What is served; made when it is asked for."""
         from airflow_provider_cdc.plugins.app import app
 
         return [{"app": app, "url_prefix": PREFIX, "name": "Change data capture"}]

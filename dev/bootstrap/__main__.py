@@ -4,7 +4,7 @@ import argparse
 import sys
 import time
 
-from dev.bootstrap import databases, jars, java, uv, venv
+from dev.bootstrap import databases, jars, java, ui, uv, venv
 from dev.bootstrap.report import Problem, Report
 
 DEFAULT_SERVERS = ("mariadb",)
@@ -15,12 +15,14 @@ def main() -> int:
     """Run the steps; a problem ends the run with a message and exit code 1."""
     options = _arguments()
     started = time.monotonic()
-    report = Report(4 + len(options.servers))
+    report = Report(5 + len(options.servers))
     try:
         with report.step("uv") as step:
             uv_binary = uv.ensure(step)
         with report.step("Python packages") as step:
             venv.ensure(uv_binary, step)
+        with report.step("Pages") as step:
+            ui.ensure(uv_binary, step)
         with report.step("Java") as step:
             java.ensure(step)
         with report.step("Spark jars") as step:
@@ -40,7 +42,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="dev/setup",
-        description="Prepare this working copy: Python packages, Java, Spark jars, a MariaDB server. Can be repeated.",
+        description="Prepare this working copy: Python packages, the built pages, Java, Spark jars, a MariaDB server. Can be repeated.",
         epilog="Environment: CDC_DEV_HOME (instead of .dev), CDC_MAVEN_REPO (a mirror of Maven Central), "
         "UV_DEFAULT_INDEX or PIP_INDEX_URL (a Python package index), CDC_DEV_SYSTEM_SERVERS=0 (private database "
         "servers only), CDC_DEV_CHROMIUM (a Chromium for the tests of pages), and the usual variables of proxies and certificates.",

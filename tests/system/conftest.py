@@ -16,6 +16,9 @@ PASSWORD = "the-password-of-inventory"
 PLAIN = {"database.ssl.mode": "disabled"}
 """The server has no certificate: with the default, every check would tell so."""
 
+SHOWN = "shown"
+"""Of this connector rows may be shown; only tests of pages have it."""
+
 LINEAGE = "lineage.jsonl"
 """File in which OpenLineage's own client writes what it is told, an event in each line."""
 LONG = """
@@ -63,6 +66,7 @@ def airflow(inventory: Any, tmp_path_factory: pytest.TempPathFactory) -> Airflow
     example("inventory_mariadb_continuous", airflow.dags)
     example("inventory_maintain_tables", airflow.dags)
     airflow.environment["CDC_INVENTORY_RUN_FOR"] = "60"
+    airflow.environment["AIRFLOW__CDC__SHOW_ROWS_OF"] = SHOWN
     told = {"type": "file", "log_file_path": str(airflow.folder / LINEAGE), "append": True}
     airflow.environment["AIRFLOW__OPENLINEAGE__TRANSPORT"] = json.dumps(told)
     (airflow.dags / "long_capture.py").write_text(LONG.format(changelog=airflow.home / "cdc" / "changelog"))

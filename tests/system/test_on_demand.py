@@ -237,8 +237,8 @@ def test_a_person_fills_in_the_form_and_watches_the_snapshot(
     page.goto(f"{services.url}/dags/busy_snapshot/runs/{run}/tasks/wait", wait_until="domcontentloaded")
     page.get_by_text("now busy.orders").first.wait_for()  # the progress, in the log of the sensor
     page.screenshot(path=shots / "run-progress.png")
-    page.goto(f"{services.url}/cdc/connectors/busy", wait_until="domcontentloaded")
-    page.locator("progress").first.wait_for()  # of the snapshot under "at work", of the signal below
+    page.goto(f"{services.url}/plugin/cdc/connectors/busy/signals", wait_until="domcontentloaded")
+    page.get_by_role("table", name="Signals").get_by_text("table busy.orders").first.wait_for()  # how far it is
     page.screenshot(path=shots / "connector.png")
     captured.until("busy_snapshot", run, "wait", "success", seconds=300)
     page.goto(f"{services.url}/dags/busy_snapshot", wait_until="domcontentloaded")
@@ -346,10 +346,9 @@ def test_a_paused_connector_skips_its_runs_and_says_who_paused_it(captured: Runs
     log = captured.log("busy_capture", run, "capture")
     assert "upgrade of the database" in log
     assert "admin" in log
-    status, page = captured.services.request("GET", "/cdc/connectors/busy", accept="text/html")
-    assert status == 200
-    assert "paused" in page
-    assert "upgrade of the database" in page
+    line = captured.services.json("GET", "/cdc/api/v1/connectors/busy")["line"]
+    assert line["state"] == "paused"
+    assert "upgrade of the database" in line["phase"]
     resume(captured)
     keep_capturing(captured, airflow)
 

@@ -1,0 +1,19 @@
+import { Box } from "@chakra-ui/react";
+import { Route, Routes } from "react-router-dom";
+
+import { BatchPage } from "./BatchPage";
+import { ConnectorPage } from "./ConnectorPage";
+import { OverviewPage } from "./OverviewPage";
+
+/** The pages; Airflow's UI shows them at /plugin/cdc. */
+export function App() {
+  return (
+    <Box p={3} data-testid="cdc">
+      <Routes>
+        <Route index element={<OverviewPage />} />
+        <Route path="connectors/:connector/batches/:batch" element={<BatchPage />} />
+        <Route path="connectors/:connector/:tab?" element={<ConnectorPage />} />
+      </Routes>
+    </Box>
+  );
+}

@@ -1,0 +1,103 @@
+import { Box, Code, Heading, HStack, Link as Anchor, Tabs, Text } from "@chakra-ui/react";
+import { Link, useNavigate, useParams } from "react-router-dom";
+
+import { ActionButtons } from "./Actions";
+import { part, type Detail } from "./api";
+import { Failure, ROOT, Shown, State, Trouble } from "./bits";
+import { Charts } from "./Charts";
+import { RowStory } from "./RowStory";
+import { BatchesTab, ConfigurationTab, EventsTab, OffsetsTab, SchemaTab, SignalsTab, TablesTab } from "./tabs";
+import { ago, duration, position } from "./texts";
+import { useAsked } from "./useAsked";
+
+const TABS = ["charts", "tables", "signals", "schema", "batches", "offsets", "configuration", "events", "row"] as const;
+const TITLES: Record<string, string> = { charts: "Charts", tables: "Tables", signals: "Snapshots and signals", schema: "Schema", batches: "Batches", offsets: "Offsets", configuration: "Configuration", events: "Events", row: "A row's story" };
+
+/** One connector from all sides. */
+export function ConnectorPage() {
+  const { connector = "", tab = "charts" } = useParams();
+  const navigate = useNavigate();
+  const path = `connectors/${part(connector)}`;
+  const asked = useAsked<Detail>(path, 5);
+  return (
+    <>
+      <Anchor asChild>
+        <Link to={ROOT}>CDC connectors</Link>
+      </Anchor>
+      <Heading as="h1" size="xl" my={2} overflowWrap="anywhere">
+        {connector}
+      </Heading>
+      <Shown asked={asked}>
+        {(found) => (
+          <>
+            <Facts found={found} />
+            <ActionButtons connector={connector} found={found} onDone={asked.again} />
+            <Tabs.Root lazyMount unmountOnExit value={tab} onValueChange={({ value }) => navigate(`${ROOT}/${path}/${value}`)} mt={4}>
+              <Tabs.List flexWrap="wrap" aria-label="About the connector">
+                {TABS.filter((name) => name !== "row" || found.rights.includes("rows")).map((name) => (
+                  <Tabs.Trigger key={name} value={name}>
+                    {TITLES[name]}
+                  </Tabs.Trigger>
+                ))}
+              </Tabs.List>
+              <Tabs.Content value="charts"><Charts path={path} /></Tabs.Content>
+              <Tabs.Content value="tables"><TablesTab path={path} /></Tabs.Content>
+              <Tabs.Content value="signals"><SignalsTab path={path} /></Tabs.Content>
+              <Tabs.Content value="schema"><SchemaTab path={path} /></Tabs.Content>
+              <Tabs.Content value="batches"><BatchesTab path={path} targets={found.targets} /></Tabs.Content>
+              <Tabs.Content value="offsets"><OffsetsTab path={path} /></Tabs.Content>
+              <Tabs.Content value="configuration"><ConfigurationTab path={path} /></Tabs.Content>
+              <Tabs.Content value="events"><EventsTab path={path} /></Tabs.Content>
+              <Tabs.Content value="row"><RowStory path={path} /></Tabs.Content>
+            </Tabs.Root>
+          </>
+        )}
+      </Shown>
+    </>
+  );
+}
+
+function Facts({ found }: { found: Detail }) {
+  const { line } = found;
+  return (
+    <Box>
+      <HStack gap={2} flexWrap="wrap">
+        <State word={line.state} />
+        <Trouble line={line} />
+        <Text lineClamp={4} overflowWrap="anywhere" unicodeBidi="isolate">{line.phase}</Text>
+        {line.since ? <Text color="fg.muted">since {ago(line.since)}</Text> : null}
+      </HStack>
+      {(line.problems ?? []).map((problem) => (
+        <Text key={problem} fontWeight="semibold">
+          {problem}
+        </Text>
+      ))}
+      {line.error ? (
+        <Box my={2} p={3} borderWidth="1px" borderRadius="md" data-testid="last-error">
+          <Text fontWeight="semibold" whiteSpace="pre-wrap" overflowWrap="anywhere">{line.error.what}</Text>
+          {line.error.where ? <Text>Where: {line.error.where}</Text> : null}
+          {line.error.safe ? <Text>Safe: {line.error.safe}</Text> : null}
+          {line.error.repair ? <Text>Repair: <Code>{line.error.repair}</Code></Text> : null}
+        </Box>
+      ) : null}
+      {found.trouble ? <Failure error={new Error(`The change log cannot be read from here: ${found.trouble}`)} /> : null}
+      {found.work.map((work) => (
+        <Text key={String(work.text)}>At work: {String(work.text)}</Text>
+      ))}
+      <Text mt={1}>
+        Source {line.source}; position <Code>{position(line.position)}</Code>; batch {line.batch}; offset moved {ago(line.moved_at)}; behind its source {duration(line.lag_s)}
+        {line.freshness ? `; ${line.freshness.where} are ${duration(line.freshness.p50_s)} (p50) and ${duration(line.freshness.p95_s)} (p95) after the source, worst ${line.freshness.worst_topic}` : ""}
+      </Text>
+      {found.targets.map((target) => (
+        <Text key={`${target.target} ${target.location}`}>
+          Target {target.target} at <Code>{target.location}</Code>: applied up to batch {target.last_batch} of {line.batch}
+          {Object.entries(target.failed).map(([table, why]) => (
+            <Text as="span" key={table} display="block" color="fg.error">
+              {table}: {String(why)}
+            </Text>
+          ))}
+        </Text>
+      ))}
+    </Box>
+  );
+}

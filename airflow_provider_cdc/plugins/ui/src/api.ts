@@ -1,0 +1,62 @@
+// Requests to our API, with the session that Airflow's UI has. Types come from the OpenAPI document.
+import type { components } from "./api-types";
+
+type Schemas = components["schemas"];
+export type Overview = Schemas["Overview"];
+export type Line = Schemas["ConnectorLine"];
+export type Detail = Schemas["ConnectorDetail"];
+export type Plan = Schemas["Plan"];
+export type Story = Schemas["RowStory"];
+export type Change = Schemas["RowChange"];
+export type Tables = Schemas["Tables"];
+export type Signal = Schemas["SignalState"];
+export type Event = Schemas["Event"];
+export type Batch = Schemas["Batch"];
+export type BatchDetail = Schemas["BatchDetail"];
+export type Offset = Schemas["Offset"];
+export type SchemaChange = Schemas["SchemaChange"];
+export type Configuration = Schemas["Configuration"];
+export type Measurements = Schemas["Measurements"];
+export type Problem = Schemas["Problem"];
+
+export class Refused extends Error {
+  constructor(
+    readonly status: number,
+    readonly problem: Problem,
+  ) {
+    super(problem.detail);
+  }
+}
+
+const url = (path: string) => new URL(`cdc/api/v1/${path}`, document.baseURI).href;
+
+export const part = (text: string) => encodeURIComponent(text);
+
+export async function ask<T>(path: string, signal?: AbortSignal, body?: unknown): Promise<T> {
+  const answer = await fetch(url(path), {
+    signal,
+    credentials: "same-origin",
+    ...(body === undefined
+      ? {}
+      : { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
+  });
+  if (answer.status === 401) {
+    const next = encodeURIComponent(location.href);
+    location.assign(new URL(`api/v2/auth/login?next=${next}`, document.baseURI).href);
+  }
+  if (!answer.ok) {
+    throw new Refused(answer.status, await problemOf(answer));
+  }
+  return (await answer.json()) as T;
+}
+
+async function problemOf(answer: Response): Promise<Problem> {
+  const text = await answer.text();
+  try {
+    const found = JSON.parse(text) as { detail?: unknown; error?: Problem["error"] };
+    const detail = typeof found.detail === "string" ? found.detail : JSON.stringify(found.detail ?? text);
+    return { detail, error: found.error ?? null };
+  } catch {
+    return { detail: `The API server answers with status ${answer.status}.`, error: null };
+  }
+}

@@ -1,0 +1,139 @@
+import { Alert, Badge, Box, Code, Heading, Spinner, Table, Text } from "@chakra-ui/react";
+import type { ReactNode } from "react";
+
+import { Refused, type Line } from "./api";
+
+export const ROOT = "/plugin/cdc";
+
+const COLOURS: Record<string, string> = { running: "green", failed: "red", paused: "orange", stopped: "gray", done: "green", refused: "red" };
+
+export function State({ word }: { word: string }) {
+  return (
+    <Badge colorPalette={COLOURS[word] ?? "gray"} variant="surface">
+      {word}
+    </Badge>
+  );
+}
+
+const TROUBLE = ["fine", "rests", "late", "in trouble"];
+
+export function Trouble({ line }: { line: Line }) {
+  const colour = ["green", "gray", "orange", "red"][line.trouble] ?? "gray";
+  return (
+    <Badge colorPalette={colour} variant="surface">
+      {TROUBLE[line.trouble]}
+    </Badge>
+  );
+}
+
+/** An error in its parts: what, where, what is safe, how to repair it. */
+export function Failure({ error }: { error: Error }) {
+  const parts = error instanceof Refused ? error.problem.error : null;
+  return (
+    <Alert.Root status="error" role="alert" data-testid="failure">
+      <Alert.Indicator />
+      <Alert.Content>
+        <Alert.Title>{parts?.what ?? error.message}</Alert.Title>
+        {parts?.where ? <Text>Where: {parts.where}</Text> : null}
+        {parts?.safe ? <Text>Safe: {parts.safe}</Text> : null}
+        {parts?.repair ? (
+          <Text>
+            Repair: <Code>{parts.repair}</Code>
+          </Text>
+        ) : null}
+      </Alert.Content>
+    </Alert.Root>
+  );
+}
+
+/** What was asked: the answer, why there is none, or that it is awaited. */
+export function Shown<T>({
+  asked,
+  children,
+}: {
+  asked: { data: T | undefined; error: Error | undefined };
+  children: (data: T) => ReactNode;
+}) {
+  return (
+    <>
+      {asked.error ? <Failure error={asked.error} /> : null}
+      {asked.data !== undefined ? children(asked.data) : asked.error ? null : <Spinner aria-label="Loading" />}
+    </>
+  );
+}
+
+export function Section({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <Box as="section" mt={5}>
+      <Heading as="h2" size="md" mb={2}>
+        {title}
+      </Heading>
+      {children}
+    </Box>
+  );
+}
+
+/** A table with titles; it scrolls by itself where it is wider than the page. */
+export function Grid({
+  label,
+  head,
+  rows,
+  nothing,
+}: {
+  label: string;
+  head: string[];
+  rows: { key: string; cells: ReactNode[] }[];
+  nothing: string;
+}) {
+  if (rows.length === 0) {
+    return <Text color="fg.muted">{nothing}</Text>;
+  }
+  return (
+    <Table.ScrollArea tabIndex={0} role="region" aria-label={label}>
+      <Table.Root size="sm" aria-label={label}>
+        <Table.Header>
+          <Table.Row>
+            {head.map((title) => (
+              <Table.ColumnHeader key={title}>{title}</Table.ColumnHeader>
+            ))}
+          </Table.Row>
+        </Table.Header>
+        <Table.Body>
+          {rows.map(({ key, cells }) => (
+            <Table.Row key={key}>
+              {cells.map((cell, n) => (
+                <Table.Cell key={n} verticalAlign="top" maxW="40rem" whiteSpace="normal" overflowWrap="anywhere" unicodeBidi="isolate">
+                  {cell}
+                </Table.Cell>
+              ))}
+            </Table.Row>
+          ))}
+        </Table.Body>
+      </Table.Root>
+    </Table.ScrollArea>
+  );
+}
+
+/** Events per second of the last hour as a small line. */
+export function Spark({ line }: { line: Line }) {
+  const rates = line.events_per_s ?? [];
+  const last = rates.at(-1);
+  if (last === undefined) {
+    return <Text color="fg.muted">none</Text>;
+  }
+  const first = Date.now() / 1000 - 3600;
+  const most = Math.max(...rates.map((rate) => rate.events_per_s), 1e-9);
+  const points = rates.map((rate) => {
+    const x = Math.max(0, Math.min(80, ((rate.at - first) / 3600) * 80));
+    return `${x.toFixed(1)},${(18 - (rate.events_per_s / most) * 16).toFixed(1)}`;
+  });
+  return (
+    <Box display="flex" gap={2} alignItems="center" whiteSpace="nowrap">
+      <svg width="80" height="20" aria-hidden="true">
+        <polyline points={points.join(" ")} fill="none" stroke="currentColor" strokeWidth="1.5" />
+        {points.length === 1 ? <circle cx={points[0]?.split(",")[0]} cy={points[0]?.split(",")[1]} r="2" fill="currentColor" /> : null}
+      </svg>
+      {last.events_per_s.toLocaleString("en", { maximumFractionDigits: 1 })}/s
+    </Box>
+  );
+}

@@ -1,0 +1,347 @@
+"""The pages in a real Chromium, within a running Airflow: what the person on call sees and can do, light and dark, narrow, by keyboard alone."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.model.measured import Measured, Series
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.state.store import StateStore
+from dev import paths
+from dev.airflow import Airflow, Services
+from dev.bootstrap import browser, ui, uv
+from dev.bootstrap.report import Problem, Step
+from tests.system.conftest import SHOWN
+
+NASTY = '<img src=x onerror="window.hacked=1">\u202eevil'
+LONG = "a very long reason " * 600
+ERROR = "The log no longer holds the position.\n  Where:  binlog.000003:4\n  Safe:   all batches before it.\n  Repair: airflow cdc gap broken"
+TABS = (
+    "Charts",
+    "Tables",
+    "Snapshots and signals",
+    "Schema",
+    "Batches",
+    "Offsets",
+    "Configuration",
+    "Events",
+    "A row's story",
+)
+
+
+@pytest.fixture(scope="module")
+def connectors(airflow: Airflow, services: Services) -> StateStore:
+    """One that is well, one that is broken, one with a name and a reason of the worst kind; captured by nothing but this process."""
+    store = StateStore(f"sqlite:///{airflow.home}/airflow.db")
+    body = {"connection_id": SHOWN, "conn_type": "cdc_memory", "host": SHOWN}
+    services.json("POST", "/api/v2/connections", body)
+    database = MemoryDatabase(SHOWN)
+    database.create_table("inventory.orders", {"id": "int64", "note": "string"}, key=("id",))
+    definition = ConnectorDefinition(
+        SHOWN, "memory", f"{airflow.home}/cdc/{SHOWN}", {"memory.database": SHOWN, "poll.interval.ms": 10}
+    )
+    for notes in (("first",), (NASTY, "third")):
+        for note in notes:
+            with database.transaction() as t:
+                t.insert("inventory.orders", {"id": len(note), "note": note})
+        with open_capture(
+            definition,
+            f"sqlite:///{airflow.home}/airflow.db",
+            connections={"source": SHOWN, "state": "cdc_state_default"},
+        ) as run:
+            run.run()
+    database.add_column("inventory.orders", "extra", "int32")
+    with open_capture(
+        definition, f"sqlite:///{airflow.home}/airflow.db", connections={"source": SHOWN, "state": "cdc_state_default"}
+    ) as run:
+        run.run()
+    fresh = Series(counters={"apply.TotalNumberOfEventsApplied": 3}, observed={"apply.FreshnessInSeconds": [1.5, 42.0]})
+    series = {"": Series(), f"{SHOWN}.inventory.orders": fresh}
+    store.metrics.add(
+        Measured(SHOWN, "apply delta 1", {"target": "delta", "place": "1"}, datetime.now(UTC), series, True)
+    )
+    for name in ("broken", NASTY):
+        store.register(Registration(name, "memory", f"{airflow.home}/cdc/none", connections={"source": SHOWN}))
+    store.ended("broken", ERROR)
+    store.set_control(NASTY, DesiredState.PAUSED, NASTY, LONG)
+    return store
+
+
+@pytest.fixture(scope="module")
+def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(os.environ.get("CDC_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(services: Services, connectors: StateStore) -> Iterator[Any]:
+    """A page of Chromium, logged in as ``admin``; ``asked`` has every address that it asked for, ``errors`` what its scripts have thrown."""
+    from playwright.sync_api import sync_playwright
+
+    try:
+        binary = browser.ensure()
+    except Problem as problem:
+        if os.environ.get("CDC_REQUIRE_SERVERS"):
+            raise
+        pytest.skip(f"Chromium cannot be had here: {problem}")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=binary, args=list(browser.ARGUMENTS))
+        context = chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB", color_scheme="light")
+        page = context.new_page()
+        page.asked, page.errors = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.set_default_timeout(60_000)
+        page.goto(f"{services.url}/", wait_until="domcontentloaded")
+        page.fill("input[name=username]", "admin")
+        page.fill("input[name=password]", services.password)
+        page.click("button[type=submit]")
+        page.wait_for_url(f"{services.url}/", wait_until="commit")
+        yield page
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def axe() -> str:
+    folder = ui.packages(uv.ensure(Step(quiet=True)))
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
+
+
+def show(page: Any, services: Services, path: str = "") -> Any:
+    page.goto(f"{services.url}/plugin/cdc{path}", wait_until="domcontentloaded")
+    found = page.get_by_test_id("cdc")
+    found.wait_for()
+    return found
+
+
+def findings(page: Any, axe: str) -> list[str]:
+    """What axe-core finds in our part of the page that is serious."""
+    if not page.evaluate("typeof window.axe !== 'undefined'"):
+        page.evaluate(axe)
+    found = page.evaluate("async () => (await axe.run('[data-testid=cdc]')).violations")
+    return [
+        f"{one['id']}: {node['html'][:200]} {node.get('failureSummary', '')[:300]}"
+        for one in found if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]  # fmt: skip
+
+
+def themed(page: Any, services: Services, theme: str) -> None:
+    """Airflow keeps the theme where its own switch does."""
+    page.evaluate(f"localStorage.setItem('theme', '{theme}')")
+    page.reload(wait_until="domcontentloaded")
+    page.get_by_test_id("cdc").wait_for()
+    page.locator(f"html.{theme}").wait_for(state="attached")
+
+
+def painted(page: Any, style: str) -> list[int]:
+    """Red, green and blue of a style of the first cell, however the theme writes it."""
+    return list(
+        page.evaluate(
+            """style => {
+                const cell = document.querySelector('[data-testid=cdc] tbody td');
+                const paint = document.createElement('canvas').getContext('2d');
+                paint.fillStyle = getComputedStyle(cell)[style];
+                paint.fillRect(0, 0, 1, 1);
+                return [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3);
+            }""",
+            style,
+        )
+    )
+
+
+def test_the_overview_shows_the_broken_one_first_with_its_repair(
+    page: Any, services: Services, shots: Path, axe: str
+) -> None:
+    show(page, services)
+    rows = page.get_by_role("table", name="Connectors").locator("tbody tr")
+    rows.first.wait_for()
+    assert "broken" in rows.first.inner_text()
+    assert "airflow cdc gap broken" in rows.first.inner_text()
+    box = page.get_by_text("airflow cdc gap broken").first.bounding_box()
+    assert box is not None
+    assert box["x"] + box["width"] < 1280  # nobody has to scroll to it
+    well = rows.filter(has_text=SHOWN).first
+    assert "worst" in well.inner_text()
+    assert NASTY in page.get_by_role("table", name="Connectors").inner_text()
+    assert page.locator("[data-testid=cdc] img").count() == 0
+    assert page.evaluate("window.hacked") is None
+    page.screenshot(path=shots / "overview-light.png")
+    assert findings(page, axe) == []
+    page.get_by_label("Search").fill("no longer holds")
+    page.wait_for_function("document.querySelectorAll('[data-testid=cdc] tbody tr').length === 1")
+    assert "text=" in page.url  # a filter can be handed on as a link
+    page.get_by_label("Search").fill("")
+    page.get_by_label("State").select_option("paused")
+    page.wait_for_function("document.querySelectorAll('[data-testid=cdc] tbody tr').length === 1")
+    assert page.errors == []
+
+
+def test_it_is_as_dark_as_airflow_and_fits_a_narrow_window(
+    page: Any, services: Services, shots: Path, axe: str
+) -> None:
+    show(page, services)
+    themed(page, services, "dark")
+    page.get_by_role("table", name="Connectors").wait_for()
+    page.screenshot(path=shots / "overview-dark.png")
+    assert min(painted(page, "color")) > 128
+    assert findings(page, axe) == []
+    themed(page, services, "light")
+    page.get_by_role("table", name="Connectors").wait_for()
+    assert max(painted(page, "color")) < 128
+    page.set_viewport_size({"width": 800, "height": 900})
+    page.get_by_role("table", name="Connectors").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    page.screenshot(path=shots / "overview-800.png")
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_a_connector_is_seen_from_all_sides(page: Any, services: Services, shots: Path, axe: str) -> None:
+    show(page, services, f"/connectors/{SHOWN}")
+    shown = {
+        "Charts": "none of them failed", "Tables": "inventory.orders", "Snapshots and signals": "No signal was sent.", "Schema": "+ extra int32",
+        "Batches": "no target", "Offsets": "batch 1", "Configuration": "not shown", "Events": "COMPLETED", "A row's story": "Each look is recorded",
+    }  # fmt: skip
+    assert set(shown) == set(TABS)
+    for title, text in shown.items():
+        page.get_by_role("tab", name=title, exact=True).click()
+        page.get_by_role("tabpanel").get_by_text(text).first.wait_for()
+        page.screenshot(path=shots / f"connector-{title.lower().replace(' ', '-')}.png")
+        assert findings(page, axe) == [], title
+    page.get_by_role("tab", name="Batches", exact=True).click()
+    page.get_by_role("link", name="2", exact=True).click()
+    page.get_by_role("table", name="Files").wait_for()
+    assert page.url.endswith(f"/connectors/{SHOWN}/batches/2")
+    assert findings(page, axe) == []
+    assert page.errors == []
+
+
+def test_the_story_of_a_row_shows_before_and_after(page: Any, services: Services, shots: Path) -> None:
+    show(page, services, f"/connectors/{SHOWN}/row")
+    page.get_by_label("Table", exact=True).fill("inventory.orders")
+    page.get_by_label("Key: values").fill(str(len(NASTY)))
+    page.get_by_role("button", name="Look").click()
+    story = page.get_by_test_id("story")
+    story.wait_for()
+    assert "create" in story.inner_text().lower()
+    assert "onerror" in story.inner_text()
+    assert page.evaluate("window.hacked") is None
+    page.screenshot(path=shots / "row.png")
+    show(page, services, f"/connectors/{SHOWN}/events")
+    page.get_by_text("LOOKED_AT").first.wait_for()
+
+
+def test_a_connector_is_paused_by_keyboard_alone(
+    page: Any, services: Services, connectors: StateStore, shots: Path
+) -> None:
+    show(page, services, f"/connectors/{SHOWN}")
+    button = page.get_by_role("button", name="Pause", exact=True)
+    button.wait_for()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "Pause":
+            break
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Why").wait_for()
+    page.wait_for_function("document.querySelector('[role=dialog]').contains(document.activeElement)")
+    while page.evaluate("document.activeElement.tagName") != "INPUT":
+        page.keyboard.press("Tab")
+    page.keyboard.type("upgrade of the database")
+    for name in ("Show what happens", "Pause"):
+        dialog.get_by_role("button", name=name, exact=True).wait_for()
+        while page.evaluate("document.activeElement.textContent") != name:
+            page.keyboard.press("Tab")
+        page.screenshot(path=shots / f"pause-{name.split()[0].lower()}.png")
+        assert connectors.control(SHOWN).wanted == "running"
+        page.keyboard.press("Enter")
+    dialog.get_by_text("Done").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_text("upgrade of the database").first.wait_for()
+    control = connectors.control(SHOWN)
+    assert (control.wanted, control.by, control.reason) == ("paused", "admin", "upgrade of the database")
+    show(page, services, f"/connectors/{SHOWN}/events")
+    page.get_by_text("ASKED_FOR").first.wait_for()
+    connectors.set_control(SHOWN, DesiredState.RUNNING, "test")
+
+
+def test_what_can_repeat_something_wants_the_connectors_name(
+    page: Any, services: Services, connectors: StateStore, axe: str
+) -> None:
+    show(page, services, f"/connectors/{SHOWN}")
+    page.get_by_role("button", name="Read tables again").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Table, or").fill("inventory.oders")
+    dialog.get_by_role("button", name="Show what happens").click()
+    dialog.get_by_text("did you mean inventory.orders?").wait_for()
+    dialog.get_by_label("Table, or").fill("inventory.orders")
+    dialog.get_by_role("button", name="Show what happens").click()
+    dialog.get_by_text("1 table is read again").wait_for()
+    go = dialog.get_by_role("button", name="Read tables again")
+    assert go.is_disabled()
+    dialog.get_by_label("To confirm").fill(SHOWN)
+    go.click()
+    dialog.get_by_text("Done, as signal").wait_for()
+    (signal,) = connectors.signals_of(SHOWN)
+    assert (signal.type, signal.sent_by) == ("execute-snapshot", "admin")
+    page.keyboard.press("Escape")
+
+
+def test_an_api_that_breaks_is_told_and_what_was_seen_stays(page: Any, services: Services) -> None:
+    show(page, services)
+    table = page.get_by_role("table", name="Connectors")
+    table.wait_for()
+    page.route(
+        "**/cdc/api/**",
+        lambda route: route.fulfill(
+            status=503,
+            body=json.dumps({"detail": "x", "error": {"what": "The state is away.", "repair": "airflow db migrate"}}),
+        ),
+    )
+    page.get_by_text("The state is away.").wait_for()
+    assert table.is_visible()
+    page.unroute("**/cdc/api/**")
+    page.get_by_text("The state is away.").wait_for(state="detached")
+
+
+def test_nothing_is_asked_while_the_tab_is_hidden(page: Any, services: Services) -> None:
+    show(page, services, f"/connectors/{SHOWN}/signals")
+    page.get_by_role("tabpanel").wait_for()
+    page.evaluate(
+        "Object.defineProperty(document, 'hidden', {value: true, configurable: true}); document.dispatchEvent(new Event('visibilitychange'))"
+    )
+    page.wait_for_timeout(1000)
+    before = len([url for url in page.asked if "/cdc/api/" in url])
+    page.wait_for_timeout(7000)  # it asks every three seconds
+    assert len([url for url in page.asked if "/cdc/api/" in url]) == before
+    page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    began = time.monotonic()
+    while len([url for url in page.asked if "/cdc/api/" in url]) == before:
+        page.wait_for_timeout(200)
+        assert time.monotonic() - began < 30
+
+
+def test_no_request_leaves_the_machine_and_the_first_load_is_small(
+    page: Any, services: Services, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert [url for url in page.asked if not url.startswith((services.url, "data:", "blob:"))] == []
+    compressed = sum(
+        len(gzip.compress(file.read_bytes())) for file in ui.BUILT.glob("*.*") if file.suffix in (".js", ".css")
+    )
+    with capsys.disabled():
+        print(f"\nFirst load of the pages, beside Airflow's own: {compressed / 1000:.0f} kB compressed")
+    assert 10_000 < compressed < 400_000
+    assert paths.ROOT in ui.BUILT.parents
