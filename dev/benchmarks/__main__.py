@@ -218,8 +218,10 @@ def _arguments() -> argparse.Namespace:
         default=list(apply.SIZES),
         help="of case b, in multiples of --rows (apply; 1 5 20)",
     )
-    parser.add_argument("--tables", type=int, help="small tables (apply: 200; tables, years: 1,000)")
-    parser.add_argument("--connectors", type=int, help="how many (fleet; 200)")
+    parser.add_argument(
+        "--tables", type=int, help="small tables (apply: 200; tables, years: 1,000), of each connector (page: 1,000)"
+    )
+    parser.add_argument("--connectors", type=int, help="how many (fleet, page; 200)")
     parser.add_argument("--group", type=int, help="how many of them are captured by one task (fleet; 25)")
     parser.add_argument(
         "--transaction-rows",

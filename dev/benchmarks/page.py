@@ -1,4 +1,4 @@
-"""What the page has to answer: a row's story over a million batches."""
+"""What the page has to answer: the overview of 200 connectors, and a row's story over a million batches."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from dev.benchmarks import machine, row_story
+from dev.benchmarks import machine, overview, row_story
 from dev.benchmarks.figures import Bar
 from dev.bootstrap.report import Report
 
@@ -23,4 +23,5 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
             f"{found['p50_ms']:,.0f} ms, {found['p95_ms']:,.0f} ms at the 95th percentile; the command {found['command']['p50_ms']:,.0f} ms, "
             f"of which {found['command']['process_start_p50_ms']:,.0f} ms are the start of the process"
         )
-    return {"row_story": found, "load": machine.load()}, BARS
+    document, bars = overview.run(options, folder / "overview")
+    return {**document, "row_story": found, "load": machine.load()}, [*BARS, *bars]

@@ -154,7 +154,7 @@ class _Years:
         self._server.sql(f"INSERT INTO {DATABASE}.{table} VALUES {values}")
 
     def _page(self) -> float:
-        command = [sys.executable, "-m", "dev.benchmarks.run_page", "/connectors/bench"]
+        command = [sys.executable, "-m", "dev.benchmarks.run_page", "/api/v1/connectors/bench"]
         said, _ = self._timed_output(command, self._environment())
         return float(said.splitlines()[-1])
 

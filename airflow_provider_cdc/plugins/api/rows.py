@@ -11,7 +11,7 @@ from airflow_provider_cdc.hooks.row_look import Asked, look
 from airflow_provider_cdc.plugins.api.reach import Store, WithRows
 
 router = APIRouter(tags=["rows"])
-_SECONDS = 20.0
+_SECONDS = 10.0
 """How long a request looks at batches that the index of keys does not know yet; the next one goes on."""
 
 
