@@ -61,7 +61,8 @@ def source(server: MongoDb, user: str, password: str = "sesame&${x}", **properti
         ("any", {"capture_mode": "change_streams"}, "set capture.mode=change_streams_update_full"),
         ("any", {"capture_mode": "change_streams_update_full"}, None),
         (
-            "any", {"capture_mode": "change_streams_with_pre_image", "collection_include_list": "shop.orders"},
+            "any",
+            {"capture_mode": "change_streams_update_full_with_pre_image", "collection_include_list": "shop.orders"},
             'db.getSiblingDB("shop").runCommand({collMod: "orders", changeStreamPreAndPostImages: {enabled: true}})',
         ),
     ],
