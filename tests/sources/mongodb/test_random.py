@@ -1,0 +1,34 @@
+"""Random work on a collection ends in a change log, and in a table of a relational target, that have the same documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.sink.test_apply import rows, sink
+from tests.support.mongodb import mongodb_connector
+from tests.support.mongodb_work import Work, same
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_random_work_ends_equal_in_change_log_and_target(
+    uri: str, client: Any, database: Any, tmp_path: Path, seed: int
+) -> None:
+    work = Work(client, database.name, seed)
+    work.write(30)
+    ours = mongodb_connector(
+        uri, tmp_path, database_include_list=database.name, batch_max_rows=40, snapshot_max_threads=2
+    )
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    for _ in range(5):
+        ours.capture()
+        sink(engine, ours, collection__name__format="letters").apply()
+        same([row["document"] for row in rows(engine, "letters")], work.collection.find())
+        same(
+            [row["document"] for row in super(type(ours), ours).rows(f"{database.name}.letters")],
+            work.collection.find(),
+        )
+        work.write(40)
