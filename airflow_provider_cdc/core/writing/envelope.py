@@ -253,12 +253,15 @@ class Envelope:
         n, owner = len(rows), rows.transaction
         if ids is None or ordinals is None or owner is None:
             return pa.nulls(n, TRANSACTION)
-        names = pa.DictionaryArray.from_arrays(pa.array(owner), ids)
+        alone = np.asarray(ids.is_null())[owner] if ids.null_count else None
+        # Parquet takes a null of a row, and none among the names
+        names = pa.DictionaryArray.from_arrays(pa.array(owner, mask=alone), ids.fill_null(""))
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
         within = np.arange(1, n + 1) - np.repeat(starts, np.diff(np.append(starts, n)))
         within += np.where(owner == 0, self._open[topic], 0)
-        fields, alone = list(TRANSACTION), names.is_null() if ids.null_count else None
-        return pa.StructArray.from_arrays([names, pa.array(ordinals), pa.array(within)], fields=fields, mask=alone)
+        mask = None if alone is None else pa.array(alone)
+        arrays = [names, pa.array(ordinals), pa.array(within)]
+        return pa.StructArray.from_arrays(arrays, fields=list(TRANSACTION), mask=mask)
 
     def _ordinals(self, block: LogBlock, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """``total_order`` of each row's last event within its transaction."""

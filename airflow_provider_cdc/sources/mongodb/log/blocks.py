@@ -207,7 +207,7 @@ def _groups(events: ChangeEvents, kept: Ints) -> npt.NDArray[np.int32]:
 def _transactions(events: ChangeEvents, kept: Ints, group: npt.NDArray[np.int32]) -> tuple[pa.StringArray, Ints]:
     first = kept[np.unique(group, return_index=True)[1]]
     times = events.cluster_time[first]
-    ids = [f"{t >> 32}:{t & 0xFFFFFFFF}" for t in times.tolist()]
+    ids: list[str | None] = [None] * len(first)  # a change outside of transactions belongs to none
     for k in np.flatnonzero(events.txn_number[first] != MISSING):
         ids[k] = _transaction_id(events, int(first[k]))
     return pa.array(ids, pa.string()), (times >> np.uint64(32)).astype(np.int64) * 1_000_000
