@@ -65,8 +65,6 @@ class TestMongoDb(_MongoDb, SourceSuite):
     test_a_column_of_another_kind_has_its_table_read_again = None  # type: ignore[assignment]
     test_a_part_of_a_table_that_was_asked_for_is_all_of_it_where_its_rows_are_rewritten = None  # type: ignore[assignment]
     test_what_happens_before_a_table_is_read_again_is_captured = None  # type: ignore[assignment]
-    # a stream that begins at a moment gets the events of that moment once more, and reads them to leave them out
-    test_a_run_of_an_existing_connector_loads_nothing_that_it_does_not_need = None  # type: ignore[assignment]
 
     def test_filters_by_column(self, ready: Adapter, tmp_path: Path) -> None:
         """Fields are left out, and called otherwise, in whole documents and in what updates say."""

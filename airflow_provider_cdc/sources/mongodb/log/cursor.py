@@ -35,10 +35,12 @@ class Answer:
 
     :param documents: ``None``: it has none
     :param token: the token behind everything that a change stream has looked at
+    :param bare: it had none that were there before, either
     """
 
     documents: Documents | None
     token: dict[str, Any] | None
+    bare: bool = True
 
 
 class Member:
@@ -70,11 +72,13 @@ class RawCursor:
     """A cursor on a member.
 
     :param command: ``find`` or ``aggregate``
+    :param seen: of a change stream, the order (:attr:`.MongoPosition.order`) up to which events have been there before: a small reply that has no others is as one
+        without any. A stream that begins at a moment gets the events of that moment once more.
     :raises pymongo.errors.PyMongoError: from all that asks
     """
 
-    def __init__(self, member: Member, database: str, command: Mapping[str, Any]) -> None:
-        self._database = member.client[database]
+    def __init__(self, member: Member, database: str, command: Mapping[str, Any], *, seen: str = "") -> None:
+        self._database, self._seen = member.client[database], seen
         self._session = member.client.start_session(causal_consistency=False)
         self._id, self._collection = 0, ""
         try:
@@ -114,9 +118,10 @@ class RawCursor:
         raw = bytes(self._database.command(dict(command), codec_options=RAW, session=self._session).raw)
         if len(raw) < _SMALL:
             cursor = bson.decode(raw, codec_options=ORDERED)["cursor"]
-            if not (cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]):
+            documents = cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]
+            if not documents or (self._seen and all(event["_id"]["_data"] <= self._seen for event in documents)):
                 self._found(cursor["id"], cursor["ns"])
-                return Answer(None, cursor.get("postBatchResumeToken"))
+                return Answer(None, cursor.get("postBatchResumeToken"), bare=not documents)
         from airflow_provider_cdc.sources.mongodb.documents.reply import read_reply
 
         reply = read_reply(raw)

@@ -135,14 +135,14 @@ class Feed:
             "aggregate": what, "pipeline": pipeline[:1] if bare else pipeline, "cursor": {"batchSize": 1} if bare else {},
             "readConcern": {"level": "majority"},
         }  # fmt: skip
-        return RawCursor(self._member, database, command)
+        return RawCursor(self._member, database, command, seen=self.position.order)
 
     def _batch(self, reply: Answer) -> Batch:
         documents, after = reply.documents, self.position
         if documents is not None:
             self._metrics.fetched(len(documents), int(documents.ends[-1] - documents.starts[0]))
         if reply.token is not None:
-            self._move(reply.token, quiet=documents is None)
+            self._move(reply.token, quiet=documents is None and reply.bare)
         if self._cursor is not None and not self._cursor.open:
             self._drop()
         return Batch(documents, after, self.position)
