@@ -9,6 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.sink.test_apply import rows, sink
+from tests.sink.test_verify import only, verified
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, same
 
@@ -32,3 +33,23 @@ def test_random_work_ends_equal_in_change_log_and_target(
             work.collection.find(),
         )
         work.write(40)
+
+
+def test_a_table_of_a_relational_target_is_compared_with_its_collection(
+    uri: str, client: Any, database: Any, tmp_path: Path
+) -> None:
+    work = Work(client, database.name, 9)
+    work.write(60)
+    ours = mongodb_connector(uri, tmp_path, database_include_list=database.name)
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    named = {"collection__name__format": "letters"}
+    ours.capture()
+    sink(engine, ours, **named).apply()
+    count = work.collection.count_documents({})
+    compared = only(verified(engine, ours, **named))
+    assert (compared.source, compared.target, compared.different) == (count, count, 0)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE letters SET document = '{}' WHERE _id = (SELECT min(_id) FROM letters)")
+        connection.exec_driver_sql("DELETE FROM letters WHERE _id = (SELECT max(_id) FROM letters)")
+    compared = only(verified(engine, ours, **named))
+    assert (compared.missing, compared.surplus, compared.different) == (1, 0, 1)
