@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.sink.test_apply import rows, sink
-from tests.sink.test_verify import only, verified
+from tests.sink.test_verify import compare, only, opened, verified
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, same
 
@@ -35,7 +35,7 @@ def test_random_work_ends_equal_in_change_log_and_target(
         work.write(40)
 
 
-def test_a_table_of_a_relational_target_is_compared_with_its_collection(
+def test_a_table_of_a_relational_target_is_compared_with_its_collection_and_repaired(
     uri: str, client: Any, database: Any, tmp_path: Path
 ) -> None:
     work = Work(client, database.name, 9)
@@ -51,5 +51,11 @@ def test_a_table_of_a_relational_target_is_compared_with_its_collection(
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE letters SET document = '{}' WHERE _id = (SELECT min(_id) FROM letters)")
         connection.exec_driver_sql("DELETE FROM letters WHERE _id = (SELECT max(_id) FROM letters)")
-    compared = only(verified(engine, ours, **named))
-    assert (compared.missing, compared.surplus, compared.different) == (1, 0, 1)
+    with opened(ours) as verification:
+        found = compare(engine, ours, verification, keys=True, **named)
+        compared = only(found)
+        assert (compared.missing, compared.surplus, compared.different) == (1, 0, 1)
+        verification.send(verification.repairs(found.document()), "test")
+    ours.capture()
+    sink(engine, ours, **named).apply()
+    same([row["document"] for row in rows(engine, "letters")], work.collection.find())
