@@ -162,7 +162,11 @@ def test_executors_that_are_killed_while_they_stage_and_when_they_have_change_no
             process = job.start(target.connector)
             until(lambda: target.waits() or process.poll() is not None, "an executor stages")
             assert job.cluster.kill_executor(0), job.said()
-        until(lambda: "are staged by" in job.said() and target.waits() == 1 and left(target.engine), "all is staged")
+        staged = "are staged by"  # of the whole log: what Spark says of a lost executor is long
+        until(
+            lambda: staged in job.log.read_text(errors="replace") and target.waits() == 1 and left(target.engine),
+            "all is staged",
+        )
         assert job.cluster.kill_executor(0)
         assert target.equal(before=True)
     assert process.wait(LONGEST_S) == 0, job.said()
