@@ -289,7 +289,7 @@ def test_paths_properties_and_connections_are_templates(group: Group) -> None:
     (access,) = operator.accesses
     assert access.definition == ConnectorDefinition("a", "memory", "/lake/7", {"topic.prefix": "p7"}, {"x": "7"})
     assert (access.conn_id, access.storage_conn_id, access.state_conn_id) == ("7", "s7", "cdc_state_default")
-    assert ConnectorsLink().get_link(operator, ti_key=None) == "/cdc/"  # type: ignore[arg-type]
+    assert ConnectorsLink().get_link(operator, ti_key=None) == "/plugin/cdc/"  # type: ignore[arg-type]
 
 
 # -- waiting -----------------------------------------------------------------------------------------------------------
