@@ -50,6 +50,8 @@ class Prepared:
         self._time_at = self._found(_TIME, b"", 0)
         self.times = [self._time(number) for number in range(self.alike)]
         self._span = self.times[-1][0] - self.times[0][0] + 1
+        self.end = (self.times[-1][0] + (copies - 1) * self._span, self.times[-1][1] + 1)
+        """A time behind all events."""
 
     def _found(self, name: bytes, inner: bytes, skipped: int) -> NDArray[np.int64]:
         """Where the value of a field of each event begins."""
@@ -78,9 +80,10 @@ class Prepared:
         data = token.get("_data", "") if isinstance(token, dict) else ""
         if len(data) < 18:
             return 0
-        copy = (int(data[2:10], 16) - self.times[0][0]) // self._span
-        if copy >= self.count // self.alike:
+        time = int(data[2:10], 16), int(data[10:18], 16)
+        if time >= self.end:
             return self.count
+        copy = (time[0] - self.times[0][0]) // self._span
         if copy < 0:
             return 0
         for number in range(self.alike):
@@ -169,7 +172,8 @@ class Replay(Server):
             await asyncio.sleep(min(float(body.get("maxTimeMS", 1000)) / 1000, AWAIT_S))
         self._streams[number] = place + count
         cursor = encode({"id": number, "ns": f"{body['$db']}.{body['collection']}"})[4:-1]
-        token = tokens.mark(self.node.oplog.last) if not count else self.prepared.token(place + count - 1)
+        end = max(self.node.oplog.last, self.prepared.end)
+        token = self.prepared.token(place + count - 1) if count else tokens.mark(end)
         cursor += encode({"postBatchResumeToken": token})[4:-1]
         cursor += b"\x04nextBatch\0" + events
         cursor = struct.pack("<i", len(cursor) + 5) + cursor + b"\0"
