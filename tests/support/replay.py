@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -44,6 +44,8 @@ class Table:
     """Keys of which there was an event."""
     stale: set[tuple[Any, ...]] = field(default_factory=set)
     """Keys of which there may have been events in a gap."""
+    untold: dict[tuple[Any, ...], set[str]] = field(default_factory=dict)
+    """Columns of rows from before the connector whose values no event has had yet: they count as NULL until one has."""
     rewritten: bool = False
     """A statement has changed rows since the table was last read, and nobody knows how."""
 
@@ -147,6 +149,7 @@ class Replay:
             table.rows.clear()
             table.seen.clear()
             table.stale.clear()
+            table.untold.clear()
             table.bag.clear()
             table.rewritten = False
         elif not schema.key:
@@ -157,6 +160,7 @@ class Replay:
 
     def _keyed(self, table: Table, event: Row, key: tuple[Any, ...], before: Row | None, after: Row | None) -> None:
         there, op = table.rows.get(key), event["op"]
+        untold = table.untold.pop(key, set())
         if key in table.stale:
             table.stale.remove(key)
             there = None
@@ -164,9 +168,9 @@ class Replay:
             self._looked_up(table, event, key, there)
             return
         if op == "r" and event["source"]["snapshot"] == "incremental":
-            self._chunk_row(table, event, key, there, after)
+            self._chunk_row(table, event, key, there, after, untold)
         elif op in ("u", "d") and there is None and (self.partial or table.rewritten) and key not in table.seen:
-            there = before  # of a row from before the connector
+            there, untold = before, {*(event["unavailable_before"] or [])}  # of a row from before the connector
         table.seen.add(key)
         if (op == "c" and there is not None) or (
             op == "r" and there is not None and event["source"]["snapshot"] != "incremental"
@@ -176,7 +180,9 @@ class Replay:
             raise Illegal(f"{op} of {key} in {event['topic']}, which is not there: {event['seq']}")
         lacking = event["unavailable"] or []
         not_told = lacking if op == "d" else event["unavailable_before"] or []
-        if op in ("u", "d") and not _equal(_without(before, not_told), _without(there, not_told)):
+        if op in ("u", "d") and not _equal(
+            _without(before, {*not_told} | untold), _without(there, {*not_told} | untold)
+        ):
             raise Illegal(f"{op} of {key} in {event['topic']} at {event['seq']}: before is {before}, there is {there}")
         if any(
             image is not None and image[c] is not None
@@ -191,10 +197,14 @@ class Replay:
         else:
             assert after is not None
             table.rows[key] = after | {c: self._before(event, table, there)[c] for c in lacking}
+            if untold := untold & {*lacking}:
+                table.untold[key] = untold
 
-    def _chunk_row(self, table: Table, event: Row, key: tuple[Any, ...], there: Row | None, after: Row | None) -> None:
+    def _chunk_row(
+        self, table: Table, event: Row, key: tuple[Any, ...], there: Row | None, after: Row | None, untold: set[str]
+    ) -> None:
         """A row of an incremental snapshot is never out of date: it says what is there, or is of a key that was never seen."""
-        lacking = event["unavailable"] or []
+        lacking = {*(event["unavailable"] or [])} | untold
         if there is not None and not _equal(_without(after, lacking), _without(there, lacking)):
             raise Illegal(f"stale r of {key} in {event['topic']} at {event['seq']}: it says {after}, there is {there}")
         if there is None and key in table.seen:
@@ -318,7 +328,7 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else tuple(value.items()) if isinstance(value, dict) else value
 
 
-def _without(row: Row | None, columns: list[str]) -> Row | None:
+def _without(row: Row | None, columns: Collection[str]) -> Row | None:
     return None if row is None else {c: v for c, v in row.items() if c not in columns}
 
 

@@ -7,6 +7,7 @@ says, or that brings back a deleted row, is an error there.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,10 @@ def test_a_table_that_is_captured_already_may_be_read_again(
     assert scans(connector) == {"shop.a": "SUCCEEDED", "shop.b": "SUCCEEDED"}
 
 
-def test_values_that_the_log_does_not_have_are_taken_from_the_chunk(tmp_path: Path, at_read: Any) -> None:
+@pytest.mark.parametrize("within", [False, True], ids=["after the window", "within the window"])
+def test_values_that_the_log_does_not_have_are_taken_from_the_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: bool
+) -> None:
     db = MemoryDatabase("core-incremental-sparse")
     db.create_table("shop.a", {"id": "int64!", "n": "int64", "large": "string"}, key=("id",), sparse=("large",))
     with db.transaction() as t:
@@ -87,7 +91,18 @@ def test_values_that_the_log_does_not_have_are_taken_from_the_chunk(tmp_path: Pa
             t.update("shop.a", {"id": 4}, {"large": "other", "n": 44})
             t.update("shop.a", {"id": 5}, {"id": 50})
 
-    at_read(1, change)
+    read = MemoryChunks.read
+
+    def changed_meanwhile(self: MemoryChunks, *args: Any) -> Any:
+        found = read(self, *args)
+        if found.rows and not changed:
+            changed.append(True)
+            change()
+            return replace(found, high=self.end_of_log()) if within else found
+        return found
+
+    changed: list[bool] = []
+    monkeypatch.setattr(MemoryChunks, "read", changed_meanwhile)
     snapshot(connector, "shop.a")
     connector.capture()
     rows = {row["id"]: row for row in connector.rows("shop.a")}
