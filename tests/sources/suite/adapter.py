@@ -66,6 +66,10 @@ class Adapter(abc.ABC):
     def transaction(self) -> AbstractContextManager[Changes]:
         """Changes that are committed together; :class:`Undo` rolls them back."""
 
+    def asks_to_try_again(self, error: Exception) -> bool:
+        """Whether the database has rolled a transaction back for no fault of its statements."""
+        return False
+
     @abc.abstractmethod
     def rows(self, table: str) -> list[Row]:
         """All rows, sorted by their ``repr``."""

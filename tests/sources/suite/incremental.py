@@ -56,9 +56,15 @@ class Writer:
         r, there = random.Random(3), {row["id"] for row in self._db.rows(self._table)}
         try:
             while not self._end.is_set():
-                with self._db.transaction() as t:
-                    for _ in range(r.randrange(1, 5)):
-                        self._change(t, r, there)
+                tried = {*there}
+                try:
+                    with self._db.transaction() as t:
+                        for _ in range(r.randrange(1, 5)):
+                            self._change(t, r, tried)
+                    there = tried
+                except Exception as e:
+                    if not self._db.asks_to_try_again(e):
+                        raise
                 time.sleep(0.01)
         except BaseException as e:  # shown by whoever has started it
             self._error = e
