@@ -80,7 +80,7 @@ COLLECTED = pytest.StashKey[set[str]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="run what takes long and finds little, too")
     parser.addoption(
-        "--all", action="store_true", help="run all costly tests, of which a run of all tests tries a quarter"
+        "--all", action="store_true", help="run all costly tests, of which a run of all tests tries a sixth"
     )
     parser.addoption("--half", action="store_true", help="run a half of the costly tests")
     parser.addoption("--costs", action="store_true", help="write down which tests are costly: tests/costs.txt")

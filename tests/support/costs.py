@@ -1,4 +1,4 @@
-"""What tests cost. A run of all tests tries the costly ones by turns: a quarter of them, another part in each run; a half with ``--half``, as the build
+"""What tests cost. A run of all tests tries the costly ones by turns: a sixth of them, another part in each run; a half with ``--half``, as the build
 server does, and all with ``--all``.
 
 ``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them anew, and
@@ -17,9 +17,9 @@ import pytest
 from tests.support.sampled import Sampled
 
 FILE = Path(__file__).parents[1] / "costs.txt"
-COSTLY = 2
-"""Seconds from which on a test is costly."""
-TURNS = 4
+COSTLY = 1
+"""Seconds of a core from which on a test is costly."""
+TURNS = 6
 """A run tries one costly test in so many, if it is not told otherwise."""
 _TICK = os.sysconf("SC_CLK_TCK")
 
