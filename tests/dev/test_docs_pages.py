@@ -1,0 +1,103 @@
+"""Pages of errors and operators: each has one, and what the pages say is what the code says."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+from collections.abc import Iterator
+
+import pytest
+from airflow.sdk import BaseOperator, BaseSensorOperator
+
+from airflow_provider_cdc import operators, sensors
+from airflow_provider_cdc.cli.definition import commands
+from airflow_provider_cdc.core import errors
+from airflow_provider_cdc.get_provider_info import get_provider_info
+from dev import paths
+
+DOCS = paths.ROOT / "docs"
+ERRORS = sorted({*errors.__all__} - {"CdcError", "TransientError", "TerminalError"})
+OTHERS = {"AppliesChanges", "BrokenDefinitionOperator", "SparkJobOperator", "StateSensor", "SubmitsJob"}
+"""What others are made of, and what stands for a definition that cannot be used."""
+LITERAL = 10
+"""Characters that a beginning must have besides values, to be the message and no other."""
+EXAMPLE = re.compile(r"^```\n(\w+): (.*?)$", re.M)
+
+
+def test_every_error_has_a_page_and_every_page_an_error() -> None:
+    assert sorted(p.stem for p in (DOCS / "errors").glob("*.md") if p.stem != "index") == ERRORS
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_page_of_an_error_says_what_is_safe_and_what_to_do(name: str) -> None:
+    text = (DOCS / "errors" / f"{name}.md").read_text()
+    assert text.startswith(f"# {name}\n")
+    assert "**Safe:**" in text
+    assert "**What to do" in text
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_the_message_on_a_page_is_one_that_the_code_has(name: str) -> None:
+    found = EXAMPLE.search((DOCS / "errors" / f"{name}.md").read_text())
+    assert found is not None
+    assert found[1] == name
+    shown = found[2].removesuffix(" …")
+    assert any(re.fullmatch(template, shown) for template in _templates(name)), shown
+
+
+def test_the_list_of_errors_puts_each_where_it_belongs() -> None:
+    retried, final = (DOCS / "errors" / "index.md").read_text().split("## Those that need a person")
+    for name in ERRORS:
+        transient = issubclass(getattr(errors, name), errors.TransientError)
+        assert (f"| [{name}]" in retried, f"| [{name}]" in final) == (transient, not transient), name
+
+
+def test_every_operator_and_sensor_has_a_page_and_is_known_to_airflow() -> None:
+    classes = {kind: _tasks(package) for kind, package in (("operators", operators), ("sensors", sensors))}
+    pages = {p.stem for p in (DOCS / "operators").glob("*.md") if p.stem != "index"}
+    assert pages == {name for found in classes.values() for name in found}
+    for kind, found in classes.items():
+        known = {m for one in get_provider_info()[kind] for m in one["python-modules"]}
+        assert set(found.values()) == known
+        for name, module in found.items():
+            assert f".. autoclass:: {module}.{name}\n" in (DOCS / "operators" / f"{name}.md").read_text()
+
+
+def test_commands_that_the_docs_name_are_there() -> None:
+    there = {command.name for group in commands() for command in group.subcommands}
+    for page in (*DOCS.rglob("*.md"), paths.ROOT / "README.md"):
+        named = {*re.findall(r"airflow cdc ([a-z][a-z0-9-]*)", page.read_text())}
+        assert named <= there, page
+
+
+def _tasks(package: object) -> dict[str, str]:
+    """Public operators and sensors of a package: name → module."""
+    found = {}
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):  # type: ignore[attr-defined]
+        for name, one in vars(importlib.import_module(module.name)).items():
+            task = isinstance(one, type) and issubclass(one, BaseOperator | BaseSensorOperator)
+            if task and one.__module__ == module.name and not name.startswith("_") and name not in OTHERS:
+                found[name] = module.name
+    return found
+
+
+def _templates(error: str) -> Iterator[str]:
+    """Patterns of the messages with which an error is raised, and of the beginnings of each that end before or behind a value."""
+    for folder in ("airflow_provider_cdc", "spark_jobs"):
+        for file in (paths.ROOT / folder).rglob("*.py"):
+            if error in (text := file.read_text()):
+                for call in ast.walk(ast.parse(text)):
+                    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == error:
+                        yield from _beginnings(call)
+
+
+def _beginnings(call: ast.Call) -> Iterator[str]:
+    for text in (node for argument in call.args[:1] for node in ast.walk(argument)):
+        if isinstance(text, ast.Constant):
+            yield re.escape(str(text.value).strip())
+        elif isinstance(text, ast.JoinedStr):
+            parts = [re.escape(str(p.value)) if isinstance(p, ast.Constant) else ".+" for p in text.values]
+            beginnings = ("".join(parts[:n]).removesuffix("\\ ") for n in range(1, len(parts) + 1))
+            yield from (b for b in beginnings if len(b.replace(".+", "")) >= LITERAL)
