@@ -6,12 +6,17 @@ name of a table and a type mean is the database's own: a :class:`SignalDialect` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
+
+_PART = r'(?:"(?:[^"]|"")+"|[^".]+)'
+_NAME = re.compile(rf"\s*{_PART}(?:\.{_PART}){{0,2}}\s*")
+_EACH = re.compile(_PART)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,92 @@ class SignalDialect(Protocol):
 
     def refused(self, what: str) -> ConfigError:
         """The error for a structure that cannot be used, with what helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseNames:
+    """What a database whose tables are in schemas is called, where people write ``<database>.<schema>.<table>``.
+
+    :param catalog: as the connector's tables have it
+    :param others: further names of the same database
+    :param form: of a table's name, and an example of it, for messages
+    """
+
+    catalog: str
+    form: str
+    example: str
+    others: tuple[str, ...] = ()
+
+    def mean(self, database: str) -> bool:
+        """Whether somebody means this database."""
+        return database.upper() in {name.upper() for name in (self.catalog, *self.others)}
+
+    def signal_table(self, text: str) -> TableId:
+        """The table of ``signal.data.collection``: with the database in front, or without. Names that are not in double quotes are in capitals, as in SQL.
+
+        :raises ConfigError: it is no such name, or is of another database
+        """
+        parts = parts_of_name(text)
+        if len(parts) < 2:
+            raise ConfigError(
+                f"signal.data.collection: {text!r} is not the name of a table.",
+                remedy=f"write it as {self.form}, for example {self.example}",
+            )
+        *database, namespace, name = parts
+        if database and not self.mean(database[0]):
+            raise ConfigError(
+                f"signal.data.collection: {text!r} is in the database {database[0]}, which this connector does not capture.",
+                remedy=f"write it as {self.example}",
+            )
+        return TableId(catalog=self.catalog, namespace=namespace, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaDialect:
+    """The dialect of databases whose tables are in schemas, but for the columns (:class:`SignalDialect`).
+
+    :param database: and ``schema``: of tables whose id does not name them
+    """
+
+    database: str
+    schema: str | None
+    names: DatabaseNames
+
+    def tables(self, text: Any) -> tuple[TableId, TableId | None]:
+        parts = parts_of_name(text) if isinstance(text, str) else []
+        if not parts:
+            raise self.refused(f'"id" is {text!r}, which names no table')
+        owner = parts[0] if len(parts) > 2 else self.database
+        namespace = parts[-2] if len(parts) > 1 else self.schema
+        if not namespace:
+            raise self.refused(f'"id" is {text!r}, and no "schema" is given')
+        if not self.names.mean(owner):
+            raise self.refused(f"{text} is in the database {owner}, which this connector does not capture")
+        return TableId(catalog=self.names.catalog, namespace=namespace, name=parts[-1]), None
+
+    def charset(self, table: TableId, structure: Mapping[str, Any]) -> str | None:
+        return None  # character sets are the database's, and not a table's
+
+    def folded(self, name: str) -> str:
+        return name
+
+    def refused(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"The structure cannot be used: {what}.",
+            remedy='give each of "changes" as a schema change event has them in "tableChanges"',
+        )
+
+
+def parts_of_name(text: str) -> list[str]:
+    """The parts of a name, at most three; those without double quotes in capitals. Empty if it is none.
+
+    >>> parts_of_name('orclpdb1.app."My.Signals"')
+    ['ORCLPDB1', 'APP', 'My.Signals']
+    """
+    if not _NAME.fullmatch(text):
+        return []
+    found = _EACH.findall(text.strip())
+    return [p[1:-1].replace('""', '"') if p.startswith('"') else p.strip().upper() for p in found]
 
 
 def read_change(document: Mapping[str, Any], dialect: SignalDialect) -> TableChange:

@@ -37,12 +37,13 @@ from airflow_provider_cdc.sources.db2.connect import Db2Error, connect, translat
 from airflow_provider_cdc.sources.db2.errors import translate
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
-from airflow_provider_cdc.sources.db2.snapshot.event_keys import Irreversible, event_key
+from airflow_provider_cdc.sources.db2.snapshot.event_keys import event_key
 from airflow_provider_cdc.sources.db2.snapshot.known_tables import KnownTables
 from airflow_provider_cdc.sources.db2.snapshot.locks import set_lock_timeout
 from airflow_provider_cdc.sources.db2.snapshot.range_query import RangeQuery
-from airflow_provider_cdc.sources.db2.snapshot.read_blocks import FetchSize, read_block, refused, source_of
+from airflow_provider_cdc.sources.db2.snapshot.read_blocks import FetchSize, read_block, source_of
 from airflow_provider_cdc.sources.db2.snapshot.watermarks import Watermarks
+from airflow_provider_cdc.sources.relational.chunk_refusals import keys_of_rows, no_watermark, refused
 
 log = logging.getLogger(__name__)
 
@@ -142,15 +143,7 @@ class Db2ChunkReader(ChunkReader):
 
     def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
         given = [table.column(name) for name in columns]
-        try:
-            return [[event_key(c, value, self._config) for c, value in zip(given, key, strict=True)] for key in keys]
-        except Irreversible as e:
-            raise QueryRefused(
-                f"A key of events of {table.id} does not tell the key of its row: {e}.",
-                where=str(table.id),
-                safe="Nothing of the range was read; capture goes on.",
-                remedy="read the whole table again: send the signal without key-ranges",
-            ) from None
+        return keys_of_rows(table.id, given, keys, lambda column, value: event_key(column, value, self._config))
 
     def _query(self, rows: KeyRange) -> RangeQuery:
         return RangeQuery(rows, self._config, self._tables.gone(rows.table.id))
@@ -209,13 +202,11 @@ class Db2ChunkReader(ChunkReader):
         except TransientError:
             raise
         except CdcError as e:
-            raise QueryRefused(
-                f"No watermark can be written into the signal table: {e.what}",
-                where=str(self._signals),
-                safe="None of the chunk's rows is captured; capture goes on.",
-                remedy=f"GRANT SELECT, INSERT, DELETE ON {quoted(self._signals)} TO USER {quoted_name(self._config.database_user.upper())}, give the "
-                "table the columns id VARCHAR(42), type VARCHAR(32) and data VARCHAR(2048), or set read.only=true",
-            ) from e
+            remedy = (
+                f"GRANT SELECT, INSERT, DELETE ON {quoted(self._signals)} TO USER {quoted_name(self._config.database_user.upper())}, give the "
+                "table the columns id VARCHAR(42), type VARCHAR(32) and data VARCHAR(2048), or set read.only=true"
+            )
+            raise no_watermark(e, self._signals, remedy) from e
 
     # -- errors, and the end ------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.sources.db2.position import lsn_text
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
@@ -63,16 +62,3 @@ def read_block(columns: SelectList, rows: list[tuple[Any, ...]], lsn: bytes, ts_
 def source_of(lsn: bytes) -> dict[str, str | np.integer[Any]]:
     """The ``source`` block of what was read at an LSN; there is no change, and so no ``change_lsn``."""
     return {"commit_lsn": lsn_text(lsn)}
-
-
-def refused(what: str, why: str, statement: str) -> QueryRefused:
-    """The error for a user's statement or condition that the database refuses.
-
-    :param why: the database's message
-    """
-    return QueryRefused(
-        f"{what}: {why}",
-        where=statement,
-        safe="None of its rows is captured; capture goes on.",
-        remedy="try the statement in a SQL client as the capture user, and send the signal again with the corrected one",
-    )

@@ -43,8 +43,9 @@ from airflow_provider_cdc.sources.db2.snapshot.locks import (
     wait_for_agent,
 )
 from airflow_provider_cdc.sources.db2.snapshot.parts import conditions
-from airflow_provider_cdc.sources.db2.snapshot.read_blocks import FetchSize, read_block, refused
+from airflow_provider_cdc.sources.db2.snapshot.read_blocks import FetchSize, read_block
 from airflow_provider_cdc.sources.db2.snapshot.select_overrides import as_table, override_of
+from airflow_provider_cdc.sources.relational.chunk_refusals import refused
 
 log = logging.getLogger(__name__)
 

@@ -39,13 +39,14 @@ from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import (
     starting,
     upto,
 )
-from airflow_provider_cdc.sources.mysql.snapshot.event_keys import Irreversible, event_key
+from airflow_provider_cdc.sources.mysql.snapshot.event_keys import event_key
 from airflow_provider_cdc.sources.mysql.snapshot.read_blocks import read_block, source_of
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import SignalTable
 from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import checked_fragment
 from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
 from airflow_provider_cdc.sources.mysql.snapshot.watermarks import Marks, Watermarks, watermarks_for
+from airflow_provider_cdc.sources.relational.chunk_refusals import keys_of_rows
 
 _GONE: Final = {1051, 1146, 1412, 1684}
 """Errors for a table that does not exist, or whose definition was changed since the transaction began."""
@@ -247,18 +248,7 @@ class MySqlChunkReader(ChunkReader):
         with self._working(str(table.id)):
             how = self._ordered(self._known(KeyRange(table, tuple(columns))), tuple(columns))
         pairs = [(key, table.column(key.name)) for key in how.columns]
-        try:
-            return [
-                [event_key(*pair, value, self._config) for pair, value in zip(pairs, given, strict=True)]
-                for given in keys
-            ]
-        except Irreversible as e:
-            raise QueryRefused(
-                f"A key of events of {table.id} does not tell the key of its row: {e}.",
-                where=str(table.id),
-                safe="Nothing of the range was read; capture goes on.",
-                remedy="read the whole table again: send the signal without key-ranges",
-            ) from None
+        return keys_of_rows(table.id, pairs, keys, lambda pair, value: event_key(*pair, value, self._config))
 
     def _several(
         self, how: _OrderedRead, rows: KeyRange, limit: int, left: int, max_bytes: int

@@ -7,29 +7,20 @@ that of another row.
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
-from decimal import Decimal
-from typing import Any, Final
+from typing import Any
 
-from airflow_provider_cdc.core.config.values import BinaryHandling
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sources.mysql.columns.charsets import CODECS
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.types import ColumnType
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import BYTES, FLOAT, INT, MEMBER, NUMBER, TEXT, KeyColumn
+from airflow_provider_cdc.sources.relational.chunk_refusals import Irreversible, key_bytes, key_decimal
 
-_EXACT_DIGITS: Final = 15
-"""Digits of a decimal that a double keeps."""
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _PLAIN = re.compile(r"[0-9A-Fa-f:.]+")
 _HOUR_US, _MINUTE_US, _SECOND_US = 3_600_000_000, 60_000_000, 1_000_000
 _Reader = Callable[[KeyColumn, Column, Any, MySqlConfig], Any]
-
-
-class Irreversible(ValueError):
-    """The key of a row is not known from the key of its events; the text says why."""
 
 
 def event_key(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> Any:
@@ -55,13 +46,7 @@ def _integer(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) ->
 
 def _number(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> str:
     precision, scale = ColumnType.of(column).digits
-    if column.type == "double":
-        if precision > _EXACT_DIGITS:
-            raise Irreversible(f"decimal.handling.mode=double does not keep all digits of {key.name}")
-        return f"{round(Decimal(repr(value)), scale):f}"
-    if not _NUMBER.fullmatch(value):
-        raise Irreversible(f"{value!r} of {key.name} is no decimal number")
-    return str(value)
+    return str(key_decimal(column, value, precision, scale))
 
 
 def _float(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> float:
@@ -83,14 +68,7 @@ def _text(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> di
 
 
 def _bytes(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, str]:
-    mode = BinaryHandling.BASE64 if column.type == "binary" else config.binary_handling_mode
-    try:
-        if mode is BinaryHandling.HEX:
-            return {"hex": bytes.fromhex(value).hex()}
-        altchars = b"-_" if mode is BinaryHandling.BASE64_URL_SAFE else None
-        return {"hex": base64.b64decode(value, altchars, validate=True).hex()}
-    except (binascii.Error, ValueError):
-        raise Irreversible(f"{value!r} of {key.name} is not of the form binary.handling.mode={mode.value}") from None
+    return {"hex": key_bytes(column, value, config.binary_handling_mode).hex()}
 
 
 def _member(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, Any]:

@@ -44,10 +44,11 @@ from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted, quoted_name
 from airflow_provider_cdc.sources.oracle.signal_checks import DDL, hidden
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import KeyColumn, is_rowid
-from airflow_provider_cdc.sources.oracle.snapshot.event_keys import Irreversible, event_key
+from airflow_provider_cdc.sources.oracle.snapshot.event_keys import event_key
 from airflow_provider_cdc.sources.oracle.snapshot.range_query import RangeQuery
-from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import FetchSize, now_us, read_block, refused, source_of
+from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import FetchSize, now_us, read_block, source_of
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import RowidKeys, plain
+from airflow_provider_cdc.sources.relational.chunk_refusals import keys_of_rows, no_watermark, refused
 
 log = logging.getLogger(__name__)
 
@@ -182,15 +183,7 @@ class OracleChunkReader(ChunkReader):
 
     def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
         given = [table.column(name) for name in columns]
-        try:
-            return [[event_key(c, value, self._config) for c, value in zip(given, key, strict=True)] for key in keys]
-        except Irreversible as e:
-            raise QueryRefused(
-                f"A key of events of {table.id} does not tell the key of its row: {e}.",
-                where=str(table.id),
-                safe="Nothing of the range was read; capture goes on.",
-                remedy="read the whole table again: send the signal without key-ranges",
-            ) from None
+        return keys_of_rows(table.id, given, keys, lambda column, value: event_key(column, value, self._config))
 
     def _first(self, query: RangeQuery, limit: int, fetched: int) -> Iterator[pa.Table]:
         """The first rows of a range.
@@ -262,13 +255,11 @@ class OracleChunkReader(ChunkReader):
         except TransientError:
             raise
         except CdcError as e:
-            raise QueryRefused(
-                f"No watermark can be written into the signal table: {e.what}",
-                where=str(self._signals),
-                safe="None of the chunk's rows is captured; capture goes on.",
-                remedy=f"GRANT SELECT, INSERT, DELETE ON {quoted(self._signals)} TO {self._config.database_user}, give the table "
-                "the columns id VARCHAR2(42), type VARCHAR2(32) and data VARCHAR2(2048), or set read.only=true",
-            ) from e
+            remedy = (
+                f"GRANT SELECT, INSERT, DELETE ON {quoted(self._signals)} TO {self._config.database_user}, give the table "
+                "the columns id VARCHAR2(42), type VARCHAR2(32) and data VARCHAR2(2048), or set read.only=true"
+            )
+            raise no_watermark(e, self._signals, remedy) from e
 
     def _marking(self, signals: TableId) -> tuple[str, ...]:
         """The columns that watermarks are written to: the first three, whatever their names.

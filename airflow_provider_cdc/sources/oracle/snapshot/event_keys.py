@@ -6,26 +6,17 @@ A handling mode may have left out a part of a value: such a key is refused, as i
 from __future__ import annotations
 
 import base64
-import binascii
 import re
-from decimal import Decimal
 from typing import Any, Final
 
-from airflow_provider_cdc.core.config.values import BinaryHandling
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
+from airflow_provider_cdc.sources.relational.chunk_refusals import Irreversible, key_bytes, key_decimal
 
-_EXACT_DIGITS: Final = 15
-"""Digits of a decimal that a double keeps."""
 _MICROS: Final = 6
 """Decimals of a second of most types of the change log."""
-_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _ZONED = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d(?:\.\d{1,9})?)(Z|[+-]\d\d:\d\d)")
-
-
-class Irreversible(ValueError):
-    """The key of a row is not known from the key of its events; the text says why."""
 
 
 def event_key(column: Column, value: Any, config: OracleConfig) -> Any:
@@ -40,7 +31,7 @@ def event_key(column: Column, value: Any, config: OracleConfig) -> Any:
     if t.base in ("BINARY_FLOAT", "BINARY_DOUBLE"):
         return repr(float(value))
     if t.base == "RAW":
-        return _bytes(column, value, config)
+        return base64.b64encode(key_bytes(column, value, config.binary_handling_mode)).decode()
     if t.base == "DATE" or t.base.startswith("TIMESTAMP"):
         return _moment(t, column, value)
     if t.base.startswith("INTERVAL"):
@@ -51,24 +42,8 @@ def event_key(column: Column, value: Any, config: OracleConfig) -> Any:
 def _number(t: ColumnType, column: Column, value: Any) -> Any:
     if column.type == "bool":
         raise Irreversible(f"a converter makes true of every number above 0 in {column.name}")
-    if column.type == "double":
-        if t.base == "FLOAT" or t.length is None or t.scale is None or t.length > _EXACT_DIGITS:
-            raise Irreversible(f"decimal.handling.mode=double does not keep all digits of {column.name}")
-        return f"{round(Decimal(repr(value)), t.scale):f}"
-    if not _NUMBER.fullmatch(str(value)):
-        raise Irreversible(f"{value!r} of {column.name} is no decimal number")
-    return value
-
-
-def _bytes(column: Column, value: str, config: OracleConfig) -> str:
-    mode = BinaryHandling.BASE64 if column.type == "binary" else config.binary_handling_mode
-    try:
-        if mode is BinaryHandling.HEX:
-            return base64.b64encode(bytes.fromhex(value)).decode()
-        altchars = b"-_" if mode is BinaryHandling.BASE64_URL_SAFE else None
-        return base64.b64encode(base64.b64decode(value, altchars, validate=True)).decode()
-    except (binascii.Error, ValueError):
-        raise Irreversible(f"{value!r} of {column.name} is not of the form binary.handling.mode={mode.value}") from None
+    exact = t.base != "FLOAT" and t.length is not None and t.scale is not None
+    return key_decimal(column, value, t.length if exact else None, t.scale or 0)
 
 
 def _moment(t: ColumnType, column: Column, value: str) -> str:

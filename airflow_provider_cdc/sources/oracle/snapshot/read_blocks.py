@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.connect import Connection, rows, scalar
@@ -70,19 +69,6 @@ def extents(connection: Connection, table: TableId) -> list[tuple[int, int, int,
     """Data object, file, first block and number of blocks of each extent of a table, in the order of ROWIDs."""
     found = rows(connection, _EXTENTS, owner=table.namespace, name=table.name)
     return [(int(a), int(b), int(c), int(d)) for a, b, c, d in found]
-
-
-def refused(what: str, why: str, statement: str) -> QueryRefused:
-    """The error for a user's statement or condition that the database refuses.
-
-    :param why: the database's message
-    """
-    return QueryRefused(
-        f"{what}: {why}",
-        where=statement,
-        safe="None of its rows is captured; capture goes on.",
-        remedy="try the statement in a SQL client as the capture user, and send the signal again with the corrected one",
-    )
 
 
 def read_block(columns: QueryColumns, part: pa.Table, scn: int, ts_us: int, first: int = 0) -> RowBlock:

@@ -59,9 +59,9 @@ from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import (
     now_us,
     parts,
     read_block,
-    refused,
 )
 from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of, override_of
+from airflow_provider_cdc.sources.relational.chunk_refusals import refused
 
 log = logging.getLogger(__name__)
 
