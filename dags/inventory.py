@@ -59,6 +59,13 @@ inventory_db2 = ConnectorDefinition(
     },
 )
 
+inventory_mongodb = ConnectorDefinition(
+    name="inventory_mongodb",
+    source="mongodb",
+    changelog=CHANGELOG,
+    properties={"database.include.list": "inventory"},
+)
+
 inventory_events = ConnectorDefinition(
     name="inventory_events",
     source="debezium",

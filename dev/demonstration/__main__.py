@@ -1,6 +1,6 @@
 """Runs the demonstration; every step says what it does and how long it took. Exit status 0: source and tables are equal.
 
-python -m dev.demonstration [--source mariadb|oracle|db2] [--keep]
+python -m dev.demonstration [--source mariadb|oracle|db2|mongodb] [--keep]
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from dev.demonstration.db2 import Db2Kit
 from dev.demonstration.freshness import Lags, lags
 from dev.demonstration.kit import CUSTOMERS, ORDERS, PRODUCTS, Kit
 from dev.demonstration.mariadb import MariaDbKit
+from dev.demonstration.mongodb import MongoDbKit
 from dev.demonstration.oracle import OracleKit
 from dev.demonstration.writer import LiveWriter
 from dev.patience import SLOW_S, machine
 
-KITS: dict[str, type[Kit]] = {kit.kind: kit for kit in (MariaDbKit, OracleKit, Db2Kit)}
+KITS: dict[str, type[Kit]] = {kit.kind: kit for kit in (MariaDbKit, OracleKit, Db2Kit, MongoDbKit)}
 WRITING_S = 45
 QUIET_SECONDS = 180
 """For so long nothing at all may move before the demonstration gives up; on a busy machine as many times longer."""
@@ -309,7 +310,7 @@ def _arguments() -> argparse.Namespace:
         "--source",
         choices=sorted(KITS),
         default="mariadb",
-        help="database to begin with (default: %(default)s); oracle and db2 are test servers of our own, not those databases",
+        help="database to begin with (default: %(default)s); oracle, db2 and mongodb are test servers of our own, not those databases",
     )
     parser.add_argument("--keep", action="store_true", help="leave everything up afterwards, to be looked at")
     return parser.parse_args()
@@ -319,7 +320,7 @@ def _started(stack: contextlib.ExitStack, report: Report, kit: Kit) -> None:
     """The source, with its tables."""
     with report.step(kit.title) as step:
         stack.enter_context(kit.server)
-        step.done(f"{kit.version()} on port {kit.server.port}")
+        step.done(f"{kit.version()} on {kit.place()}")
     with report.step("the inventory database") as step:
         kit.fill(random.Random(1))
         step.done(f"{CUSTOMERS:,} customers, {PRODUCTS:,} products, {ORDERS:,} orders")
@@ -333,7 +334,7 @@ def _worked(demo: Demo, writer: LiveWriter) -> int:
     demo.begin()
     # what was captured while Spark was starting has waited for that
     warm = demo.captured_batch() + 1
-    with demo.report.step(f"the application writes for {WRITING_S} s, and adds a column") as step:
+    with demo.report.step(f"the application writes for {WRITING_S} s, and {demo.kit.change}") as step:
         began, still = time.monotonic(), [lambda: writer.change_schema(*demo.kit.new_column), demo.kit.switch_log]
         while (passed := time.monotonic() - began) < WRITING_S:
             if still and passed > WRITING_S / 3 * (3 - len(still)):

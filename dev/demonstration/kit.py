@@ -22,8 +22,9 @@ class Kit(ABC):
     :cvar connector: the connector's name in it
     :cvar conn_id: its connection to the source
     :cvar properties: of a second connector for the same tables
-    :cvar new_column: the statements that give a table another column meanwhile
-    :cvar savepoint: the statement that makes a savepoint
+    :cvar change: what is done to the structure meanwhile, for people
+    :cvar new_column: the statements that do it, as a rule another column of a table
+    :cvar savepoint: the statement that makes a savepoint; empty where there are none
     """
 
     kind: ClassVar[str]
@@ -33,6 +34,7 @@ class Kit(ABC):
     connector: ClassVar[str]
     conn_id: ClassVar[str]
     properties: ClassVar[Mapping[str, Any]]
+    change: ClassVar[str] = "adds a column"
     new_column: ClassVar[tuple[str, ...]]
     savepoint: ClassVar[str] = "SAVEPOINT before_second_thoughts"
 
@@ -42,6 +44,10 @@ class Kit(ABC):
     @abstractmethod
     def version(self) -> str:
         """Of the running server."""
+
+    def place(self) -> str:
+        """Where it listens."""
+        return f"port {self.server.port}"
 
     @abstractmethod
     def connection(self) -> dict[str, Any]:
@@ -61,7 +67,11 @@ class Kit(ABC):
 
     @abstractmethod
     def switch_log(self) -> None:
-        """Have the server begin a new log file."""
+        """Have the server begin a new log file, or whatever else the capture has to get over."""
+
+    def begins_again(self, error: BaseException) -> bool:
+        """Whether the application begins a transaction again that ended with this error."""
+        return False
 
     @abstractmethod
     def position(self, document: Mapping[str, Any]) -> str:

@@ -56,7 +56,13 @@ class LiveWriter:
                         for statement in self._wanted.pop(0):
                             cursor.execute(statement)
                         self.done["schema changes"] += 1
-                    self.transaction(connection, cursor)
+                    try:
+                        self.transaction(connection, cursor)
+                    except Exception as e:
+                        if not self._kit.begins_again(e):
+                            raise
+                        connection.rollback()
+                        self.done["begun again"] += 1
                     time.sleep(self._pause_s)
         except BaseException as e:  # raised by stop()
             self._error = e
@@ -66,7 +72,7 @@ class LiveWriter:
         chance, did = self._chance, Counter[str]()
         for _ in range(chance.choice((1, 1, 2, 5))):
             did[self._change(cursor)] += 1
-        if chance.random() < 0.05:
+        if self._kit.savepoint and chance.random() < 0.05:
             cursor.execute(self._kit.savepoint)
             for _ in range(2):
                 self._change(cursor)
