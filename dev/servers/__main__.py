@@ -15,17 +15,45 @@ from typing import Any
 
 from dev import paths
 from dev.bootstrap.report import Problem
-from dev.servers import S3, Db2, Kafka, MariaDb, MongoDb, MySql, Postgres, Server, ServerError
+from dev.servers import (
+    S3,
+    Db2,
+    Kafka,
+    MariaDb,
+    MongoDb,
+    MySql,
+    Postgres,
+    ReplicaSet,
+    Server,
+    ServerError,
+    ShardedCluster,
+)
 from dev.servers.process import GUARD, command_line
 
-KINDS: dict[str, Callable[[dict[str, Any], int | None], Server]] = {
+Started = Server | ReplicaSet | ShardedCluster
+
+
+def _parsed(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: json.loads(value) for name, value in options.items()}
+
+
+def _mongodb(options: dict[str, Any], port: int | None) -> Started:
+    """One member, or as many as ``members`` says, of one set or of each of so many ``shards``."""
+    given = _parsed(options)
+    members, shards = given.pop("members", 1), given.pop("shards", 0)
+    if shards:
+        return ShardedCluster(given, count=shards, members=members, port=port)
+    return ReplicaSet(given, count=members) if members > 1 else MongoDb(given, port=port)
+
+
+KINDS: dict[str, Callable[[dict[str, Any], int | None], Started]] = {
     "mariadb": lambda options, port: MariaDb(options, port=port),
     "mariadb118": lambda options, port: MariaDb(options, edition="11.8", port=port),
     "mysql97": lambda options, port: MySql(options, edition="9.7", port=port),
     "mysql80": lambda options, port: MySql(options, edition="8.0", port=port),
     "postgres": lambda options, port: Postgres(options, port=port),
-    "db2": lambda options, port: Db2({name: json.loads(value) for name, value in options.items()}, port=port),
-    "mongodb": lambda options, port: MongoDb({name: json.loads(value) for name, value in options.items()}, port=port),
+    "db2": lambda options, port: Db2(_parsed(options), port=port),
+    "mongodb": _mongodb,
     "kafka": lambda options, port: Kafka(options, port=port),
     "s3": lambda options, port: S3(options, port=port),
 }
@@ -47,7 +75,8 @@ def main() -> int:
         return 1
     print("\n".join(_how_to_connect(server)), flush=True)
     if arguments.keep:
-        _keep(arguments.what, server)
+        for one in _processes(server):
+            _keep(arguments.what, one)
         print("It keeps running. dev/server stop ends it and deletes its data.")
     else:
         print("Ctrl-C ends it and deletes its data.", flush=True)
@@ -73,7 +102,22 @@ def _arguments() -> argparse.Namespace:
     return arguments
 
 
-def _how_to_connect(server: Server) -> list[str]:
+def _processes(server: Started) -> list[Server]:
+    return [server] if isinstance(server, Server) else [*server.processes]
+
+
+def _how_to_connect(server: Started) -> list[str]:
+    if not isinstance(server, Server):
+        what = (
+            "a sharded cluster"
+            if isinstance(server, ShardedCluster)
+            else f"a replica set of {len(server.members)} members"
+        )
+        return [
+            f"A stand-in for MongoDB runs, {what}; no password is needed",
+            f"  {server.url()}",
+            *(f"  log {one.log}" for one in server.processes),
+        ]
     if isinstance(server, S3):
         lines = [f"S3 runs at {server.endpoint}"]
         lines += [f"  export {name}={value}" for name, value in server.environment.items()]
@@ -110,7 +154,7 @@ def _how_to_connect(server: Server) -> list[str]:
     return [*lines, f"  log {server.log}"]
 
 
-def _wait_for_signal(server: Server) -> None:
+def _wait_for_signal(server: Started) -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pymongo
 import pytest
 
-from dev.servers.mongodb import ReplicaSet
+from dev.servers.mongodb import ReplicaSet, ShardedCluster
 from tests.support.fork import Forks
 from tests.support.leftovers import consistent
 from tests.support.mongodb import MongoConnector, mongodb_connector
@@ -23,16 +27,39 @@ pytestmark = pytest.mark.crash
 DATABASE = "crash"
 
 
-class Bench:
-    """A writer on a replica set, and a connector whose runs die."""
+class Spread(Work):
+    """Work on a collection that is spread over the shards, by a hash or by ranges of its keys."""
 
-    def __init__(self, members: ReplicaSet, forks: Forks, folder: Path) -> None:
-        self.members, self._forks, self._folder = members, forks, folder
-        self.client: pymongo.MongoClient[dict[str, object]] = members.connect()
+    hashed = True
+
+    def spread(self) -> None:
+        """Shard the collection."""
+        namespace = self.collection.full_name
+        self.client.admin.command({"shardCollection": namespace, "key": {"_id": "hashed" if self.hashed else 1}})
+        if not self.hashed:
+            for middle in (5, 20, "5"):
+                self.client.admin.command({"split": namespace, "middle": {"_id": middle}})
+
+    def move(self, id_: Any, to: str) -> None:
+        """Bring the chunk of a key to another shard."""
+        find = {"_id": id_}
+        self.client.admin.command({"moveChunk": self.collection.full_name, "find": find, "to": to})
+
+    def _drop(self) -> None:
+        super()._drop()
+        self.spread()
+
+
+class Bench:
+    """A writer on a deployment, and a connector whose runs die."""
+
+    def __init__(self, deployment: Any, url: str, forks: Forks, folder: Path, work: type[Work] = Work) -> None:
+        self.members, self._forks, self._folder = deployment, forks, folder
+        self.client: pymongo.MongoClient[dict[str, object]] = deployment.connect()
         self.client.drop_database(DATABASE)
-        self.work = Work(self.client, DATABASE, 5)
+        self.work = work(self.client, DATABASE, 5)
         self.connector: MongoConnector = mongodb_connector(
-            members.url(), folder, database_include_list=DATABASE, batch_max_rows=20, snapshot_max_threads=2
+            url, folder, database_include_list=DATABASE, batch_max_rows=20, snapshot_max_threads=2
         )
         self.died: Counter[str] = Counter()
 
@@ -76,7 +103,7 @@ def members() -> Iterator[ReplicaSet]:
 
 @pytest.fixture
 def bench(members: ReplicaSet, forks: Forks, folder: Path) -> Iterator[Bench]:
-    bench = Bench(members, forks, folder)
+    bench = Bench(members, members.url(), forks, folder)
     with contextlib.closing(bench.client):
         yield bench
 
@@ -109,3 +136,62 @@ def test_a_stream_killed_at_random_steps_beside_elections_loses_and_repeats_noth
         bench.run(r.randrange(1, 40))
     assert bench.died.total() > 6
     bench.ends_equal()
+
+
+@contextlib.contextmanager
+def moving(work: Spread, shards: tuple[str, ...]) -> Iterator[Counter[str]]:
+    """Chunks move from shard to shard meanwhile."""
+    stop, moved, chance = threading.Event(), Counter[str](), Random(3)
+
+    def move() -> None:
+        while not stop.is_set():
+            to = chance.choice(shards)
+            work.move(chance.choice((1, 7, 30, "7", 2.5, {"n": 1})), to)
+            moved[to] += 1
+            time.sleep(0.05)
+
+    with ThreadPoolExecutor(1) as pool:
+        mover = pool.submit(move)
+        try:
+            yield moved
+        finally:
+            stop.set()
+            mover.result()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[ShardedCluster]:
+    """Two shards of three members, and a router."""
+    with ShardedCluster({"noop_seconds": 1}, members=3) as started:
+        yield started
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("hashed", [True, False], ids=["hash", "ranges"])
+def test_a_stream_of_a_sharded_cluster_killed_beside_moved_chunks_and_elections_loses_and_repeats_nothing(
+    cluster: ShardedCluster, forks: Forks, folder: Path, hashed: bool
+) -> None:
+    bench = Bench(cluster, cluster.router.url(), forks, folder, Spread)
+    work, shards, r = bench.work, tuple(cluster.sets), Random(12)
+    assert isinstance(work, Spread)
+    work.hashed = hashed
+    with contextlib.closing(bench.client):
+        work.spread()
+        work.write(30)
+        with moving(work, shards) as moved:
+            bench.run(5)  # within the snapshot
+            bench.connector.capture()
+        for turn in range(9):
+            work.write(12)
+            members = cluster.sets[r.choice(shards)]
+            if turn == 3:
+                with members.primary().direct() as client, contextlib.suppress(pymongo.errors.AutoReconnect):
+                    client.admin.command({"replSetStepDown": 5, "force": True})
+            stopped = members.without(members.primary()) if turn in (5, 7) else contextlib.nullcontext()
+            with stopped, moving(work, shards) as more:
+                bench.run(r.randrange(1, 40))
+            moved += more
+        assert bench.died.total() > 4
+        assert {*moved} == {*shards}
+        bench.ends_equal()

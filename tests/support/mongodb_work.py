@@ -45,10 +45,13 @@ class Work:
                     else:
                         session.commit_transaction()
             elif r.random() < 0.02:
-                self.collection.drop()
+                self._drop()
                 self._ids.clear()
             else:
                 self._change(None)
+
+    def _drop(self) -> None:
+        self.collection.drop()
 
     def _change(self, session: Any) -> None:
         r = self.random

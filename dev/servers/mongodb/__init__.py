@@ -31,7 +31,7 @@ Where it differs from MongoDB, as far as is known:
 * Shards and routers are known from the start.
 
 Still to come: ``reshardCollection``, ``refineCollectionShardKey``, ``movePrimary``, ``addShard``, ``removeShard`` (the rest of the recordings
-``sharded_structure`` and ``sharded_resume``), shards of several members, and ``replSetReconfig``.
+``sharded_structure`` and ``sharded_resume``), and ``replSetReconfig``.
 """
 
 from dev.servers.mongodb.launch import MongoDb, ReplicaSet, ShardedCluster

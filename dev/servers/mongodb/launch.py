@@ -81,13 +81,22 @@ class ReplicaSet:
     def __init__(
         self, options: dict[str, Any] | None = None, *, count: int = 3, folder: Path | str | None = None
     ) -> None:
-        given = {**(options or {}), "key": secrets.token_hex(16)}
+        given = {"key": secrets.token_hex(16), **(options or {})}
         self.members = [
             MongoDb(given, folder=Path(folder) / str(number) if folder else None) for number in range(count)
         ]
-        addresses = [f"{member.host}:{member.port}" for member in self.members]
         for member in self.members:
-            member.options["members"] = addresses
+            member.options["members"] = self.addresses
+
+    @property
+    def running(self) -> bool:
+        """Whether any member runs."""
+        return any(member.running for member in self.members)
+
+    @property
+    def processes(self) -> list[MongoDb]:
+        """All servers."""
+        return self.members
 
     def start(self) -> Self:
         """Start all members and wait for a primary."""
@@ -115,7 +124,13 @@ class ReplicaSet:
 
     def url(self) -> str:
         """The connection string."""
-        return f"mongodb://{','.join(f'{member.host}:{member.port}' for member in self.members)}/?replicaSet={SET_NAME}"
+        name = self.members[0].options.get("replica_set", SET_NAME)
+        return f"mongodb://{','.join(self.addresses)}/?replicaSet={name}"
+
+    @property
+    def addresses(self) -> list[str]:
+        """Of all members."""
+        return [f"{member.host}:{member.port}" for member in self.members]
 
     def connect(self, **options: Any) -> Any:
         """A ``pymongo.MongoClient`` of the set."""
@@ -148,26 +163,56 @@ class ReplicaSet:
 
 
 class ShardedCluster:
-    """Shards of one member each, and a router over them, all processes of their own.
+    """Shards, and a router over them, all processes of their own.
 
     >>> with ShardedCluster() as cluster:
     ...     cluster.connect().admin.command({"shardCollection": "shop.orders", "key": {"_id": "hashed"}})
+
+    :param count: shards
+    :param members: of each shard; of several, a shard is in :attr:`sets`, else in :attr:`shards`
+    :param port: of the router
     """
 
-    def __init__(self, options: dict[str, Any] | None = None, *, count: int = 2) -> None:
+    def __init__(
+        self, options: dict[str, Any] | None = None, *, count: int = 2, members: int = 1, port: int | None = None
+    ) -> None:
         key = secrets.token_hex(16)
-        self.shards = {
-            f"s{number}": MongoDb({**(options or {}), "key": key, "replica_set": f"s{number}"})
-            for number in range(1, count + 1)
-        }
-        self.router = MongoDb({"key": key, "replica_set": None})
+        self.shards: dict[str, MongoDb] = {}
+        self.sets: dict[str, ReplicaSet] = {}
+        for name in (f"s{number}" for number in range(1, count + 1)):
+            given = {**(options or {}), "key": key, "replica_set": name}
+            if members == 1:
+                self.shards[name] = MongoDb(given)
+            else:
+                self.sets[name] = ReplicaSet(given, count=members)
+        self.router = MongoDb({"key": key, "replica_set": None}, port=port)
+
+    @property
+    def running(self) -> bool:
+        """Whether the router runs."""
+        return self.router.running
+
+    @property
+    def processes(self) -> list[MongoDb]:
+        """All servers, the router first."""
+        members = [member for one in self.sets.values() for member in one.members]
+        return [self.router, *self.shards.values(), *members]
+
+    def url(self) -> str:
+        """The connection string."""
+        return self.router.url()
+
+    def start(self) -> Self:
+        """Start all of them."""
+        return self.__enter__()
 
     def __enter__(self) -> Self:
         try:
-            for shard in self.shards.values():
+            for shard in (*self.shards.values(), *self.sets.values()):
                 shard.start()
             self.router.options["shards"] = {
-                name: [f"{shard.host}:{shard.port}"] for name, shard in self.shards.items()
+                **{name: [f"{shard.host}:{shard.port}"] for name, shard in self.shards.items()},
+                **{name: members.addresses for name, members in self.sets.items()},
             }
             self.router.start()
         except BaseException:
@@ -182,7 +227,7 @@ class ShardedCluster:
 
     def close(self) -> None:
         """End all processes and delete their data."""
-        for server in (self.router, *self.shards.values()):
+        for server in (self.router, *self.shards.values(), *self.sets.values()):
             server.close()
 
     def connect(self, **options: Any) -> Any:

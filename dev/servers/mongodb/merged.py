@@ -63,6 +63,7 @@ class Merged:
             if number is None or (safe is not None and self.waiting[number][0]["_id"]["_data"] > safe):
                 break
             event = self.waiting[number].pop(0)
+            await self._look_up(event)
             out.append(event)
             self.high = event["_id"]
             self.over = event.get("operationType") == "invalidate"
@@ -72,6 +73,23 @@ class Merged:
         if not any(self.waiting) and least["_data"] > self.high["_data"]:
             self.high = least
         return out
+
+    async def _look_up(self, event: Document) -> None:
+        """Put in the document that the event's shard did not have any more: a router looks wherever it is now.
+
+        Stages behind ``$changeStream`` have seen the event without it, unlike a router's.
+        """
+        spec = self.body["pipeline"][0]["$changeStream"]
+        if spec.get("fullDocument") != "updateLookup" or event.get("operationType") != "update":
+            return
+        if event.get("fullDocument", event) is not None:
+            return
+        db, name = event["ns"]["db"], event["ns"]["coll"]
+        ask = {"find": name, "filter": event["documentKey"], "limit": 1}
+        for shard in await self.router.owners(db, name):
+            found = (await self.router.send(shard, db, ask))["cursor"]["firstBatch"]
+            if found:
+                event["fullDocument"] = found[0]
 
     async def _fill(self, number: int) -> None:
         if not self.ids[number]:

@@ -32,6 +32,7 @@ def append_note(context: Context, body: Document) -> Document:
 def clone(context: Context, body: Document) -> Document:
     """Have a collection of a UUID, and know its shard key."""
     _trusted(context)
+    context.must_write()
     node = context.server.node
     name, namespace = body["_standInClone"], f"{context.db}.{body['_standInClone']}"
     place = {"op": "c", "ns": f"{context.db}.$cmd", "ui": body["uuid"]}
@@ -53,6 +54,7 @@ def clone(context: Context, body: Document) -> Document:
 def move(context: Context, body: Document) -> Document:
     """Take documents in, or let them go, without an event."""
     _trusted(context)
+    context.must_write()
     node = context.server.node
     collection = context.collection(body["_standInMove"])
     if collection is None:
@@ -71,6 +73,7 @@ def move(context: Context, body: Document) -> Document:
 def quietly(context: Context, body: Document) -> Document:
     """A change of structure without an event: another shard has it."""
     _trusted(context)
+    context.must_write()
     inner = {**body["command"], "$db": context.db}
     wanted = found(next(iter(inner)), inner)
     context.server.node.quiet = True
