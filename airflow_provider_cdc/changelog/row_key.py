@@ -98,7 +98,7 @@ def key_of_texts(texts: Sequence[str], columns: KeyColumns, table: str) -> RowKe
     wrong = f"The key of {table} is {told}"
     example = " ".join(f"<{name}>" for name, _ in columns)
     remedy = f"give one value for each of them, in this order: airflow cdc row {table} {example}; or a JSON object"
-    if len(texts) == 1 and texts[0].startswith("{"):
+    if len(texts) == 1 and texts[0].startswith("{") and not _is_a_text(texts[0], columns):
         try:
             given = json.loads(texts[0])
         except ValueError as e:
@@ -117,6 +117,17 @@ def key_of_texts(texts: Sequence[str], columns: KeyColumns, table: str) -> RowKe
     except BadKey as e:
         raise ConfigError(f"{wrong}: {e}.", remedy=remedy) from None
     return RowKey(dict(zip((name for name, _ in columns), typed, strict=True)))
+
+
+def _is_a_text(text: str, columns: KeyColumns) -> bool:
+    """Whether what begins like a JSON object is itself the value of a key of one text, as keys of documents are: ``{"$oid": "…"}``."""
+    if len(columns) != 1 or columns[0][1] != "string":
+        return False
+    try:
+        given = json.loads(text)
+    except ValueError:
+        return True
+    return not (isinstance(given, dict) and set(given) == {columns[0][0]})
 
 
 def _typed(value: Any, column: Column) -> Any:

@@ -283,7 +283,7 @@ class ChunkThread:
         looked_up = absent[: len(keys)]
         if chunk.complete:  # otherwise the one key has so large rows that not all of them came, and so it is not absent
             window.gone, window.key = (
-                deletes_of(schema, scan.key, looked_up, chunk.ts_us or time.time_ns() // 1000),
+                deletes_of(schema, scan.key, reader.as_events(looked_up), chunk.ts_us or time.time_ns() // 1000),
                 scan.key,
             )
         self._settle(window, progress, generation, chunk=chunk, looked_up=len(looked_up))

@@ -141,6 +141,13 @@ class ChunkReader(abc.ABC):
             remedy="send the signal without key-ranges",
         )
 
+    def as_events(self, keys: Sequence[Key]) -> list[Key]:
+        """Keys in the form that events have, where a source takes a key in several forms: those of keys that are to be deleted.
+
+        :param keys: as :meth:`keys` takes them
+        """
+        return [*keys]
+
     def missing(self, low: Position, floor: Position) -> str:
         """What the log has before ``floor`` and not before ``low``, as text."""
         return f"what comes after {low}, up to {floor}"

@@ -24,7 +24,14 @@ from airflow_provider_cdc.sources.mongodb.documents.values import Documents
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
-from airflow_provider_cdc.sources.mongodb.snapshot.ranges import LARGEST, bounds, filter_of, key_text, key_value
+from airflow_provider_cdc.sources.mongodb.snapshot.ranges import (
+    LARGEST,
+    bounds,
+    event_key,
+    filter_of,
+    key_text,
+    key_value,
+)
 from airflow_provider_cdc.sources.mongodb.snapshot.rows import read_rows, source_values
 
 _LAST_FIRST: Final = {"_id": -1}
@@ -89,6 +96,9 @@ class MongoChunkReader(ChunkReader):
 
     def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
         return [[_given(key[0])] for key in keys]
+
+    def as_events(self, keys: Sequence[Key]) -> list[Key]:
+        return [[event_key(str(key[0]))] for key in keys]
 
     def write(self, id_: str, type_: str, data: str | None = None) -> None:
         with translated(self._config, str(self._signals)):

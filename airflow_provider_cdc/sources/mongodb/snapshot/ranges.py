@@ -13,13 +13,13 @@ from typing import Any, Final
 import bson
 from bson import MaxKey, json_util
 from bson.binary import UuidRepresentation
-from bson.codec_options import DatetimeConversion
+from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.json_util import JSONMode, JSONOptions
 
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.sources.mongodb.connect import RAW
-from airflow_provider_cdc.sources.mongodb.documents.extended_json import Form, texts
-from airflow_provider_cdc.sources.mongodb.documents.values import Values
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import Form, keys, texts
+from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values
 
 BY_ID: Final = {"_id": 1}
 LARGEST: Final = {"_id": {"$eq": MaxKey()}}
@@ -29,6 +29,7 @@ _CANONICAL: Final = JSONOptions(
     datetime_conversion=DatetimeConversion.DATETIME_MS,
     uuid_representation=UuidRepresentation.UNSPECIFIED,
 )
+_CODEC: Final = CodecOptions(uuid_representation=UuidRepresentation.UNSPECIFIED)
 
 
 def bounds(low: Any = None, high: Any = None, *, has_low: bool = False, has_high: bool = False) -> dict[str, Any]:
@@ -87,6 +88,15 @@ def key_value(text: str) -> Any:
             safe="Nothing was read; capture goes on.",
             remedy='write keys as events have them: 1234, "text" with its quotes, {"$oid": "…"}',
         ) from None
+
+
+def event_key(text: str) -> str:
+    """The key of a text as events have it: ``{"$oid":"…"}`` with a space, ``{"$numberLong": "7"}`` as ``7``.
+
+    :raises QueryRefused: it is none
+    """
+    document = Documents.of_list([bson.encode({"_id": key_value(text)}, codec_options=_CODEC)])
+    return str(keys(document.field(b"_id"))[0].as_py())
 
 
 def raw_key(value: bytes) -> Any:
