@@ -23,6 +23,8 @@ Where it differs from MongoDB, as far as is known:
 * Members speak a protocol of their own with each other, and elect within seconds.
 * Collations are kept and shown, and not applied. ``$jsonSchema``, ``$text``, geometry and JavaScript are not known.
 * A transaction that makes a collection shows it to others before it commits.
+* Operators on dates know the years 1 to 9999; ``$sin`` and its relatives no decimals. Stages that read other collections (``$lookup``, ``$unionWith``,
+  ``$out``, ``$merge``), ``$facet`` and windows are refused, as are ``$bits…`` in filters.
 * Snappy is not among the compressors.
 * ``serverStatus``, ``collStats`` and ``buildInfo`` are a part of the server's.
 

@@ -81,6 +81,7 @@ NAMES = {
     237: "CursorKilled",
     239: "SnapshotTooOld",
     240: "MigrationConflict",
+    241: "ConversionFailure",
     246: "SnapshotUnavailable",
     251: "NoSuchTransaction",
     256: "TransactionCommitted",

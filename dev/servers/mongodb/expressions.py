@@ -9,10 +9,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from bson import Decimal128, Int64
 from bson.datetime_ms import DatetimeMS
 
-from dev.servers.mongodb import numbers, order
+from dev.servers.mongodb import conversions, dates, more_operators, numbers, order, text_operators
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError, type_name
 from dev.servers.mongodb.operators import (
@@ -37,14 +36,9 @@ from dev.servers.mongodb.operators import (
     _set_union,
     _size,
     _slice,
-    _split,
     _substr,
     _subtract,
     _sum,
-    _text,
-    _to_date,
-    _to_int,
-    _to_string,
     is_null,
     truth,
     walked,
@@ -123,8 +117,14 @@ def _eager(
     def maker(argument: Any) -> Expression:
         parts = _arguments(argument)
         if count and not count[0] <= len(parts) <= count[1]:
+            wanted = (
+                f"exactly {count[0]}"
+                if count[0] == count[1]
+                else f"at least {count[0]} arguments, and at most {count[1]}"
+            )
             raise MongoError(
-                16020, f"Expression {name} takes exactly {count[0]} arguments. {len(parts)} were passed in."
+                16020 if count[0] == count[1] else 28667,
+                f"Expression {name} takes {wanted} arguments. {len(parts)} were passed in.",
             )
         return lambda document, variables: work(*[part(document, variables) for part in parts])
 
@@ -270,6 +270,25 @@ def _set_field(argument: Document) -> Expression:
     return run
 
 
+def _named(
+    name: str, work: Callable[..., Any], needed: tuple[str, ...], more: tuple[str, ...]
+) -> Callable[[Any], Expression]:
+    """An operator whose arguments have names."""
+
+    def maker(argument: Any) -> Expression:
+        if not isinstance(argument, dict):
+            raise MongoError(9, f"{name} requires an object as an argument, found: {type_name(argument)}")
+        for field in argument:
+            if field not in (*needed, *more):
+                raise MongoError(9, f"{name} found an unknown argument: {field}")
+        if missing := [field for field in needed if field not in argument]:
+            raise MongoError(9, f"{name} requires '{missing[0]}' to be specified")
+        parts = {field: compiled(value) for field, value in argument.items()}
+        return lambda document, variables: work(**{field: part(document, variables) for field, part in parts.items()})
+
+    return maker
+
+
 _MAKERS: dict[str, Callable[[Any], Expression]] = {
     "$literal": lambda argument: lambda document, variables: argument,
     "$const": lambda argument: lambda document, variables: argument,
@@ -323,20 +342,23 @@ _MAKERS: dict[str, Callable[[Any], Expression]] = {
     "$setField": _set_field,
     "$unsetField": lambda argument: _set_field({**argument, "value": "$$REMOVE"}),
     "$type": _eager(lambda value: "missing" if value is MISSING else type_name(value), count=(1, 1), name="$type"),
-    "$toLower": _eager(lambda value: _text(value).lower(), count=(1, 1), name="$toLower"),
-    "$toUpper": _eager(lambda value: _text(value).upper(), count=(1, 1), name="$toUpper"),
     "$substrCP": _eager(_substr, count=(3, 3), name="$substrCP"),
-    "$split": _eager(_split, count=(2, 2), name="$split"),
-    "$strLenCP": _eager(lambda value: len(_text(value)), count=(1, 1), name="$strLenCP"),
-    "$toInt": _eager(_to_int, count=(1, 1), name="$toInt"),
-    "$toLong": _eager(lambda value: None if is_null(value) else Int64(_to_int(value)), count=(1, 1), name="$toLong"),
-    "$toDouble": _eager(
-        lambda value: None if is_null(value) else float(order.number(value)), count=(1, 1), name="$toDouble"
-    ),
-    "$toDecimal": _eager(
-        lambda value: None if is_null(value) else Decimal128(numbers.as_decimal(value)), count=(1, 1), name="$toDecimal"
-    ),
-    "$toString": _eager(_to_string, count=(1, 1), name="$toString"),
-    "$toBool": _eager(lambda value: None if is_null(value) else truth(value), count=(1, 1), name="$toBool"),
-    "$toDate": _eager(_to_date, count=(1, 1), name="$toDate"),
+}
+_MAKERS |= {
+    f"$to{to[0].upper()}{to[1:]}": _eager(conversions.shortly(to), count=(1, 1), name=f"$to{to}")
+    for to in conversions.BY_NAME
+}
+_MAKERS |= {
+    name: _eager(work, count=count, name=name)
+    for name, (work, count) in (more_operators.EAGER | text_operators.EAGER).items()
+}
+_MAKERS |= {name: _eager(work, count=(1, 1), name=name) for name, work in dates.PARTS.items()}
+_MAKERS |= {
+    name: _named(name, *given)
+    for name, given in {
+        **more_operators.NAMED,
+        **text_operators.NAMED,
+        **dates.NAMED,
+        "$convert": (conversions.convert, ("input", "to"), ("onError", "onNull", "format", "byteOrder")),
+    }.items()
 }

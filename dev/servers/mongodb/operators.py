@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from bson import Decimal128, Int64, ObjectId, Timestamp
+from bson import Decimal128, Int64
 from bson.datetime_ms import DatetimeMS
 
 from dev.servers.mongodb import numbers, order
@@ -266,10 +266,6 @@ def _substr(value: Any, start: Any, length: Any) -> str:
     return text[begin:] if count < 0 else text[begin : begin + count]
 
 
-def _split(value: Any, separator: Any) -> Any:
-    return None if is_null(value) or is_null(separator) else value.split(separator)
-
-
 def _extreme(pick: Callable[..., Any]) -> Callable[..., Any]:
     def run(*values: Any) -> Any:
         items = values[0] if len(values) == 1 and isinstance(values[0], list) else values
@@ -295,40 +291,6 @@ def _avg(*values: Any) -> Any:
         if order.is_number(item)
     ]
     return _divide(_sum(items), len(items)) if items else None
-
-
-def _to_int(value: Any) -> Any:
-    if is_null(value):
-        return None
-    return (
-        int(float(value)) if isinstance(value, str) else int(value if isinstance(value, bool) else order.number(value))
-    )
-
-
-def _to_string(value: Any) -> Any:
-    if is_null(value):
-        return None
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, ObjectId | Decimal128):
-        return str(value)
-    return (
-        repr(value).removesuffix(".0")
-        if isinstance(value, float)
-        else str(int(value))
-        if isinstance(value, int)
-        else str(value)
-    )
-
-
-def _to_date(value: Any) -> Any:
-    if is_null(value):
-        return None
-    if isinstance(value, ObjectId):
-        return DatetimeMS(int(value.generation_time.timestamp() * 1000))
-    if isinstance(value, Timestamp):
-        return DatetimeMS(value.time * 1000)
-    return value if isinstance(value, DatetimeMS) else DatetimeMS(int(order.number(value)))
 
 
 def _reverse(value: Any) -> Any:
