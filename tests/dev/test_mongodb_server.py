@@ -1,5 +1,6 @@
 """The stand-in for MongoDB: recordings of a real one played against it, its members, users and fail points."""
 
+import socket
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -378,3 +379,39 @@ def test_a_secondary_reads_only_for_those_who_ask_for_it(members: ReplicaSet) ->
     with secondary.direct() as client, pytest.raises(NotPrimaryError) as failed:
         client.shop.orders.insert_one({"_id": 2})
     assert failed.value.details["code"] == 10107
+
+
+@pytest.mark.parametrize(("name", "number"), wire.COMPRESSORS.items())
+def test_each_compressor_is_agreed_to_and_carries_commands_and_replies(server: MongoDb, name: str, number: int) -> None:
+    """By the protocol itself: not every compressor has a library that the driver could use here."""
+
+    def message(body: dict[str, Any], compressor: int = 0) -> bytes:
+        request = wire.Message(0, {"find": ""}, compressor=compressor)
+        return wire.reply(request, body)
+
+    with socket.create_connection((server.host, server.port)) as connected, connected.makefile("rb") as answers:
+
+        def asked(data: bytes) -> tuple[int, dict[str, Any]]:
+            connected.sendall(data)
+            header = answers.read(16)
+            size, _, _, code = wire.HEADER.unpack(header)
+            return code, wire.parsed(header, answers.read(size - 16)).body
+
+        hello = {"hello": 1, "compression": ["nonsense", name], "$db": "admin"}
+        assert asked(message(hello))[1]["compression"] == [name]
+        texts = ["x" * 100_000, "né"]
+        insert = {
+            "insert": "packed",
+            "documents": [{"_id": f"{name} {i}", "t": t} for i, t in enumerate(texts)],
+            "$db": "shop",
+        }
+        code, reply = asked(message(insert, number))
+        assert (code, reply["n"]) == (wire.OP_COMPRESSED, 2)
+        find = {
+            "find": "packed",
+            "filter": {"_id": {"$gte": name, "$lt": name + "~"}},
+            "sort": {"_id": 1},
+            "$db": "shop",
+        }
+        found = asked(message(find, number))[1]["cursor"]["firstBatch"]
+        assert [document["t"] for document in found] == texts

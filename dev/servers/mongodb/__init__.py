@@ -25,7 +25,6 @@ Where it differs from MongoDB, as far as is known:
 * A transaction that makes a collection shows it to others before it commits.
 * Operators on dates know the years 1 to 9999; ``$sin`` and its relatives no decimals. Stages that read other collections (``$lookup``, ``$unionWith``,
   ``$out``, ``$merge``), ``$facet`` and windows are refused, as are ``$bits…`` in filters.
-* Snappy is not among the compressors.
 * ``serverStatus``, ``collStats`` and ``buildInfo`` are a part of the server's.
 
 * A router's hash is not MongoDB's, so that documents lie on other shards. Transactions on several shards commit at one after the other. A document

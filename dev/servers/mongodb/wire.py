@@ -15,8 +15,8 @@ OP_REPLY, OP_QUERY, OP_COMPRESSED, OP_MSG = 1, 2004, 2012, 2013
 CHECKSUM, MORE_TO_COME, EXHAUST_ALLOWED = 1, 2, 1 << 16
 LARGEST_MESSAGE = 48_000_000
 SNAPPY, ZLIB, ZSTD = 1, 2, 3
-COMPRESSORS = {"zlib": ZLIB, "zstd": ZSTD}
-"""Those that this server agrees to; snappy has no library here."""
+COMPRESSORS = {"snappy": SNAPPY, "zlib": ZLIB, "zstd": ZSTD}
+"""Those that this server agrees to."""
 
 
 @dataclass
@@ -37,8 +37,8 @@ def parsed(header: bytes, data: bytes) -> Message:
     _, request, _, code = HEADER.unpack(header)
     compressor = 0
     if code == OP_COMPRESSED:
-        code, _, compressor = struct.unpack_from("<iiB", data)
-        data = _inflated(compressor, data[9:])
+        code, size, compressor = struct.unpack_from("<iiB", data)
+        data = _inflated(compressor, data[9:], size)
     if code == OP_MSG:
         return _message(request, data, compressor)
     if code == OP_QUERY:
@@ -116,9 +116,13 @@ def _plain(body: Document) -> bool:
     return next(iter(body), "").lower() in ("hello", "ismaster", "saslstart", "saslcontinue", "authenticate")
 
 
-def _inflated(compressor: int, data: bytes) -> bytes:
+def _inflated(compressor: int, data: bytes, size: int) -> bytes:
     if compressor == 0:
         return data
+    if compressor == SNAPPY:
+        import pyarrow as pa
+
+        return bytes(pa.decompress(data, decompressed_size=size, codec="snappy", asbytes=True))
     if compressor == ZLIB:
         return zlib.decompress(data)
     if compressor == ZSTD:
@@ -127,6 +131,10 @@ def _inflated(compressor: int, data: bytes) -> bytes:
 
 
 def _deflated(compressor: int, data: bytes) -> bytes:
+    if compressor == SNAPPY:
+        import pyarrow as pa
+
+        return bytes(pa.compress(data, codec="snappy", asbytes=True))
     if compressor == ZLIB:
         return zlib.compress(data, 1)
     return bytes(_zstd().ZstdCompressor(level=1).compress(data))
