@@ -124,7 +124,70 @@ def test_a_killed_shard_is_waited_for(cluster: ShardedCluster, client: Any) -> N
     assert sorted(seen) == list(range(11))
 
 
+def _events(stream: Any, count: int) -> list[dict[str, Any]]:
+    return [next(stream) for _ in range(count)]
+
+
+def test_a_collection_of_another_shard_key_has_another_uuid_and_no_events_of_its_documents(client: Any) -> None:
+    """As the recording ``sharded_structure`` has it."""
+    client.admin.command({"enableSharding": "re", "primaryShard": "s1"})
+    client.admin.command({"shardCollection": "re.c", "key": {"k": 1}})
+    client.re.c.insert_many([{"_id": number, "k": number % 3} for number in range(20)])
+    with pytest.raises(OperationFailure) as failed:
+        client.admin.command({"refineCollectionShardKey": "re.c", "key": {"k": 1, "_id": 1}})
+    assert failed.value.code == 72
+    with client.re.watch(show_expanded_events=True) as expanded, client.re.watch() as plain:
+        client.re.c.insert_one({"_id": 300, "k": 3})
+        client.admin.command({"reshardCollection": "re.c", "key": {"_id": 1}, "numInitialChunks": 2})
+        client.re.c.insert_one({"_id": 400, "k": 4})
+        before, reshard, after = _events(expanded, 3)
+        assert (before["documentKey"], after["documentKey"]) == ({"k": 3, "_id": 300}, {"_id": 400})
+        assert reshard["operationDescription"] == {
+            "reshardUUID": after["collectionUUID"], "shardKey": {"_id": 1}, "oldShardKey": {"k": 1}, "unique": False, "numInitialChunks": 2,
+        }  # fmt: skip
+        assert before["collectionUUID"] == reshard["collectionUUID"] != after["collectionUUID"]
+        assert [event["documentKey"] for event in _events(plain, 2)] == [{"k": 3, "_id": 300}, {"_id": 400}]
+    assert client.re.c.count_documents({}) == 22
+    assert client.re.c.find_one({"_id": 7}) == {"_id": 7, "k": 1}
+    client.re.c.create_index([("_id", 1), ("k", 1)])
+    with client.re.watch(show_expanded_events=True) as expanded:
+        client.admin.command({"refineCollectionShardKey": "re.c", "key": {"_id": 1, "k": 1}})
+        client.re.c.insert_one({"_id": 500, "k": 5})
+        refined, insert = _events(expanded, 2)
+        assert refined["operationType"] == "refineCollectionShardKey"
+        assert refined["operationDescription"] == {"shardKey": {"_id": 1, "k": 1}, "oldShardKey": {"_id": 1}}
+        assert insert["documentKey"] == {"_id": 500, "k": 5}
+    assert client.re.c.count_documents({"k": {"$gte": 0}}) == 23
+
+
+def test_collections_that_go_with_their_database_are_made_anew(client: Any) -> None:
+    client.admin.command({"enableSharding": "goes", "primaryShard": "s1"})
+    with client.goes.watch(show_expanded_events=True) as stream:
+        client.goes.u.insert_one({"_id": 1})
+        client.admin.command({"movePrimary": "goes", "to": "s2"})
+        client.goes.u.insert_one({"_id": 2})
+        kinds = [(event["operationType"], event["collectionUUID"]) for event in _events(stream, 4)]
+    assert [kind for kind, _ in kinds] == ["create", "insert", "create", "insert"]
+    assert kinds[0][1] == kinds[1][1] != kinds[2][1] == kinds[3][1]
+    assert sorted(document["_id"] for document in client.goes.u.find()) == [1, 2]
+    with pytest.raises(OperationFailure) as failed:
+        client.admin.command({"movePrimary": "goes", "to": "s9"})
+    assert failed.value.code == 70
+
+
+def test_a_shard_that_is_added_is_in_streams_that_were_open_before(cluster: ShardedCluster, client: Any) -> None:
+    with client.watch() as stream:
+        client.first.c.insert_one({"_id": 1})
+        assert next(stream)["documentKey"] == {"_id": 1}
+        cluster.add_shard("s3")
+        client.admin.command({"enableSharding": "third", "primaryShard": "s3"})
+        client.third.c.insert_one({"_id": 3})
+        client.first.c.insert_one({"_id": 2})
+        assert [event["ns"]["db"] for event in _events(stream, 2)] == ["third", "first"]
+    assert [one["_id"] for one in client.admin.command("listShards")["shards"]] == ["s1", "s2", "s3"]
+
+
 def test_what_the_router_does_not_know_is_refused(client: Any) -> None:
     with pytest.raises(PyMongoError) as failed:
-        client.admin.command({"reshardCollection": "a.b", "key": {"_id": 1}})
+        client.admin.command({"removeShard": "s1"})
     assert getattr(failed.value, "code", None) == 59

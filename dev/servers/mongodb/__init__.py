@@ -29,10 +29,10 @@ Where it differs from MongoDB, as far as is known:
 
 * A router's hash is not MongoDB's, so that documents lie on other shards. Transactions on several shards commit at one after the other. A document
   cannot change its shard by an update of its key, which is refused; a retried write is done again there; a router asks nobody who one is.
-* Shards and routers are known from the start.
+* A document that is resharded, or moved with its database, is where it was until all of them are; nobody may write meanwhile. A router that is started again
+  does not know the shards that were added.
 
-Still to come: ``reshardCollection``, ``refineCollectionShardKey``, ``movePrimary``, ``addShard``, ``removeShard`` (the rest of the recordings
-``sharded_structure`` and ``sharded_resume``), and ``replSetReconfig``.
+Still to come: ``removeShard``, documents that change their shard (the rest of the recordings ``sharded_structure`` and ``sharded_resume``), and ``replSetReconfig``.
 """
 
 from dev.servers.mongodb.launch import MongoDb, ReplicaSet, ShardedCluster

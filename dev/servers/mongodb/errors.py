@@ -58,6 +58,7 @@ NAMES = {
     100: "UnsatisfiableWriteConcern",
     112: "WriteConflict",
     117: "ConflictingOperationInProgress",
+    118: "NamespaceNotSharded",
     121: "DocumentValidationFailure",
     125: "CommandFailed",
     133: "FailedToSatisfyReadPreference",

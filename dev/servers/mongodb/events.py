@@ -130,7 +130,7 @@ def _command(db: str, operation: Document, entry: Document, time: Time, index: i
         described = {"to": {"db": target, "coll": target_name}}
         if isinstance(command.get("dropTarget"), Binary):
             described["dropTarget"] = command["dropTarget"]
-    elif name == "shardCollection":
+    elif name in ("shardCollection", "reshardCollection", "refineCollectionShardKey"):
         described = rest
     elif name == "dropDatabase":
         collection = None

@@ -186,6 +186,7 @@ class ShardedCluster:
             else:
                 self.sets[name] = ReplicaSet(given, count=members)
         self.router = MongoDb({"key": key, "replica_set": None}, port=port)
+        self._given = {**(options or {}), "key": key}
 
     @property
     def running(self) -> bool:
@@ -197,6 +198,13 @@ class ShardedCluster:
         """All servers, the router first."""
         members = [member for one in self.sets.values() for member in one.members]
         return [self.router, *self.shards.values(), *members]
+
+    def add_shard(self, name: str) -> MongoDb:
+        """Start another shard and have the router know it."""
+        self.shards[name] = shard = MongoDb({**self._given, "replica_set": name}).start()
+        with self.connect() as client:
+            client.admin.command("addShard", f"{name}/{shard.host}:{shard.port}")
+        return shard
 
     def url(self) -> str:
         """The connection string."""

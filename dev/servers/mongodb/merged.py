@@ -7,7 +7,7 @@ import asyncio
 from bson import Int64, Timestamp
 
 from dev.servers.mongodb.documents import Document
-from dev.servers.mongodb.router import Router
+from dev.servers.mongodb.router import Router, Shard
 
 
 class Merged:
@@ -31,11 +31,29 @@ class Merged:
         pipeline = [{"$changeStream": spec}, *self.body["pipeline"][1:]]
         ask = {**self.body, "pipeline": pipeline, "cursor": {"batchSize": 0}, "_standInShard": True}
         for shard in self.shards:
-            cursor = (await self.router.send(shard, self.db, ask))["cursor"]
-            self.ids.append(cursor["id"])
-            self.marks.append(cursor["postBatchResumeToken"])
-            self.waiting.append([])
+            await self._take(shard, ask)
         self.high = min(self.marks, key=lambda mark: mark["_data"])
+
+    async def _take(self, shard: Shard, ask: Document) -> None:
+        cursor = (await self.router.send(shard, self.db, ask))["cursor"]
+        self.ids.append(cursor["id"])
+        self.marks.append(cursor["postBatchResumeToken"])
+        self.waiting.append([])
+
+    async def _join(self) -> None:
+        """Open the streams of shards that were added meanwhile, at the place where this one is."""
+        known = {shard.name for shard in self.shards}
+        for name in [name for name in self.router.shards if name not in known]:
+            shard = self.router.shards[name].another()
+            spec = self.body["pipeline"][0]["$changeStream"]
+            rest = {
+                option: value for option, value in spec.items() if option not in ("startAfter", "startAtOperationTime")
+            }
+            pipeline = [{"$changeStream": {**rest, "resumeAfter": self.high}}, *self.body["pipeline"][1:]]
+            await self._take(
+                shard, {**self.body, "pipeline": pipeline, "cursor": {"batchSize": 0}, "_standInShard": True}
+            )
+            self.shards.append(shard)
 
     async def _advance(self) -> None:
         """Have shards on which nothing happens say so: their time goes on."""
@@ -47,6 +65,7 @@ class Merged:
 
     async def batch(self, count: int | None) -> list[Document]:
         """The next events."""
+        await self._join()
         await asyncio.gather(*(self._fill(number) for number in range(len(self.shards)) if not self.waiting[number]))
         out: list[Document] = []
         while not self.over and (count is None or len(out) < count):

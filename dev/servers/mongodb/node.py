@@ -276,6 +276,12 @@ class Node:
         assert collection
         collection.shard_key = command["shardKey"]
 
+    def _apply_refineCollectionShardKey(self, db: str, command: Document, operation: Document, when: Time) -> None:
+        self._apply_shardCollection(db, command, operation, when)
+
+    def _apply_reshardCollection(self, db: str, command: Document, operation: Document, when: Time) -> None:
+        """It only says what follows."""
+
     def _apply_drop(self, db: str, command: Document, operation: Document, when: Time) -> None:
         collection = self.catalog.find(f"{db}.{command['drop']}")
         if collection is not None:

@@ -84,9 +84,13 @@ class Router(Server):
     def __init__(self, settings: Settings, shards: dict[str, list[str]]) -> None:
         super().__init__(settings)
         self.router = True
-        self.shards = {name: Shard(name, addresses, settings.key) for name, addresses in shards.items()}
+        self.shards = {name: self.shard(name, addresses) for name, addresses in shards.items()}
         self.time = Timestamp(int(time.time()), 0)
         self._transactions: dict[bytes, Spread] = {}
+
+    def shard(self, name: str, addresses: list[str]) -> Shard:
+        """A shard of a name, by the addresses of its members."""
+        return Shard(name, addresses, self.node.settings.key)
 
     @property
     def first(self) -> Shard:

@@ -10,7 +10,7 @@ from typing import Any
 
 from bson import Int64, ObjectId
 
-from dev.servers.mongodb import chunks, projections, queries, reads, stages, streams
+from dev.servers.mongodb import chunks, projections, queries, reads, resharding, stages, streams
 from dev.servers.mongodb.context import Context
 from dev.servers.mongodb.cursors import Cursor
 from dev.servers.mongodb.documents import Document
@@ -319,4 +319,8 @@ HANDLERS: dict[str, Handler] = {
     "split": chunks.split,
     "moveChunk": chunks.move_chunk,
     "listShards": _list_shards,
+    "reshardCollection": resharding.reshard_collection,
+    "refineCollectionShardKey": resharding.refine_key,
+    "movePrimary": resharding.move_primary,
+    "addShard": resharding.add_shard,
 }

@@ -50,6 +50,21 @@ def clone(context: Context, body: Document) -> Document:
     return {"ok": 1.0}
 
 
+@command("_standInAnnounce", lax=True, open_to_all=True)
+def announce(context: Context, body: Document) -> Document:
+    """Note a change of a collection's shard key."""
+    _trusted(context)
+    context.must_write()
+    entry = {
+        "op": "c",
+        "ns": f"{context.db}.$cmd",
+        "ui": body["uuid"],
+        "o": {body["_standInAnnounce"]: body["coll"], **body["described"]},
+    }
+    context.server.node.write({**entry, "fromMigrate": True} if body.get("quiet") else entry)
+    return {"ok": 1.0}
+
+
 @command("_standInMove", lax=True, open_to_all=True)
 def move(context: Context, body: Document) -> Document:
     """Take documents in, or let them go, without an event."""
