@@ -415,3 +415,30 @@ def test_each_compressor_is_agreed_to_and_carries_commands_and_replies(server: M
         }
         found = asked(message(find, number))[1]["cursor"]["firstBatch"]
         assert [document["t"] for document in found] == texts
+
+
+def test_members_join_and_leave_a_set() -> None:
+    with ReplicaSet({"election_seconds": 1}) as members, members.connect() as client:
+        client.shop.c.insert_many([{"_id": number} for number in range(50)])
+        with client.shop.watch() as stream:
+            added = members.add_member()
+            with added.direct(readPreference="secondaryPreferred") as alone:
+
+                def copied() -> bool:
+                    try:
+                        return bool(alone.shop.c.count_documents({}) == 50)
+                    except NotPrimaryError:  # it has nothing yet
+                        return False
+
+                until(copied, "the new member has all documents")
+            until(lambda: len(client.nodes) == 4, "the driver knows it")
+            members.remove_member(members.secondaries()[0])
+            client.admin.command({"replSetStepDown": 5, "force": True})
+            client.shop.c.insert_one({"_id": 50})
+            assert next(stream)["documentKey"] == {"_id": 50}
+        assert client.admin.command("replSetGetConfig")["config"]["version"] == 3
+        with pytest.raises(OperationFailure) as failed:
+            client.admin.command(
+                {"replSetReconfig": {"_id": "rs0", "version": 3, "members": [{"_id": 0, "host": "x:1"}]}}
+            )
+        assert failed.value.code == 103

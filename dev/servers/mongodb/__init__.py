@@ -32,7 +32,7 @@ Where it differs from MongoDB, as far as is known:
 * A document that is resharded, or moved with its database, is where it was until all of them are; nobody may write meanwhile. A router that is started again
   does not know the shards that were added.
 
-Still to come: ``removeShard``, documents that change their shard (the rest of the recordings ``sharded_structure`` and ``sharded_resume``), and ``replSetReconfig``.
+Still to come: ``removeShard``, documents that change their shard (the rest of the recordings ``sharded_structure`` and ``sharded_resume``), members without a vote, of another priority, hidden or arbiters.
 """
 
 from dev.servers.mongodb.launch import MongoDb, ReplicaSet, ShardedCluster

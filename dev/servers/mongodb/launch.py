@@ -81,7 +81,7 @@ class ReplicaSet:
     def __init__(
         self, options: dict[str, Any] | None = None, *, count: int = 3, folder: Path | str | None = None
     ) -> None:
-        given = {"key": secrets.token_hex(16), **(options or {})}
+        self._given = given = {"key": secrets.token_hex(16), **(options or {})}
         self.members = [
             MongoDb(given, folder=Path(folder) / str(number) if folder else None) for number in range(count)
         ]
@@ -147,6 +147,30 @@ class ReplicaSet:
                     return member
             time.sleep(0.05)
         raise ServerError(f"no member became primary within {START_SECONDS:.0f} s")
+
+    def add_member(self) -> MongoDb:
+        """Start another member and have the set know it."""
+        more = MongoDb({**self._given})
+        more.options["members"] = [*self.addresses, f"{more.host}:{more.port}"]
+        more.start()
+        self.members.append(more)
+        self._reconfigure()
+        return more
+
+    def remove_member(self, member: MongoDb) -> None:
+        """Have the set forget a member, which must not be primary, and end it."""
+        self.members.remove(member)
+        self._reconfigure()
+        member.close()
+
+    def _reconfigure(self) -> None:
+        with self.connect() as client:
+            config = client.admin.command("replSetGetConfig")["config"]
+            config["version"] += 1
+            config["members"] = [{"_id": number, "host": host} for number, host in enumerate(self.addresses)]
+            client.admin.command({"replSetReconfig": config})
+        for member in self.members:
+            member.options["members"] = self.addresses
 
     def secondaries(self) -> list[MongoDb]:
         """The members that follow."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bson import Int64, ObjectId, Timestamp
 
+from dev.servers.mongodb import reconfig
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.peers import Peer
@@ -28,6 +29,19 @@ BEAT_SECONDS = 0.3
 PULL_SECONDS = 1.0
 PULL_ENTRIES = 500
 LOOK_BACK = 5000
+READS = frozenset(
+    [
+        "find",
+        "aggregate",
+        "count",
+        "distinct",
+        "listCollections",
+        "listIndexes",
+        "listDatabases",
+        "collStats",
+        "dbStats",
+    ]
+)
 
 
 class Replication:
@@ -38,6 +52,7 @@ class Replication:
         self.node = server.node
         settings = server.node.settings
         self.addresses = settings.members or [server.address]
+        self.version, self.configured = 1, dict[str, int]()
         self._peers = {
             address: Peer(address, settings.key, settings.tls)
             for address in self.addresses
@@ -120,13 +135,9 @@ class Replication:
         self._voted = node.term
         self.heard = time.monotonic()
         ask = {
-            "_standInVote": 1,
-            "term": node.term,
-            "who": self.server.address,
-            "last": Timestamp(*node.oplog.last),
-            "lastTerm": self._last_term(),
-            "$db": "admin",
-        }
+            "_standInVote": 1, "term": node.term, "who": self.server.address, "last": Timestamp(*node.oplog.last), "lastTerm": self._last_term(),
+            "version": self.version, "$db": "admin",
+        }  # fmt: skip
         answers = await asyncio.gather(*(peer.call(ask, 1.0) for peer in self._votes.values()), return_exceptions=True)
         votes = 1 + sum(isinstance(answer, dict) and bool(answer.get("granted")) for answer in answers)
         if votes * 2 > len(self.addresses) and self._voted == ask["term"] and not node.primary:
@@ -165,7 +176,8 @@ class Replication:
         node, term = self.node, int(body["term"])
         mine = (self._last_term(), node.oplog.last)
         theirs = (int(body["lastTerm"]), time_of(body["last"]))
-        granted = term > self._voted and term >= node.term and theirs >= mine
+        newest = int(body["version"]) >= self.version
+        granted = newest and term > self._voted and term >= node.term and theirs >= mine
         if granted:
             self._voted = term
             self.heard = time.monotonic()
@@ -178,22 +190,20 @@ class Replication:
 
     async def _beat(self, address: str) -> None:
         peer = self._votes[address]
-        while True:
+        while self._votes.get(address) is peer:
             await asyncio.sleep(BEAT_SECONDS)
             if not self.node.primary:
                 continue
             body = {
-                "_standInBeat": 1,
-                "term": self.node.term,
-                "who": self.server.address,
-                "majority": Timestamp(*self.node.seen),
-                "$db": "admin",
-            }
+                "_standInBeat": 1, "term": self.node.term, "who": self.server.address, "majority": Timestamp(*self.node.seen), "version": self.version,
+                "members": self.addresses, "$db": "admin",
+            }  # fmt: skip
             try:
                 answer = await peer.call(body, 1.0)
             except ConnectionError:
                 continue
             self.seen[address] = time.monotonic()
+            self.configured[address] = int(answer.get("version", 0))
             if int(answer.get("term", 0)) > self.node.term:
                 self.node.term = int(answer["term"])
                 self.step_down("another term has begun")
@@ -206,11 +216,13 @@ class Replication:
                 self.step_down(f"{body['who']} is primary")
             node.term = term
             self.heard = time.monotonic()
+            if int(body["version"]) > self.version:
+                reconfig.configure(self, body["members"], int(body["version"]))
             if self.leader != body["who"]:
                 self.leader = body["who"]
                 self.changed()
             self._follow_majority(body["majority"])
-        return {"term": node.term, "ok": 1.0}
+        return {"term": node.term, "version": self.version, "ok": 1.0}
 
     async def pulled(self, body: Document) -> Document:
         """Give a follower the entries after those it has."""
@@ -267,6 +279,8 @@ class Replication:
                 continue
             try:
                 await self._pull(self._peers[self.leader])
+            except KeyError:  # it is no member any more
+                self.leader = None
             except ConnectionError:
                 await asyncio.sleep(0.1)
 
@@ -307,7 +321,7 @@ class Replication:
         out: Document = {
             "hosts": list(self.addresses),
             "setName": self.node.settings.replica_set,
-            "setVersion": 1,
+            "setVersion": self.version,
             primary: self.node.primary,
             "secondary": not self.node.primary and self.readable(),
         }
@@ -328,17 +342,7 @@ class Replication:
         """Raise unless the client reads from secondaries."""
         self.check_state()
         mode = context.body.get("$readPreference", {}).get("mode", "primary")
-        reading = context.name in (
-            "find",
-            "aggregate",
-            "count",
-            "distinct",
-            "listCollections",
-            "listIndexes",
-            "listDatabases",
-            "collStats",
-            "dbStats",
-        )
+        reading = context.name in READS
         if reading and mode == "primary":
             raise MongoError(13435, "not primary and secondaryOk=false")
 
@@ -362,12 +366,7 @@ class Replication:
                     "wtimeout": True,
                     "writeConcern": {"w": wanted, "wtimeout": int(limit * 1000), "provenance": "clientSupplied"},
                 }
-                error = {
-                    "code": 64,
-                    "codeName": "WriteConcernFailed",
-                    "errmsg": "waiting for replication timed out",
-                    "errInfo": info,
-                }
+                error = {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "waiting for replication timed out", "errInfo": info}  # fmt: skip
                 return _with_concern(reply, error)
             if not node.primary or node.term != term:
                 provenance = "clientSupplied" if "w" in given else "implicitDefault"

@@ -26,7 +26,7 @@ def config(replication: Replication) -> Document:
         "catchUpTakeoverDelayMillis": 30000, "getLastErrorModes": {}, "getLastErrorDefaults": {"w": 1, "wtimeout": 0}, "replicaSetId": replication.id,
     }  # fmt: skip
     return {
-        "_id": replication.node.settings.replica_set, "version": 1, "term": replication.node.term, "members": members, "protocolVersion": Int64(1),
+        "_id": replication.node.settings.replica_set, "version": replication.version, "term": replication.node.term, "members": members, "protocolVersion": Int64(1),
         "writeConcernMajorityJournalDefault": True, "settings": settings,
     }  # fmt: skip
 
