@@ -118,6 +118,14 @@ async def move_chunk(router: Router, context: Context, body: Document) -> Docume
         document for document in await drained(router, donor, db, {"find": name, "batchSize": ALL})
         if order.key(list(chunk["min"].values())) <= order.key(key_values(key, document)) < order.key(list(chunk["max"].values()))
     ]  # fmt: skip
+    target = router.shards[body["to"]]
+    if not await drained(
+        router, target, db, {"listCollections": 1, "filter": {"name": name}}
+    ):  # a shard that was added since
+        primary = await router.primary_of(db)
+        (listed,) = await drained(router, primary, db, {"listCollections": 1, "filter": {"name": name}})
+        clone = {"_standInClone": name, "uuid": listed["info"]["uuid"], "options": listed["options"], "key": key}
+        await router.send(target, db, {**clone, "announce": False, "unique": False})
     await router.set_config("chunks", {**chunk, "shard": body["to"]})
     await settle(router, body["moveChunk"], documents, donor)
     return {"millis": int((time.monotonic() - begun) * 1000), "ok": 1.0}
