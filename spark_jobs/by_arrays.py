@@ -36,6 +36,8 @@ def needs_spark(shape: Shape, pending: Pending) -> str:
         return f"its mode is {shape.mode}"
     if shape.variants or shape.left:
         return "a column goes on in another one"
+    if shape.documents:
+        return "its documents are variants"
     if shape.filter is not None:
         return f"its rule has a {shape.filter.what}"
     if shape.computed:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.datatypes import holds, quoted
+from spark_jobs.documents.columns import VARIANT
 from spark_jobs.targets.base import Evolution
 
 Changed = Mapping[str, tuple[str, str]]
@@ -41,6 +42,8 @@ def check_exact(rows: DataFrame, changed: Changed, where: str) -> None:
     """
     if not changed:
         return
+    if any(VARIANT in types for types in changed.values()):
+        raise _refused(changed, where, "a text and a VARIANT are not made of each other in place")
     try:
         counts = rows.agg(*[F.count_if(_lost(name, *types)) for name, types in changed.items()]).head()
     except AnalysisException as e:

@@ -14,6 +14,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_jobs.documents.columns import as_text
+
 _SIMPLE = {
     "bool": "boolean",
     "int8": "tinyint",
@@ -45,6 +47,7 @@ _OBJECTS: dict[str, T.DataType] = {
     "double": T.DoubleType(),
     "string": T.StringType(),
     "binary": T.BinaryType(),
+    "variant": T.VariantType(),
     "date": T.DateType(),
     "timestamp_ntz": T.TimestampNTZType(),
     "timestamp": T.TimestampType(),
@@ -91,7 +94,7 @@ def structure(types: Mapping[str, str | T.DataType]) -> T.StructType:
 def known(type_: str) -> bool:
     """Whether :func:`structure` knows a Spark type.
 
-    >>> known("decimal(9,2)"), known("map<string,string>"), known("variant")
+    >>> known("decimal(9,2)"), known("map<string,string>"), known("interval")
     (True, True, False)
     """
     return bool(type_ in _OBJECTS or _DECIMAL.fullmatch(type_))
@@ -199,7 +202,8 @@ def storable(type_: T.DataType) -> bool:
 
 
 def comparable(value: Expression, type_: T.DataType) -> Expression:
-    """A value as something that is equal to that of an equal one, and has a hash: of a map its entries in order, of a variant its JSON."""
+    """A value as something that is equal to that of an equal one, and has a hash: of a map its entries in order, of a variant its text,
+    which names the types of its values."""
     if isinstance(type_, T.MapType):
         key, of_key = type_.keyType, type_.valueType
         entries = F.transform(
@@ -208,7 +212,7 @@ def comparable(value: Expression, type_: T.DataType) -> Expression:
         )
         return F.array_sort(entries)
     if isinstance(type_, T.VariantType):
-        return value.cast("string")
+        return as_text(value)
     if isinstance(type_, T.ArrayType):
         element = type_.elementType
         return F.transform(value, lambda one: comparable(one, element))

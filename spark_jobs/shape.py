@@ -21,6 +21,7 @@ from airflow_provider_cdc.core.config.table_rules import FLAGS, PLAIN, TableRule
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.datatypes import quoted, spark_type
+from spark_jobs.documents.columns import VARIANT, as_variant
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN
 from spark_jobs.targets.base import NO_COMMENTS, Comments, TableLayout
 
@@ -102,6 +103,7 @@ class Shape:
     :param variants: column of the source → its column in the table, of those that go on in another one (:mod:`spark_jobs.variants`)
     :param versions: schema version → the same, of the versions that batches bring the table through
     :param left: column of the table → what it gets from events before its column of the source was dropped, or went on elsewhere
+    :param documents: column of the source whose texts are variants in the table; empty if there is none
     """
 
     rule: TableRule = PLAIN
@@ -113,6 +115,7 @@ class Shape:
     variants: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     left: Mapping[str, Left] = field(default_factory=dict)
+    documents: str = ""
 
     @property
     def mode(self) -> str:
@@ -121,7 +124,7 @@ class Shape:
     @cached_property
     def plain(self) -> bool:
         """Whether nothing becomes of the rows: the table is as the source has it."""
-        if self.variants or self.left:
+        if self.variants or self.left or self.documents:
             return False
         return not (set(self.rule.meaning()) - {"partition_by", "cluster_by"})
 
@@ -208,7 +211,7 @@ class Shape:
         """Columns whose values follow from the source's row."""
         casts = {name.lower(): type_ for name, type_ in self.rule.columns.cast.items()}
         mapped = {
-            new: casts.get(old.lower()) or spark_type(schema.column(old).type)
+            new: casts.get(old.lower()) or (VARIANT if old == self.documents else spark_type(schema.column(old).type))
             for old, new in self.names(schema).items()
         }
         return {**mapped, **{name: found.type for name, found in self.computed.items()}}
@@ -328,12 +331,15 @@ class Shape:
 
     def _row(self, schema: TableSchema, told: Callable[[str], Expression]) -> dict[str, Expression]:
         """Column of the table → its value."""
+        types = self.types(schema)
         values = {new: F.col(quoted(old)) for old, new in self.names(schema).items()}
+        if (name := self.names(schema).get(self.documents, "")) and types[name] == VARIANT:
+            values[name] = as_variant(values[name])
         values |= {name: found.expression() for name, found in self.computed.items()}
         values |= {name: F.lit(text) for name, text in self.constants.items()}
         values |= {name: told(what) for name, what in self.rule.metadata.items()}
         values |= {name: F.col(quoted(f"{LEFT}{name}")) for name in self.left}
-        return {name: values[name].cast(type_) for name, type_ in self.types(schema).items()}
+        return {name: values[name].cast(type_) for name, type_ in types.items()}
 
     def _telling(self, schema: TableSchema, left_out: Sequence[str]) -> Callable[[str], Expression]:
         def told(what: str) -> Expression:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -45,7 +46,7 @@ def shape(
     """
     rule = matched.rule
     if rule is PLAIN:
-        return WHOLE
+        return replace(WHOLE, documents=schema.variant) if schema.variant else WHOLE
     table = schema.id
     places = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
     constants = matched.constants(connector, topic, table)
@@ -65,7 +66,7 @@ def shape(
         going = routing(spark, matched, schema)
         where = Going(going, place, where)
     recorded = {} if place is None else place.meaning(rule)
-    made = Shape(rule, constants, places, computed, where, recorded)
+    made = Shape(rule, constants, places, computed, where, recorded, documents=schema.variant)
     _check_types(spark, made, schema, strict=strict)
     _check_key(made, schema)
     return made

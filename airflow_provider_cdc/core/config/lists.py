@@ -79,12 +79,14 @@ class ListsBefore:
         return found
 
     def retyped(self, known: TableSchema, now: TableSchema) -> list[str]:
-        """Unchanged columns of a table whose captured type has changed by a property that decides the form of values."""
+        """Unchanged columns of a table whose captured type, or the one that tables are to have, has changed by a property that decides the form of
+        values."""
         if not self.other(Decides.FORM):
             return []
         present = {c.name: c for c in now.columns}
         both = [(c, present[c.name]) for c in known.columns if c.name in present]
-        return [c.name for c, p in both if c.declared == p.declared and c.type != p.type]
+        wanted = {known.variant, now.variant} if known.variant != now.variant else set()
+        return [c.name for c, p in both if c.declared == p.declared and (c.type != p.type or c.name in wanted)]
 
     def other(self, *kinds: Decides) -> list[str]:
         """The properties of this kind that have changed."""

@@ -121,6 +121,8 @@ class Documents(_Frozen):
     :param source_schema: name of the schema of the ``source`` block; ``None`` = the usual one
     :param columns: further columns of the events
     :param fields: what a record's value has, in this order
+    :param wanted: what tables that can have both are to have of a document: its text, or a *variant*, which has values with types. The change log
+        has the text
     """
 
     body: str
@@ -129,6 +131,7 @@ class Documents(_Frozen):
     source_schema: str | None = None
     columns: tuple[EventColumn, ...] = ()
     fields: tuple[str, ...] = ("before", "after", "source", "op", "ts_ms", "transaction")
+    wanted: Literal["text", "variant"] = "text"
 
 
 class TableSchema(_Frozen):
@@ -160,6 +163,11 @@ class TableSchema(_Frozen):
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(c.name for c in self.columns)
+
+    @property
+    def variant(self) -> str:
+        """The column whose texts are to be variants (:attr:`Documents.wanted`); empty if there is none."""
+        return self.documents.body if self.documents is not None and self.documents.wanted == "variant" else ""
 
     def same_structure(self, other: TableSchema) -> bool:
         """Whether only the version differs."""

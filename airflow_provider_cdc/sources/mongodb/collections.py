@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.model.schema import Column, Documents, EventColumn, TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import VARIED
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Client
 
 _JSON: Final = {"type": "string", "optional": True, "name": "io.debezium.data.Json", "version": 1}
@@ -46,6 +47,7 @@ DOCUMENTS: Final = Documents(
     source_schema="io.debezium.connector.mongo.Source",
     columns=(UPDATE_DESCRIPTION,),
 )
+VARIANTS: Final = DOCUMENTS.model_copy(update={"wanted": "variant"})
 SOURCE_FIELDS: Final = (
     pa.field("ord", pa.int32(), nullable=False),
     pa.field("lsid", pa.string(), metadata=VARIED),
@@ -56,13 +58,24 @@ SOURCE_FIELDS: Final = (
 _INTERNAL: Final = frozenset({"admin", "config", "local"})
 
 
+def schema_of(config: MongoDbConfig, table: TableId) -> TableSchema:
+    """The schema of a collection.
+
+    :raises ConfigError: the configuration wants its documents in two forms
+    """
+    return collection_schema(table, variant=config.as_variant(table))
+
+
 @lru_cache(maxsize=4096)
-def collection_schema(table: TableId) -> TableSchema:
-    """The schema of a collection, which is that of all."""
+def collection_schema(table: TableId, *, variant: bool = False) -> TableSchema:
+    """The schema of a collection, which is that of all.
+
+    :param variant: tables that can are to have its documents as variants
+    """
     return TableSchema(
         id=table,
         key=("_id",),
-        documents=DOCUMENTS,
+        documents=VARIANTS if variant else DOCUMENTS,
         columns=(
             Column(name="_id", type="string", nullable=False),
             Column(name="document", type="string", semantic="io.debezium.data.Json"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 from urllib.parse import unquote
 
@@ -16,6 +17,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.values import Patterns
+from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mongodb.config_values import (
     CaptureMode,
@@ -34,6 +36,12 @@ _URI = re.compile(r"mongodb(\+srv)?://", re.IGNORECASE)
 _DEPRECATED_HOSTS = re.compile(r"(?:(?P<set>[^/,]+)/)?(?P<hosts>[^/]+)")
 _SECRET_OPTIONS = re.compile(r"tlsCertificateKeyFilePassword|sslPEMKeyPassword|AWS_SESSION_TOKEN", re.IGNORECASE)
 _MOST_SIZE = 16 * 1024 * 1024
+
+
+@lru_cache(maxsize=4096)
+def _names(table: str, patterns: tuple[str, ...]) -> bool:
+    """Whether one of some patterns means a collection."""
+    return any(re.fullmatch(pattern, table, re.IGNORECASE) for pattern in patterns)
 
 
 class MongoDbConfig(ConnectorConfig):
@@ -149,6 +157,11 @@ class MongoDbConfig(ConnectorConfig):
         alias="field.renames",
         description="Fields to call otherwise, as database.collection.field.nested:newName, one after the other.",
     )
+    document_variant_list: Patterns = Field(
+        (),
+        alias="document.variant.list",
+        description="Ours. Collections whose documents are VARIANT in Delta and Iceberg tables, instead of texts, as database.collection.",
+    )
     cursor_pipeline: Stages = Field(
         (), alias="cursor.pipeline", description="Stages of one's own for the change stream, as a JSON array."
     )
@@ -220,6 +233,7 @@ class MongoDbConfig(ConnectorConfig):
         "field.renames": Decides.COLUMNS,
         "snapshot.collection.filter.overrides": Decides.QUERIES,
         "cursor.pipeline": Decides.FORM,
+        "document.variant.list": Decides.FORM,
     }
     IGNORED: ClassVar[Mapping[str, str]] = {
         "mongodb.connection.mode": "the connection string decides: a stream through mongos has all shards",
@@ -304,6 +318,15 @@ class MongoDbConfig(ConnectorConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _whole_documents(self) -> Self:
+        if self.document_variant_list and not self.capture_mode.full:
+            raise ValueError(
+                f"document.variant.list: not with capture.mode={self.capture_mode.value}: an update without its document cannot be applied to a "
+                "VARIANT, which does not keep the order of fields; choose a mode with update_full"
+            )
+        return self
+
     @classmethod
     def exclusive_pairs(cls) -> list[tuple[str, str]]:
         lists = (
@@ -342,6 +365,21 @@ class MongoDbConfig(ConnectorConfig):
         if self.capture_scope is CaptureScope.DATABASE:
             return table.namespace == self.capture_target
         return str(table) == self.capture_target
+
+    def as_variant(self, table: TableId) -> bool:
+        """Whether tables that can are to have the documents of a collection as variants.
+
+        :raises ConfigError: they are to be columns, too
+        """
+        if not _names(str(table), self.document_variant_list):
+            return False
+        if _names(str(table), getattr(self, "document_columns_list", ())):
+            raise ConfigError(
+                f"Documents of {table} are to be a VARIANT and columns at once: it is in document.variant.list and in document.columns.list.",
+                safe="Nothing of it was read.",
+                remedy="leave it out of one of the two lists",
+            )
+        return True
 
     def field_rules(self, table: TableId) -> tuple[FieldRule, ...]:
         """What is done with fields of a collection, in this order."""

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.schema import TableId, arrow_type
-from airflow_provider_cdc.sources.mongodb.collections import UPDATE_DESCRIPTION
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema, arrow_type
+from airflow_provider_cdc.sources.mongodb.collections import UPDATE_DESCRIPTION, schema_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import texts
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values
@@ -34,6 +34,10 @@ class Shaping:
         if table not in self._rules:
             self._rules[table] = self._config.field_rules(table)
         return self._rules[table]
+
+    def schema(self, table: TableId) -> TableSchema:
+        """The schema of a collection."""
+        return schema_of(self._config, table)
 
     def texts(self, table: TableId, documents: Values) -> pa.StringArray:
         """The texts of documents; null where there is none."""

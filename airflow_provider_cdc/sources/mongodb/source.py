@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mongodb.checks import check
-from airflow_provider_cdc.sources.mongodb.collections import SOURCE_FIELDS, collection_schema, described
+from airflow_provider_cdc.sources.mongodb.collections import SOURCE_FIELDS, described, schema_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Client, connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
@@ -48,7 +48,9 @@ class MongoDbSource(Source):
 
     def discover(self) -> dict[TableId, TableSchema]:
         with self._asking("the list of collections") as client:
-            return {table: collection_schema(table) for table, _ in described(client) if self._config.in_scope(table)}
+            return {
+                table: schema_of(self._config, table) for table, _ in described(client) if self._config.in_scope(table)
+            }
 
     def current_position(self) -> MongoPosition:
         with self._asking("the end of the log") as client:

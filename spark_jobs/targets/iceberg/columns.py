@@ -64,6 +64,15 @@ def check_types(types: Mapping[str, str]) -> None:
         )
 
 
+def format_of(types: Mapping[str, str]) -> str:
+    """The version of Iceberg's format that a table with columns of some Spark types has: variants are of the third.
+
+    >>> format_of({"id": "int"}), format_of({"v": "variant"})
+    ('2', '3')
+    """
+    return "3" if "variant" in types.values() else "2"
+
+
 def types(spark: SparkSession, found: Any) -> dict[str, str]:
     """Column → Spark type, of a schema of Iceberg."""
     struct = named(spark, f"{ICEBERG}.spark.SparkSchemaUtil").convert(found)

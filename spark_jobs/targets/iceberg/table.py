@@ -43,6 +43,7 @@ from spark_jobs.targets.iceberg.bag import BagCommit
 from spark_jobs.targets.iceberg.columns import (
     RESERVED,
     check_types,
+    format_of,
     lay_out,
     lays_out,
     rearrange,
@@ -184,6 +185,7 @@ class IcebergTarget(Target):
             self.check_stand()  # each commit of this run looks at the table anew
 
             def change(table: Any) -> None:
+                _upgrade(table, evolution.types)
                 update = table.updateSchema()
                 for name, *given in changes:
                     getattr(update, name)(*given)
@@ -231,7 +233,7 @@ class IcebergTarget(Target):
 
     def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
         self.check_columns(rows.columns)
-        properties = {_FORMAT_VERSION: "2", **_PROPERTIES, **_owned(marker.owner)}
+        properties = {_FORMAT_VERSION: format_of(_columns(rows)), **_PROPERTIES, **_owned(marker.owner)}
         if layout.rule:
             properties[_RULE] = layout.rule
         if self.profile == "fast":
@@ -306,6 +308,7 @@ class IcebergTarget(Target):
         self.check_columns(rows.columns)
 
         def write(table: Any) -> None:
+            _upgrade(table, _columns(rows))
             rearrange(self.spark, table, _columns(rows))
             plans.overwrite(self.spark, table, rows)
 
@@ -446,6 +449,13 @@ def _set(table: Any, properties: Mapping[str, str]) -> None:
     for name, value in properties.items():
         update.set(name, value)
     update.commit()
+
+
+def _upgrade(table: Any, types: Mapping[str, str]) -> None:
+    """Give a table the format that columns of some types need, if it has an older one."""
+    needed = format_of(types)
+    if table.operations().current().formatVersion() < int(needed):
+        _set(table, {_FORMAT_VERSION: needed})
 
 
 def _owned(owner: Owner) -> dict[str, str]:

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.errors import UnknownLogEvent
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Tables
-from airflow_provider_cdc.sources.mongodb.collections import UPDATE_DESCRIPTION, collection_schema
+from airflow_provider_cdc.sources.mongodb.collections import UPDATE_DESCRIPTION
 from airflow_provider_cdc.sources.mongodb.documents.change_events import (
     MISSING,
     ChangeEvents,
@@ -133,7 +133,7 @@ class BlockBuilder:
             )
         time = events.cluster_time[at]
         return RowBlock(
-            table=collection_schema(table),
+            table=self._shaping.schema(table),
             op=op,
             before=None if created.all() else _images(key, before, created),
             after=None if deleted.all() else _images(key, after, deleted),

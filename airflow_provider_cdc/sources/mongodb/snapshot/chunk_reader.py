@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange
-from airflow_provider_cdc.sources.mongodb.collections import collection_schema
+from airflow_provider_cdc.sources.mongodb.collections import schema_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
@@ -59,7 +59,7 @@ class MongoChunkReader(ChunkReader):
             found = self._client[table.namespace].list_collection_names(
                 filter={"name": table.name, "type": "collection"}, authorizedCollections=True
             )
-        return collection_schema(table) if found else None
+        return schema_of(self._config, table) if found else None
 
     def last(self, rows: KeyRange) -> Key | None:
         at = self._now(rows)

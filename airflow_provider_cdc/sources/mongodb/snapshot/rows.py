@@ -10,7 +10,6 @@ import pyarrow as pa
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.model.events import READ, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.mongodb.collections import collection_schema
 from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
@@ -39,7 +38,7 @@ def read_rows(
             remedy="mend the document, leave it out with snapshot.collection.filter.overrides, or the collection with collection.exclude.list",
         ) from e
     return RowBlock(
-        table=collection_schema(table),
+        table=shaping.schema(table),
         op=np.full(n, READ, np.int8),
         before=None,
         after=pa.StructArray.from_arrays([key, body], ["_id", "document"]),

@@ -20,7 +20,7 @@ from bson import Timestamp
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
-from airflow_provider_cdc.sources.mongodb.collections import collection_schema, described
+from airflow_provider_cdc.sources.mongodb.collections import described, schema_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import RAW, Client, connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
@@ -64,7 +64,7 @@ class MongoSnapshot(SnapshotSession):
             self._client.close()
             raise
         self.position = MongoPosition(self._at)
-        self.schemas = {table: collection_schema(table) for table in tables if table in there}
+        self.schemas = {table: schema_of(config, table) for table in tables if table in there}
         self.ddl = {}
         self.ts_us = time.time_ns() // 1000
         self.source = source_values(self._at)
