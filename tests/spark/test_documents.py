@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pymongo
 import pytest
+from bson import Int64
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.changelog.verified import Compared
 from dev.servers.mongodb import MongoDb
+from spark_jobs.maintain_tables import MaintainTables
+from spark_jobs.rebuild_tables import RebuildTables
 from tests.spark.lake import Lake
+from tests.spark.test_verify_rules import verify
 from tests.support import mongodb
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, text
@@ -73,3 +79,38 @@ def test_random_work_ends_in_a_table_of_variants(
         }
         documents.check()
         work.write(30)
+
+
+def _verified(documents: Documents, **more: Any) -> Compared:
+    (table,) = verify(documents.lake, documents.lake.connector.capture, **more).tables
+    return table
+
+
+@pytest.mark.every_kind
+def test_a_table_is_compared_repaired_maintained_and_built_again(
+    spark: SparkSession, tmp_path: Path, uri: str, client: Any, kind: str
+) -> None:
+    documents = Documents(spark, tmp_path, uri, client, kind)
+    lake, name = documents.lake, f"{documents.database}.letters"
+    letters = documents.source.letters
+    letters.insert_many([{"_id": i, "n": Int64(i), "list": [i / 4, None]} for i in range(12)])
+    lake.follow()
+    letters.update_one({"_id": 3}, {"$set": {"n": 3}})
+    letters.delete_one({"_id": 4})
+    lake.follow()
+    assert _verified(documents).equal
+    # 3 as a long, and as it would be by parse_json: texts of both are the same
+    lake.sql("UPDATE {} SET document = parse_json('{{\"_id\": 3, \"n\": 3, \"list\": [0.75, null]}}') WHERE _id = '3'", name)
+    lake.sql("DELETE FROM {} WHERE _id = '5'", name)
+    found = _verified(documents, repair=True)
+    assert (found.missing, found.surplus, found.different, found.differing) == (1, 0, 1, {"document": 1}), found
+    lake.follow()
+    assert _verified(documents).equal
+    documents.check()
+
+    done = MaintainTables(spark, lake.connector.changelog, lake.connector.name, location=lake.location, target=kind, keep=timedelta(0)).run()
+    assert not done.failed, done
+    documents.check()
+    lake.sql("DELETE FROM {} WHERE _id = '6'", name)
+    RebuildTables(spark, lake.connector.changelog, lake.connector.name, location=lake.location, target=kind).run([f"test.{name}"])
+    documents.check()

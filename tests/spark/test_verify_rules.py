@@ -83,7 +83,7 @@ def verify(
 ) -> Verified:
     """:param meanwhile: what happens after the source was read"""
     definition, store = lake.connector.definition(), lake.connector.store
-    with open_verification(definition, lake.connector.state_url) as verification:
+    with open_verification(definition, lake.connector.state_url, secrets=lake.connector.secrets) as verification:
         wait, done = verification._wait, list[bool]()
 
         def waited(position: Any, wait_s: float) -> None:
