@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider_cdc.changelog.origins import TableOrigins
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.schema import TableSchema
+from spark_jobs.documents.columns import VARIANT
 from spark_jobs.shape import Shape
 from spark_jobs.targets.base import Target
 
@@ -30,7 +31,8 @@ class Origins:
 
     def note(self, topic: str, target: Target, shape: Shape, schema: TableSchema) -> None:
         """A table has these columns now. Costs nothing if it had them before."""
-        source, rule = {column.name: column.type for column in schema.columns}, shape.stored()
+        types = {column.name: column.type for column in schema.columns}
+        source, rule = types | ({shape.documents: VARIANT} if shape.documents else {}), shape.stored()
         known = self._tables().get(topic, {})
         if (known.get("location"), known.get("source"), known.get("rule")) == (target.location, source, rule):
             return
@@ -73,7 +75,7 @@ def columns(there: Mapping[str, str], shape: Shape, schema: TableSchema) -> dict
     casts = {old.lower(): type_ for old, type_ in shape.rule.columns.cast.items()}
     made: dict[str, dict[str, Any]] = {}
     for old, new in shape.names(schema).items():
-        cast = casts.get(old.lower())
+        cast = casts.get(old.lower()) or (VARIANT if old == shape.documents else None)
         made[new.lower()] = {"from": [old], "how": "identity"} | ({"how": "cast", "text": cast} if cast else {})
     for name, found in shape.computed.items():
         made[name.lower()] = {"from": sorted(found.needs), "how": "computed", "text": found.sql}

@@ -22,6 +22,10 @@ _METADATA = re.compile(r"v(\d+)(\.gz)?\.metadata\.json(\.gz)?|(\d+)-.*(\.gz)?\.m
 _DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
 
 
+_VARIANT = re.compile("variant", re.IGNORECASE)
+_IN_SPARK = "query the table in Spark"
+
+
 class NotLookedAt(Exception):
     """Why a target is not looked at."""
 
@@ -48,6 +52,8 @@ def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, 
             f"the Python package {e.name or library} is not installed here: pip install 'airflow-provider-cdc[{kind}]', or query the table itself"
         ) from None
     except Exception as e:  # those of the library, of Arrow, of every store: none of them says anything of the row
+        if _VARIANT.search(str(e)):
+            raise NotLookedAt(f"it has a column of type VARIANT, which {library} does not read: {_IN_SPARK}") from None
         said = str(e).splitlines()[0][:300] if str(e) else type(e).__name__
         raise NotLookedAt(f"{library} cannot read it here: {said}; query the table itself") from e
 

@@ -13,6 +13,9 @@ from bson import Int64
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.verified import Compared
+from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.row_lake import NotLookedAt, rows_of
 from dev.servers.mongodb import MongoDb
 from spark_jobs.maintain_tables import MaintainTables
 from spark_jobs.rebuild_tables import RebuildTables
@@ -100,7 +103,9 @@ def test_a_table_is_compared_repaired_maintained_and_built_again(
     lake.follow()
     assert _verified(documents).equal
     # 3 as a long, and as it would be by parse_json: texts of both are the same
-    lake.sql("UPDATE {} SET document = parse_json('{{\"_id\": 3, \"n\": 3, \"list\": [0.75, null]}}') WHERE _id = '3'", name)
+    lake.sql(
+        'UPDATE {} SET document = parse_json(\'{{"_id": 3, "n": 3, "list": [0.75, null]}}\') WHERE _id = \'3\'', name
+    )
     lake.sql("DELETE FROM {} WHERE _id = '5'", name)
     found = _verified(documents, repair=True)
     assert (found.missing, found.surplus, found.different, found.differing) == (1, 0, 1, {"document": 1}), found
@@ -108,9 +113,83 @@ def test_a_table_is_compared_repaired_maintained_and_built_again(
     assert _verified(documents).equal
     documents.check()
 
-    done = MaintainTables(spark, lake.connector.changelog, lake.connector.name, location=lake.location, target=kind, keep=timedelta(0)).run()
+    done = MaintainTables(
+        spark, lake.connector.changelog, lake.connector.name, location=lake.location, target=kind, keep=timedelta(0)
+    ).run()
     assert not done.failed, done
     documents.check()
     lake.sql("DELETE FROM {} WHERE _id = '6'", name)
-    RebuildTables(spark, lake.connector.changelog, lake.connector.name, location=lake.location, target=kind).run([f"test.{name}"])
+    RebuildTables(spark, lake.connector.changelog, lake.connector.name, location=lake.location, target=kind).run(
+        [f"test.{name}"]
+    )
     documents.check()
+
+
+@pytest.mark.every_kind
+def test_another_form_is_refused_until_everything_is_read_again(
+    spark: SparkSession, tmp_path: Path, uri: str, client: Any, kind: str
+) -> None:
+    documents = Documents(spark, tmp_path, uri, client, kind, document_variant_list="nothing")
+    lake, name = documents.lake, f"{documents.database}.letters"
+    documents.source.letters.insert_many([{"_id": i, "n": Int64(i)} for i in range(3)])
+    lake.follow()
+    assert lake.target(name).columns() == {"_id": "string", "document": "string"}
+    lake.connector.properties["document.variant.list"] = rf"{documents.database}\.LETTERS"
+    with pytest.raises(ConfigError, match=r"(?s)document\.variant\.list is not as it was .*snapshot\.mode=always"):
+        lake.connector.capture()
+    documents.source.letters.insert_one({"_id": 3})
+    lake.connector.capture({"snapshot.mode": "always"})
+    documents.source.letters.delete_one({"_id": 1})
+    lake.follow()
+    assert lake.target(name).columns() == {"_id": "string", "document": "variant"}
+    documents.check()
+
+    with pytest.raises(NotLookedAt) as looked:
+        rows_of(kind, lake.target(name).path(), {}, lake.connector.changelog.storage, {"_id": "2"})
+    library = {"delta": "deltalake", "iceberg": "pyiceberg"}[kind]
+    assert (
+        str(looked.value) == f"it has a column of type VARIANT, which {library} does not read: query the table in Spark"
+    )
+
+
+@pytest.mark.every_kind
+def test_tables_of_all_modes_and_with_deletion_vectors_have_variants(
+    spark: SparkSession, tmp_path: Path, uri: str, client: Any, kind: str
+) -> None:
+    documents = Documents(spark, tmp_path, uri, client, kind)
+    lake, source = documents.lake, documents.source
+    lake.tables = TableRules.parse(
+        [
+            {"tables": r".*\.past", "mode": "history"},
+            {"tables": r".*\.log", "mode": "log", "columns": {"rename": {"document": "doc"}}},
+            {
+                "tables": r".*\.soft",
+                "mode": "soft_delete",
+                "columns": {"computed": {"size": "length(document)"}, "cast": {"document": "string"}},
+            },
+        ]
+    )
+    tables = ("past", "log", "soft", "plain")
+    for table in tables:
+        source[table].insert_many([{"_id": i, "n": Int64(i)} for i in range(4)])
+    lake.connector.capture()
+    lake.apply(profile="fast")
+    for table in tables:
+        source[table].update_one({"_id": 1}, {"$set": {"n": 1.5}})
+        source[table].delete_one({"_id": 2})
+    lake.connector.capture()
+    lake.apply(profile="fast")
+    documents.check("plain")
+    rows = {table: lake.frame(f"{documents.database}.{table}").collect() for table in tables}
+    logged = {(row["_op"], row["_id"]): row["doc"] for row in rows["log"]}
+    assert {of: None if doc is None else doc.toPython()["n"] for of, doc in logged.items()} == {
+        **{("r", str(i)): i for i in range(4)}, ("u", "1"): 1.5, ("d", "2"): None,
+    }  # fmt: skip
+    past = {(row["_id"], row["_is_current"]): row["document"].toPython() for row in rows["past"]}
+    assert past["1", False] == {"_id": 1, "n": 1}
+    assert past["1", True] == {"_id": 1, "n": 1.5}
+    assert past["2", False] == {"_id": 2, "n": 2}
+    soft = {row["_id"]: (row["document"], row["_is_deleted"], row["size"]) for row in rows["soft"]}
+    changed = '{"_id": 1,"n": 1.5}'
+    assert soft["1"] == (changed, False, len(changed))
+    assert soft["2"][1]

@@ -69,6 +69,7 @@ def test_the_fields_of_a_connection() -> None:
         ({"field_exclude_list": "shop.orders"}, "field.exclude.list"),
         ({"field_exclude_list": "shop.orders._id"}, "field.exclude.list"),
         ({"field_renames": "shop.orders.a"}, "field.renames"),
+        ({"document_variant_list": "a.b", "capture_mode": "change_streams_with_pre_image"}, "document.variant.list"),
         ({"cursor_pipeline": "{}"}, "cursor.pipeline"),
         ({"cursor_pipeline": "[1"}, "cursor.pipeline"),
         ({"mongodb_members_auto_discover": "false"}, "mongodb.members.auto.discover"),
@@ -81,6 +82,23 @@ def test_the_fields_of_a_connection() -> None:
 def test_what_has_no_meaning_is_refused_by_its_name(properties: dict[str, Any], named: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(named)):
         config(**properties)
+
+
+def test_documents_are_variants_by_patterns_like_those_of_collections() -> None:
+    shop = config(document_variant_list=r"shop\.(orders|LINES),other\..*")
+    names = ("shop.orders", "Shop.lines", "shop.orders_2", "other.x.y", "another.x")
+    found = [shop.as_variant(TableId(namespace=name.partition(".")[0], name=name.partition(".")[2])) for name in names]
+    assert found == [True, True, False, True, False]
+    assert not config().as_variant(TableId(namespace="shop", name="orders"))
+
+
+def test_documents_that_are_to_be_columns_too_are_refused() -> None:
+    class Both(MongoDbConfig):
+        document_columns_list: tuple[str, ...] = (".*",)
+
+    both = Both.model_construct(**dict(config(document_variant_list=r"shop\..*")))
+    with pytest.raises(ConfigError, match=r"shop\.orders .*document\.variant\.list and in document\.columns\.list"):
+        both.as_variant(TableId(namespace="shop", name="orders"))
 
 
 def test_scopes() -> None:
