@@ -23,7 +23,7 @@ _DECIMAL = re.compile(r"decimal\((\d+), ?(-?\d+)\)")
 
 
 _VARIANT = re.compile("variant", re.IGNORECASE)
-_IN_SPARK = "query the table in Spark"
+_NO_VARIANTS = "it has a column of type VARIANT, which {library} does not read as values: query the table in Spark"
 
 
 class NotLookedAt(Exception):
@@ -53,7 +53,7 @@ def rows_of(kind: str, path: str, catalog: Mapping[str, str], storage: Storage, 
         ) from None
     except Exception as e:  # those of the library, of Arrow, of every store: none of them says anything of the row
         if _VARIANT.search(str(e)):
-            raise NotLookedAt(f"it has a column of type VARIANT, which {library} does not read: {_IN_SPARK}") from None
+            raise NotLookedAt(_NO_VARIANTS.format(library=library)) from None
         said = str(e).splitlines()[0][:300] if str(e) else type(e).__name__
         raise NotLookedAt(f"{library} cannot read it here: {said}; query the table itself") from e
 
@@ -67,6 +67,8 @@ def _of_delta(path: str, catalog: Mapping[str, str], storage: Storage, wanted: W
 
     url = path.replace("s3a://", "s3://")
     table = deltalake.DeltaTable(url, storage_options=_of_object_store(storage.options_for(url)))
+    if any(_VARIANT.match(str(field.type)) for field in table.schema().fields):  # it would give bytes
+        raise NotLookedAt(_NO_VARIANTS.format(library="deltalake"))
     types = {field.name: str(getattr(field.type, "type", "")) for field in table.schema().fields}
     conditions = [
         f"{_quoted(name)} IS NULL" if value is None else f"{_quoted(name)} = {_literal(value, types[name])}"

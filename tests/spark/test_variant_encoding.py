@@ -125,6 +125,12 @@ def test_the_type_of_each_value(text: str, type_: str) -> None:
     assert ("{" if head & 3 == 2 else str(head >> 2)) == type_
 
 
+@pytest.mark.parametrize(("opens", "closes"), [("[", "]"), ('{"a": ', "}")])
+def test_documents_as_deep_as_there_are(opens: str, closes: str) -> None:
+    text = f'{{"v": {opens * 200}[]{closes * 200}}}'
+    assert decode(*Encoder().encode(text)) == text
+
+
 def test_a_document_with_a_field_twice_is_its_text() -> None:
     text = '{"a": {"b": 1,"b": 2},"c": 3}'
     encode = Encoder().encode
