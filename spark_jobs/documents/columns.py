@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import Column as Expression
-from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.functions import arrow_udf
 
@@ -36,10 +37,16 @@ def as_text(variant: Expression) -> Expression:
     return _called(texts, T.StringType(), variant)
 
 
+@cache
+def _shipped(context: SparkContext) -> None:
+    """Executors get the code once, and not for each table."""
+    ship(context)
+
+
 def _called(function: Callable[[pa.Array], pa.Array], type_: T.DataType, given: Expression) -> Expression:
-    spark = SparkSession.getActiveSession()
-    if spark is not None:
-        ship(spark.sparkContext)
+    context = SparkContext._active_spark_context  # threads have no active session of their own
+    if context is not None:
+        _shipped(context)
     found: Expression = arrow_udf(function, type_)(given)  # type: ignore[call-overload]
     return found
 
