@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.measured import Histogram, KeptSeries, Measured, added
 from airflow_provider_cdc.core.model.recent import Piece, continued
+from airflow_provider_cdc.core.model.spans import Kept, closed, folded
 from airflow_provider_cdc.state.controls import locked
 from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.models import ConnectorRow, MetricHistoryRow, MetricRow
@@ -48,7 +49,10 @@ class Metrics:
                     for row in c.execute(sa.select(MetricRow.series, MetricRow.metrics).where(mine))
                 }
                 after = {key: added(before.get(key, {}), found.series[topic]) for key, topic in keys.items()}
-                lately = continued(before.get(whole, {}).get("recent", ()), found.series, found.at.timestamp())
+                recent = before.get(whole, {}).get("recent", ())
+                if (over := closed(recent, found.at.timestamp())) is not None:
+                    self._fold(c, found, over)
+                lately = continued(recent, found.series, found.at.timestamp())
                 c.execute(sa.delete(MetricRow).where(mine | self._forgotten(found)))
                 shown = {key: {**after[key], "recent": lately} if key == whole else after[key] for key in keys}
                 c.execute(sa.insert(MetricRow), [_row(found, key, keys[key], shown[key]) for key in keys])
@@ -92,6 +96,25 @@ class Metrics:
         )
         with self._database.engine.connect() as c:
             return [(row.at, row.metrics) for row in c.execute(statement)]
+
+    def spans(self, connector: str) -> dict[str, Kept]:
+        """What is kept of a day and of a week of a connector as a whole: producer → span → its pieces, see :mod:`airflow_provider_cdc.core.model.spans`."""
+        statement = sa.select(MetricHistoryRow.metrics).where(
+            MetricHistoryRow.connector == connector, MetricHistoryRow.number == 0
+        )
+        with self._database.engine.connect() as c:
+            return {row.metrics["producer"]: row.metrics["spans"] for row in c.execute(statement)}
+
+    def _fold(self, c: sa.Connection, found: Measured, piece: Piece) -> None:
+        """Keep a piece of five minutes, which is over, in longer ones: one row for each producer, with the number 0."""
+        key = series_of(found.producer, "\n")  # no topic is called so
+        mine = (MetricHistoryRow.connector == found.connector) & (MetricHistoryRow.series == key)
+        kept = c.scalar(sa.select(MetricHistoryRow.metrics).where(mine))
+        spans = folded({} if kept is None else kept["spans"], piece, found.at.timestamp())
+        values = {"connector": found.connector, "series": key, "number": 0, "at": found.at}
+        c.execute(sa.delete(MetricHistoryRow).where(mine))
+        metrics = {"producer": found.producer, "spans": spans}
+        c.execute(sa.insert(MetricHistoryRow).values(**values, metrics=metrics))
 
     def _remember(self, c: sa.Connection, found: Measured, key: str, metrics: dict[str, Any]) -> None:
         series = (MetricHistoryRow.connector == found.connector) & (MetricHistoryRow.series == key)

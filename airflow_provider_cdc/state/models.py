@@ -267,7 +267,7 @@ class MetricRow(Base):
 
 
 class MetricHistoryRow(Base):
-    """The metrics of a connector as a whole after each of its last runs; ``number`` counts these."""
+    """The metrics of a connector as a whole after each of its last runs; ``number`` counts these. With the number 0: those of a day and of a week."""
 
     __tablename__ = "cdc_metric_history"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.measured import Measured, Series
 from airflow_provider_cdc.core.model.recent import PIECE_S, of_last_hour
+from airflow_provider_cdc.core.model.spans import SPANS, pieces_of
 from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.state import metrics as module
 from airflow_provider_cdc.state.models import MetricHistoryRow, MetricRow
@@ -60,7 +62,7 @@ def test_the_history_has_the_last_runs_and_no_more(store: StateStore, monkeypatc
     found = store.metrics.history("shop")
     assert [metrics["counters"]["n"] for _, metrics in found] == [16, 18, 20, 22, 24]
     assert found[-1][0] == NOW + timedelta(minutes=11)
-    assert rows(store, MetricHistoryRow) == 5
+    assert rows(store, MetricHistoryRow) == 5 + 1  # and one with a day and a week
     assert rows(store, MetricRow) == 1
 
 
@@ -159,3 +161,35 @@ def test_what_there_was_lately_of_all_connectors_is_one_query_without_their_topi
         return seen
 
     assert len(query(1, 1)) == len(query(5, 40))
+
+
+@pytest.mark.parametrize("span", sorted(SPANS))
+def test_a_span_has_all_that_was_measured_in_it_and_ends(store: StateStore, span: str) -> None:
+    """Work of nine days in bursts, told at any moment: each piece has what was told within it, and what is kept does not grow."""
+    draw = random.Random(span)
+    moment, told = NOW.timestamp(), list[tuple[float, int, float]]()
+    while moment < NOW.timestamp() + 9 * 86_400:
+        moment += draw.choice([10, 10, 60, 290, 301, 4000, 40_000])
+        events, lag_ms = draw.randrange(1, 50), draw.randrange(100_000)
+        whole = Series({"streaming.MilliSecondsBehindSource": lag_ms}, {"run.TotalProcessorTimeInSeconds": 0.5}, {})
+        orders = Series({}, {"topic.TotalNumberOfEventsCaptured": events}, {"topic.CaptureFreshnessInSeconds": [2.0]})
+        at = datetime.fromtimestamp(moment, UTC)
+        store.metrics.add(measured({"": whole, "orders": orders}, at=at, ended=draw.random() < 0.1))
+        told.append((moment, events, lag_ms / 1000))
+    now = moment + 1
+    store.register(Registration("shop", "memory", "/log"))
+    ((_, recent),) = store.metrics.wholes("shop")
+    pieces = pieces_of(span, store.metrics.spans("shop").get("capture", {}), recent, now)
+    length, piece_s = SPANS[span]
+    since = SPANS[span].since(now)
+    expected: dict[int, list[tuple[int, float]]] = {}
+    for at, events, lag_s in told:
+        if at >= since:
+            expected.setdefault(int(at // piece_s) * piece_s, []).append((events, lag_s))
+    found = {piece.at: (piece.events, piece.lag_s, piece.cpu_s, sum(piece.freshness.classes)) for piece in pieces}
+    assert found == {
+        at: (sum(e for e, _ in rows), max(lag for _, lag in rows), 0.5 * len(rows), len(rows))
+        for at, rows in expected.items()
+    }
+    assert len(pieces) <= length / piece_s + 1
+    assert list(found) == sorted(found)

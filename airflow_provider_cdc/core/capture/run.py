@@ -76,6 +76,7 @@ class Run:
         self._inputs, self._stop, self._policy = inputs, stop, snapshot_policy(config)
         self._reads_rows, self._planned = reads_rows(self._policy), Plan(Offset())
         self.metrics, self._monitor = RunMetrics(), monitor
+        self._cpu_began_s = time.process_time()
         monitor.begin()
         self.batcher = Batcher(
             name, source.connector, config.public(), store, inputs.changelog, lease,
@@ -201,6 +202,7 @@ class Run:
         """Report everything that was measured so far."""
         topics = {str(table): self._topics.name(table) for table in self._history.tables}
         self._monitor.document(self.measured(), topics)
+        self._monitor.total("run.TotalProcessorTimeInSeconds", round(time.process_time() - self._cpu_began_s, 3))
         for topic, files in self.batcher.committed.files.items():
             self._monitor.total("topic.TotalNumberOfEventsCaptured", files.events, topic)
         freshness, self.metrics.freshness = self.metrics.freshness, []

@@ -18,6 +18,8 @@ KEPT = 13
 """Pieces: those of an hour, and the one that has only begun."""
 _EVENTS = frozenset({"topic.TotalNumberOfEventsCaptured", "apply.TotalNumberOfEventsApplied"})
 _FRESHNESS = frozenset({"topic.CaptureFreshnessInSeconds", "apply.FreshnessInSeconds"})
+_LAG_MS = "streaming.MilliSecondsBehindSource"
+_CPU_S = "run.TotalProcessorTimeInSeconds"
 
 
 @dataclass(slots=True)
@@ -27,17 +29,23 @@ class Piece:
     :param at: when they began, in seconds since 1970
     :param freshness: how long after its commit at the source the newest event of each commit was durable, or in its table
     :param worst: the topic with the largest of these, and how many seconds it was
+    :param lag_s: the most that it was behind its source; ``None`` if that was not measured
+    :param cpu_s: processor time of the process that captured; ``None`` if that was not measured
     """
 
     at: int
     events: int = 0
     freshness: Histogram = field(default_factory=Histogram)
     worst: tuple[str, float] | None = None
+    lag_s: float | None = None
+    cpu_s: float | None = None
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""
         worst = None if self.worst is None else list(self.worst)
-        return {"at": self.at, "events": self.events, "freshness": self.freshness.document(), "worst": worst}
+        found = {"at": self.at, "events": self.events, "freshness": self.freshness.document(), "worst": worst}
+        more = {"lag_s": self.lag_s, "cpu_s": self.cpu_s}
+        return found | {name: round(value, 3) for name, value in more.items() if value is not None}
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Piece:
@@ -47,6 +55,8 @@ class Piece:
             document["events"],
             Histogram.of(document["freshness"]),
             None if worst is None else (str(worst[0]), float(worst[1])),
+            document.get("lag_s"),
+            document.get("cpu_s"),
         )
 
     def add(self, series: Mapping[str, Series]) -> None:
@@ -54,6 +64,11 @@ class Piece:
 
         :param series: topic → its metrics
         """
+        whole = series.get("", Series())
+        if (lag_ms := whole.gauges.get(_LAG_MS)) is not None:
+            self.lag_s = max(self.lag_s or 0.0, lag_ms / 1000)
+        if (cpu_s := whole.counters.get(_CPU_S)) is not None:
+            self.cpu_s = (self.cpu_s or 0.0) + cpu_s
         for topic, one in series.items():
             self.events += int(sum(more for name, more in one.counters.items() if name in _EVENTS))
             for seconds in (s for name in _FRESHNESS & one.observed.keys() for s in one.observed[name]):
