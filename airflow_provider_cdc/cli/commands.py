@@ -12,62 +12,47 @@ from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_j
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess, access_of, find_connector, storage_options
 from airflow_provider_cdc.hooks.source import CdcSourceHook
+from airflow_provider_cdc.hooks.source_look import Readiness, reached, readiness
 from airflow_provider_cdc.runtime import event_form
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.debezium import Renderer
     from airflow_provider_cdc.changelog.log import ChangeLog
-    from airflow_provider_cdc.core.spi.source import Finding
 
 
 @command
 def check(args: argparse.Namespace) -> None:
     """Check the source's prerequisites, and show the connector's position in its log."""
     access: ConnectorAccess | None = None
-    where: dict[str, Any] = {}
     if args.connector is not None and args.conn_id is None:
         with open_store(args) as store:
-            access = access_of(find_connector(store, args.connector), args.state_conn_id)
+            record = find_connector(store, args.connector)
+        access = None if record.registration is None else reached(record, args.state_conn_id)
     if access is None and args.conn_id is None:
         raise ConfigError(
             "Name a connector or a connection to check.",
             remedy="airflow cdc check --conn-id <connection of the source>",
         )
-    if access is None:
-        findings = CdcSourceHook(args.conn_id, source=args.source).check()
-    else:
-        findings, where = _findings_and_position(access)
-    ready = not any(f.fatal for f in findings)
+    found = Readiness(CdcSourceHook(args.conn_id, source=args.source).check()) if access is None else readiness(access)
     if args.output == "json":
-        found = [{"what": f.what, "fix": f.fix, "fatal": f.fatal} for f in findings]
-        print_json({"ready": ready, "findings": found, **where})
+        findings = [{"what": f.what, "fix": f.fix, "fatal": f.fatal} for f in found.findings]
+        where = {} if found.position is None else {"position": found.position, "waiting": found.waiting}
+        print_json({"ready": found.ready, "findings": findings, **where})
     else:
-        for line in _check_lines(findings, where):
+        for line in _check_lines(found):
             print(line)
-    if not ready:
+    if not found.ready:
         raise SystemExit(1)
 
 
-def _findings_and_position(access: ConnectorAccess) -> tuple[list[Finding], dict[str, Any]]:
-    """Prerequisites that are not met, the end of the log, and what is still to be captured. The connection is read as it is now."""
-    probe = access.current().probe()
-    try:
-        findings = probe.source.check()
-        where = {} if any(f.fatal for f in findings) else {"position": str(probe.source.current_position())}
-        return findings, where | ({"waiting": probe.look()} if where else {})
-    finally:
-        probe.close()
-
-
-def _check_lines(findings: list[Finding], where: dict[str, Any]) -> Iterator[str]:
-    ready = not any(f.fatal for f in findings)
-    yield "Ready for capture." if ready else "Not ready for capture."
-    for f in findings:
+def _check_lines(found: Readiness) -> Iterator[str]:
+    yield "Ready for capture." if found.ready else "Not ready for capture."
+    for f in found.findings:
         yield f"  {'✗' if f.fatal else '!'} {f.what}"
         yield f"    {f.fix}"
-    if where:
-        yield f"The log ends at {where['position']}."
-        yield f"Something is to be captured: {where['waiting']}." if where["waiting"] else "Everything is captured."
+    if found.position is not None:
+        yield f"The log ends at {found.position}."
+        yield f"Something is to be captured: {found.waiting}." if found.waiting else "Everything is captured."
 
 
 @command

@@ -14,6 +14,7 @@ from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks import status_texts
 from airflow_provider_cdc.hooks.connector import access_of, find_connector
 from airflow_provider_cdc.hooks.signal_texts import gap_text
+from airflow_provider_cdc.hooks.source_look import WAYS_OUT, reached
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
@@ -199,9 +200,9 @@ def gap(args: argparse.Namespace) -> None:
             return
         if args.repair is None:
             if args.output != "json":
-                print(_WAYS.format(name=args.connector))
+                print(_ways(args.connector))
             raise SystemExit(1)
-        print(_REPAIRS[args.repair])
+        print(next(way.effect for way in WAYS_OUT if way.repair == args.repair))
         if is_dry(args):
             return
         done = lifecycle.repair(Repair(args.repair), args.confirm, who())
@@ -210,15 +211,11 @@ def gap(args: argparse.Namespace) -> None:
     )
 
 
-_REPAIRS = {
-    "snapshot": "The next run reads every captured table again before it streams.",
-    "incremental": "Streaming goes on from the oldest position of the log; every captured table is read again beside it.",
-    "skip": "Streaming goes on from the oldest position of the log. What was in between is LOST FOR GOOD.",
-}
-_WAYS = """Ways to go on:
-  airflow cdc gap {name} --repair snapshot     the next run reads every captured table again before it streams
-  airflow cdc gap {name} --repair incremental  streaming goes on at once, tables are read again beside it
-  airflow cdc gap {name} --repair skip         streaming goes on at once, what was in between is lost for good"""
+def _ways(connector: str) -> str:
+    """The ways out of a gap, with the commands that take them."""
+    width = max(len(way.repair) for way in WAYS_OUT)
+    lines = (f"  airflow cdc gap {connector} --repair {way.repair:<{width}}  {way.short}" for way in WAYS_OUT)
+    return "\n".join(["Ways to go on:", *lines])
 
 
 # -- plumbing ---------------------------------------------------------------------------------------------------------
@@ -265,12 +262,6 @@ def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator
 def lifecycle_with_source(args: argparse.Namespace) -> Iterator[Lifecycle]:
     """The connector with the source of its last run, with the present properties of the connection."""
     with open_store(args) as store:
-        access = access_of(find_connector(store, args.connector), args.state_conn_id)
-    if access is None:
-        raise CdcError(
-            f"It is not recorded how {args.connector} reaches its source.",
-            safe="Nothing was changed.",
-            remedy="run its capture once with this release",
-        )
-    with access.current().lifecycle() as lifecycle:
+        record = find_connector(store, args.connector)
+    with reached(record, args.state_conn_id).lifecycle() as lifecycle:
         yield lifecycle
