@@ -6,6 +6,8 @@ registry when it is needed. The hook also takes connections of other types, as i
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook, Connection
@@ -18,7 +20,8 @@ from airflow_provider_cdc.runtime import ConnectorDefinition, open_source
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.source import Finding
+    from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+    from airflow_provider_cdc.core.spi.source import Finding, Source
 
 PREFIX = "cdc_"
 """Connection types are this and the kind of source."""
@@ -78,11 +81,25 @@ class CdcSourceHook(BaseHook):
 
         :raises CdcError: the database cannot be reached, or does not allow the queries
         """
+        with self._opened() as source:
+            return source.check()
+
+    def offers(self) -> tuple[list[Finding], dict[TableId, TableSchema]]:
+        """Every prerequisite that is not met, and every table that could be captured.
+
+        :raises CdcError: the database cannot be reached, or does not allow the queries
+        """
+        with self._opened() as source:
+            findings = source.check()
+            return findings, source.discover()
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Source]:
         connection = self._found()
         kind = self._kind(connection)
         found = {**config_class(kind).FORM.stand_ins, **properties_of(connection, kind)}
         with open_source(ConnectorDefinition("connection-test", kind, ""), found) as source:
-            return source.check()
+            yield source
 
     def test_connection(self) -> tuple[bool, str]:
         """Check every prerequisite of capture; the text names what is not met, each with the statement that fixes it."""

@@ -16,7 +16,7 @@ from fastapi.staticfiles import StaticFiles
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, StateError, TransientError
 from airflow_provider_cdc.core.model.overview import LastError
 from airflow_provider_cdc.hooks.openmetrics import CONTENT_TYPE, openmetrics
-from airflow_provider_cdc.plugins.api import acting, models, reading, rows
+from airflow_provider_cdc.plugins.api import acting, looks, models, reading, rows, wizard
 from airflow_provider_cdc.plugins.api.reach import Store, right_of
 from airflow_provider_cdc.plugins.rights import Right, dags_of, may
 
@@ -45,7 +45,7 @@ app = FastAPI(
 )
 _signed_in = [Depends(requires_access_asset("GET"))]
 _api = APIRouter(prefix="/api/v1", dependencies=_signed_in, responses=_PROBLEMS)
-for router in (reading.router, acting.router, rows.router):
+for router in (reading.router, looks.router, acting.router, rows.router, wizard.router):
     _api.include_router(router)
 for route in _api.routes:
     if isinstance(route, APIRoute):  # who reads the document learns what each route needs

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, DagAccessEntity, DagDetails
+from airflow.models.connection import Connection
 from airflow.models.dag import DagModel
 from airflow.utils.session import create_session
 
@@ -91,6 +92,40 @@ def may(user: BaseUser, record: ConnectorRecord, right: Right, dags: Mapping[str
 def rights_on(user: BaseUser, record: ConnectorRecord, dags: Mapping[str, KnownDag]) -> list[Right]:
     """All rights that a user has on a connector."""
     return [right for right in Right if may(user, record, right, dags)]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownConnection:
+    """A connection of Airflow's database to a source.
+
+    :param kind: of source
+    """
+
+    id: str
+    kind: str
+    team: str | None = None
+
+
+def known_connections(prefix: str, kinds: Iterable[str]) -> list[KnownConnection]:
+    """Connections of Airflow's database whose type is the prefix and one of these kinds of sources, by their ids."""
+    types = {f"{prefix}{kind}": kind for kind in kinds}
+    columns = sa.select(Connection.conn_id, Connection.conn_type, Connection.team_name)
+    with create_session() as session:
+        rows = session.execute(columns.where(Connection.conn_type.in_(types)).order_by(Connection.conn_id)).all()
+    return [KnownConnection(id_, types[type_], team) for id_, type_, team in rows]
+
+
+def team_of(conn_id: str) -> str | None:
+    """The team that a connection of Airflow's database belongs to."""
+    with create_session() as session:
+        return session.scalar(sa.select(Connection.team_name).where(Connection.conn_id == conn_id))
+
+
+def may_connect(user: BaseUser, conn_id: str, team: str | None, *, edit: bool) -> bool:
+    """Whether a user may see a connection, or edit it."""
+    details = ConnectionDetails(conn_id=conn_id, team_name=team)
+    manager = get_auth_manager()
+    return bool(manager.is_authorized_connection(method="PUT" if edit else "GET", details=details, user=user))
 
 
 def _dag(user: BaseUser, record: ConnectorRecord, dags: Mapping[str, KnownDag], *, writes: bool) -> bool:

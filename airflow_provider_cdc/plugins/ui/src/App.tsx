@@ -4,6 +4,7 @@ import { Route, Routes } from "react-router-dom";
 import { BatchPage } from "./BatchPage";
 import { ConnectorPage } from "./ConnectorPage";
 import { OverviewPage } from "./OverviewPage";
+import { WizardPage } from "./WizardPage";
 
 /** The pages; Airflow's UI shows them at /plugin/cdc. */
 export function App() {
@@ -11,6 +12,7 @@ export function App() {
     <Box p={3} data-testid="cdc">
       <Routes>
         <Route index element={<OverviewPage />} />
+        <Route path="new" element={<WizardPage />} />
         <Route path="connectors/:connector/batches/:batch" element={<BatchPage />} />
         <Route path="connectors/:connector/:tab?" element={<ConnectorPage />} />
       </Routes>

@@ -1,114 +1,110 @@
-import { Box, Heading, SimpleGrid, Text } from "@chakra-ui/react";
-import { Chart, Filler, LinearScale, LineController, LineElement, PointElement, Tooltip } from "chart.js";
-import { useEffect, useRef } from "react";
+import { Box, Button, HStack, SimpleGrid, Text } from "@chakra-ui/react";
+import { useState } from "react";
 
-import type { Measurements } from "./api";
-import { Shown } from "./bits";
-import { duration } from "./texts";
+import type { ChartsOf } from "./api";
+import { Grid, Shown } from "./bits";
+import { Line, type Drawn } from "./Line";
+import { SIGNS } from "./marks";
+import { count, duration } from "./texts";
 import { useAsked } from "./useAsked";
 
-Chart.register(Filler, LinearScale, LineController, LineElement, PointElement, Tooltip);
+const SPANS = ["hour", "day", "week"] as const;
+type Point = ChartsOf["series"][number]["points"][number];
 
-interface Point {
-  x: number;
-  y: number;
-}
-
-/** Lag, throughput and durations of the last runs; runs that have failed are marked. */
+/** Lag, throughput, freshness and CPU over an hour, a day or a week; runs, snapshots, schema changes and errors are marked. */
 export function Charts({ path }: { path: string }) {
-  const asked = useAsked<Measurements>(`${path}/metrics`, 15);
+  const [span, setSpan] = useState<(typeof SPANS)[number]>("hour");
+  const [tables, setTables] = useState(false);
+  const asked = useAsked<ChartsOf>(`${path}/charts?span=${span}`, 15);
   return (
-    <Shown asked={asked}>
-      {({ runs }) => {
-        const capture = runs.capture ?? [];
-        if (capture.length === 0) {
-          return <Text color="fg.muted">No run has ended yet.</Text>;
-        }
-        const of = (name: string, found = capture) =>
-          found.filter((run) => run.gauges[name] !== undefined).map((run) => ({ x: Date.parse(run.at), y: run.gauges[name] ?? 0 }));
-        const failed = capture.filter((run) => run.gauges["run.LastRunFailed"]).map((run) => Date.parse(run.at));
-        const events = capture.map((run) => ({ x: Date.parse(run.at), y: run.counters["streaming.TotalNumberOfEventsSeen"] ?? 0 }));
-        const rates = events.slice(1).map((now, n) => {
-          const before = events[n] ?? now;
-          return { x: now.x, y: ((now.y - before.y) / Math.max(now.x - before.x, 1)) * 1000 };
-        });
-        return (
+    <>
+      <HStack gap={2} my={2} flexWrap="wrap" role="group" aria-label="Time that is shown">
+        {SPANS.map((name) => (
+          <Button key={name} size="xs" variant={name === span ? "solid" : "outline"} aria-pressed={name === span} onClick={() => setSpan(name)}>
+            One {name}
+          </Button>
+        ))}
+        <Button size="xs" variant="outline" aria-pressed={tables} onClick={() => setTables(!tables)}>
+          As tables
+        </Button>
+      </HStack>
+      <Shown asked={asked}>
+        {(found) => (
           <>
-            <Text color="fg.muted" my={2}>
-              {capture.length} runs of the capture, the first {duration((Date.now() - Date.parse(capture[0]?.at ?? "")) / 1000)} ago; {failed.length ? `${failed.length} of them failed, marked with a cross` : "none of them failed"}.
+            <Text color="fg.muted" mb={2}>
+              Each point stands for {duration(found.piece_s)}. {summary(found)}
             </Text>
-            <SimpleGrid columns={{ base: 1, lg: 2 }} gap={5}>
-              <Line title="Behind its source, in seconds" points={of("streaming.MilliSecondsBehindSource").map(({ x, y }) => ({ x, y: y / 1000 }))} failed={failed} />
-              <Line title="Events per second, from run to run" points={rates} failed={failed} />
-              <Line title="Duration of runs, in seconds" points={of("run.LastRunDurationInSeconds")} failed={failed} />
-              {Object.entries(runs)
-                .filter(([producer, found]) => producer !== "capture" && of("apply.LastRunDurationInSeconds", found).length > 0)
-                .map(([producer, found]) => (
-                  <Line key={producer} title={`Duration of ${producer}, in seconds`} points={of("apply.LastRunDurationInSeconds", found)} failed={found.filter((run) => run.gauges["apply.LastRunFailed"]).map((run) => Date.parse(run.at))} />
-                ))}
-            </SimpleGrid>
+            {tables ? found.series.map((one) => <AsTable key={one.producer} producer={one.producer} points={one.points} />) : <Drawings found={found} />}
+            <Happened found={found} />
           </>
-        );
-      }}
-    </Shown>
+        )}
+      </Shown>
+    </>
   );
 }
 
-function Line({ title, points, failed }: { title: string; points: Point[]; failed: number[] }) {
-  const canvas = useRef<HTMLCanvasElement>(null);
-  const chart = useRef<Chart<"line", Point[]> | null>(null);
-  useEffect(() => {
-    if (canvas.current === null) {
-      return;
-    }
-    const made = new Chart<"line", Point[]>(canvas.current, {
-      type: "line",
-      data: { datasets: [{ data: [], borderWidth: 2, fill: true }] },
-      options: {
-        animation: false,
-        parsing: false,
-        maintainAspectRatio: false,
-        scales: { x: { type: "linear", ticks: { maxTicksLimit: 6, callback: (at) => new Date(Number(at)).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) } }, y: { beginAtZero: true } },
-        plugins: { tooltip: { callbacks: { title: (items) => new Date(items[0]?.parsed.x ?? 0).toLocaleString() } } },
-      },
-    });
-    chart.current = made;
-    const paint = () => {
-      const colour = getComputedStyle(canvas.current ?? document.body).color;
-      const faint = `color-mix(in srgb, ${colour} 15%, transparent)`;
-      for (const scale of Object.values(made.options.scales ?? {})) {
-        Object.assign(scale ?? {}, { grid: { color: faint, tickColor: faint }, ticks: { ...scale?.ticks, color: colour } });
-      }
-      Object.assign(made.data.datasets[0] ?? {}, { borderColor: "#3182ce", backgroundColor: "#3182ce33", pointBorderColor: colour });
-      made.update("none");
-    };
-    paint();
-    // Airflow's theme is a class of the document
-    const themed = new MutationObserver(paint);
-    themed.observe(document.documentElement, { attributes: true, attributeFilter: ["class"] });
-    return () => {
-      themed.disconnect();
-      made.destroy();
-    };
-  }, []);
-  useEffect(() => {
-    const shown = chart.current?.data.datasets[0];
-    if (shown !== undefined) {
-      shown.data = points;
-      shown.pointStyle = points.map((point) => (failed.includes(point.x) ? "crossRot" : "circle"));
-      shown.pointRadius = points.map((point) => (failed.includes(point.x) ? 6 : 1.5));
-      chart.current?.update("none");
-    }
-  }, [points, failed]);
-  const last = points.at(-1);
+function summary({ marks }: ChartsOf): string {
+  const of = (kind: string) => marks.filter((mark) => mark.kind === kind).length;
+  const failed = of("error");
+  return `${count(of("run"))} runs ended; ${failed ? `${count(failed)} errors` : "no error"}.`;
+}
+
+function Drawings({ found }: { found: ChartsOf }) {
+  const capture = found.series.find(({ producer }) => producer === "capture")?.points ?? [];
+  const of = (points: Point[], pick: (point: Point) => number | null) => points.map((point) => ({ x: point.at * 1000, y: pick(point) }));
+  const fresh: Drawn[] = found.series.flatMap(({ producer, points }) => [
+    { name: `${producer}, half of the commits`, points: of(points, (point) => point.p50_s) },
+    { name: `${producer}, 95 % of the commits`, points: of(points, (point) => point.p95_s) },
+  ]);
+  const charts: { title: string; lines: Drawn[] }[] = [
+    { title: "Behind its source, in seconds", lines: [{ name: "at most", points: of(capture, (point) => point.lag_s) }] },
+    { title: "Events per second", lines: found.series.map(({ producer, points }) => ({ name: producer, points: of(points, (point) => point.events_per_s) })) },
+    { title: "Freshness, in seconds after the commit", lines: fresh },
+    { title: "CPU of the capture, in percent of one core", lines: [{ name: "capture", points: of(capture, (point) => (point.cpu === null ? null : point.cpu * 100)) }] },
+  ];
   return (
-    <Box>
-      <Heading as="h3" size="sm">
-        {title}
-      </Heading>
-      <Box h="180px" color="fg.muted">
-        <canvas ref={canvas} role="img" aria-label={`${title}: ${last ? `${last.y.toFixed(1)} last` : "nothing measured"}`} />
-      </Box>
+    <SimpleGrid columns={{ base: 1, lg: 2 }} gap={5}>
+      {charts.map(({ title, lines }) => (
+        <Line key={title} title={title} lines={lines} marks={found.marks} since={found.since * 1000} until={found.until * 1000} />
+      ))}
+    </SimpleGrid>
+  );
+}
+
+function AsTable({ producer, points }: { producer: string; points: Point[] }) {
+  const number = (n: number | null | undefined, digits = 1) => (n === null || n === undefined ? "not measured" : n.toLocaleString("en", { maximumFractionDigits: digits }));
+  return (
+    <Box mb={4}>
+      <Text fontWeight="semibold">{producer}</Text>
+      <Grid
+        label={`Measured by ${producer}`}
+        head={["From", "Events", "Events/s", "Behind its source, s", "Freshness p50 / p95, s", "CPU, %"]}
+        nothing="Nothing was measured in this time."
+        rows={points.map((point) => ({
+          key: String(point.at),
+          cells: [
+            new Date(point.at * 1000).toLocaleString(), count(point.events), number(point.events_per_s, 2), number(point.lag_s),
+            `${number(point.p50_s)} / ${number(point.p95_s)}`, number(point.cpu === null ? null : point.cpu * 100),
+          ],
+        }))}
+      />
+    </Box>
+  );
+}
+
+function Happened({ found }: { found: ChartsOf }) {
+  const told = found.marks.filter(({ kind }) => kind !== "run").slice(-50).reverse();
+  return (
+    <Box mt={5}>
+      <Text color="fg.muted" mb={2}>
+        Marks: {Object.entries(SIGNS).map(([kind, { sign }]) => `${sign} ${kind}`).join(", ")}.
+      </Text>
+      <Grid
+        label="What has happened"
+        head={["When", "What", "Details"]}
+        nothing="No snapshot, schema change or error in this time."
+        rows={told.map((mark, n) => ({ key: `${mark.at} ${n}`, cells: [new Date(mark.at).toLocaleString(), mark.kind, mark.text] }))}
+      />
     </Box>
   );
 }

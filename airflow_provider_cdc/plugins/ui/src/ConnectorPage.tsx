@@ -5,13 +5,15 @@ import { ActionButtons } from "./Actions";
 import { part, type Detail } from "./api";
 import { Failure, ROOT, Shown, State, Trouble } from "./bits";
 import { Charts } from "./Charts";
+import { CheckTab } from "./CheckTab";
+import { GapReport } from "./GapReport";
 import { RowStory } from "./RowStory";
 import { BatchesTab, ConfigurationTab, EventsTab, OffsetsTab, SchemaTab, SignalsTab, TablesTab } from "./tabs";
 import { ago, duration, position } from "./texts";
 import { useAsked } from "./useAsked";
 
-const TABS = ["charts", "tables", "signals", "schema", "batches", "offsets", "configuration", "events", "row"] as const;
-const TITLES: Record<string, string> = { charts: "Charts", tables: "Tables", signals: "Snapshots and signals", schema: "Schema", batches: "Batches", offsets: "Offsets", configuration: "Configuration", events: "Events", row: "A row's story" };
+const TABS = ["charts", "tables", "signals", "schema", "batches", "offsets", "check", "configuration", "events", "row"] as const;
+const TITLES: Record<string, string> = { charts: "Charts", tables: "Tables", signals: "Snapshots and signals", schema: "Schema", batches: "Batches", offsets: "Offsets", check: "Check", configuration: "Configuration", events: "Events", row: "A row's story" };
 
 /** One connector from all sides. */
 export function ConnectorPage() {
@@ -45,7 +47,8 @@ export function ConnectorPage() {
               <Tabs.Content value="signals"><SignalsTab path={path} /></Tabs.Content>
               <Tabs.Content value="schema"><SchemaTab path={path} /></Tabs.Content>
               <Tabs.Content value="batches"><BatchesTab path={path} targets={found.targets} /></Tabs.Content>
-              <Tabs.Content value="offsets"><OffsetsTab path={path} /></Tabs.Content>
+              <Tabs.Content value="offsets"><GapReport path={path} found={found} /><OffsetsTab path={path} /></Tabs.Content>
+              <Tabs.Content value="check"><CheckTab path={path} allowed={found.rights.includes("operate")} /></Tabs.Content>
               <Tabs.Content value="configuration"><ConfigurationTab path={path} /></Tabs.Content>
               <Tabs.Content value="events"><EventsTab path={path} /></Tabs.Content>
               <Tabs.Content value="row"><RowStory path={path} /></Tabs.Content>

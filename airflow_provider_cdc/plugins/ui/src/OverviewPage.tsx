@@ -1,7 +1,8 @@
-import { Box, Code, Heading, HStack, Input, Link as Anchor, List, NativeSelect, Progress, Text } from "@chakra-ui/react";
+import { Box, Code, Heading, HStack, Input, Link as Anchor, NativeSelect, Progress, Text } from "@chakra-ui/react";
 import { Link, useSearchParams } from "react-router-dom";
 
 import { part, type Line, type Overview } from "./api";
+import { FirstUse } from "./FirstUse";
 import { Failure, Grid, ROOT, Spark, State, Trouble } from "./bits";
 import { ago, duration } from "./texts";
 import { useAsked } from "./useAsked";
@@ -26,9 +27,14 @@ export function OverviewPage() {
   const lines = (data?.connectors ?? []).filter((line) => fits(line, text.toLowerCase(), state, source));
   return (
     <>
-      <Heading as="h1" size="xl" mb={3}>
-        CDC connectors
-      </Heading>
+      <HStack justify="space-between" mb={3} flexWrap="wrap">
+        <Heading as="h1" size="xl">
+          CDC connectors
+        </Heading>
+        <Anchor asChild variant="underline">
+          <Link to={`${ROOT}/new`}>New connector</Link>
+        </Anchor>
+      </HStack>
       {error ? <Failure error={error} /> : null}
       {data && data.total === 0 ? <FirstUse /> : null}
       {data && data.total > 0 ? (
@@ -124,33 +130,3 @@ function cells(line: Line) {
     next ? (next.paused ? "its DAG is paused" : next.at ? ago(next.at) : "by event or by hand") : "not known",
   ];
 }
-
-function FirstUse() {
-  return (
-    <Box data-testid="first-use">
-      <Text>No connector has run yet. Three steps to the first one:</Text>
-      <List.Root as="ol" ps={6} my={2} gap={1}>
-        <List.Item>
-          Make a <Anchor asChild variant="underline"><Link to="/connections">connection</Link></Anchor> of a type that begins with CDC, and test it: the test says what the database lacks.
-        </List.Item>
-        <List.Item>
-          Check it: <Code>airflow cdc check --conn-id CONNECTION</Code>
-        </List.Item>
-        <List.Item>
-          Put a DAG with a definition into your DAG folder, and unpause it:
-        </List.Item>
-      </List.Root>
-      <Code as="pre" display="block" p={3} whiteSpace="pre-wrap">{DEFINITION}</Code>
-    </Box>
-  );
-}
-
-const DEFINITION = `from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag
-
-shop = ConnectorDefinition(
-    name="shop",
-    source="mariadb",
-    changelog="/data/changelog",
-    properties={"database.server.id": 4711, "table.include.list": "shop.*"},
-)
-dag = cdc_dag(shop, conn_id="shop_mariadb", location="/data/lake/{database}/{table}")`;

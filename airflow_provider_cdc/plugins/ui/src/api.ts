@@ -16,7 +16,12 @@ export type BatchDetail = Schemas["BatchDetail"];
 export type Offset = Schemas["Offset"];
 export type SchemaChange = Schemas["SchemaChange"];
 export type Configuration = Schemas["Configuration"];
-export type Measurements = Schemas["Measurements"];
+export type CheckAnswer = Schemas["CheckAnswer"];
+export type GapAnswer = Schemas["GapAnswer"];
+export type ChartsOf = Schemas["ChartsOf"];
+export type Offers = Schemas["Offers"];
+export type SourceAnswer = Schemas["SourceAnswer"];
+export type WrittenDefinition = Schemas["WrittenDefinition"];
 export type Problem = Schemas["Problem"];
 
 export class Refused extends Error {

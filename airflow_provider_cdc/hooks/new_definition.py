@@ -1,0 +1,245 @@
+"""Writes a definition for a new connector: Python for the DAG folder, or YAML for a folder of definitions. Nothing is stored anywhere.
+
+>>> asked = NewDefinition(source="mariadb", name="shop", conn_id="shop_db", tables=["shop.orders"], location="/lake/{database}/{table}")
+>>> print(written(asked).python)
+from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag
+…
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.runtime import ConnectorDefinition, refuse_secrets
+from airflow_provider_cdc.sources import SOURCES, config_class
+
+MODES: Mapping[str, str] = {
+    "initial": "Reads the rows that there are once, then every change. The usual one.",
+    "when_needed": "The same; and if the source's log is gone before it was captured, all tables are read again by themselves.",
+    "no_data": "Every change from now on; rows that there are already are left out.",
+    "initial_only": "Reads the rows that there are once, and no changes.",
+}
+"""What a new connector reads, ``snapshot.mode`` → what it means."""
+Target = Literal["delta", "iceberg", "database", "none"]
+TARGETS: Mapping[Target, str] = {
+    "delta": "Delta tables, written by Spark",
+    "iceberg": "Iceberg tables, written by Spark",
+    "database": "Tables of a relational database",
+    "none": "The change log alone; another DAG applies it",
+}
+Name = Annotated[str, Field(min_length=1, max_length=250)]
+Place = Annotated[str, Field(min_length=1, max_length=2000)]
+
+
+class NewDefinition(BaseModel):
+    """What somebody wants."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    source: Name = Field(description="Kind of source")
+    name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Of the connector; it never changes")
+    conn_id: Name = Field(description="Airflow connection to the source")
+    tables: list[Annotated[str, Field(min_length=1, max_length=2000)]] = Field(
+        default_factory=list,
+        max_length=5000,
+        description="Tables or collections by their names; none: all that there are",
+    )
+    mode: str = Field(default="initial", max_length=50, description="snapshot.mode")
+    changelog: Place = "/data/changelog"
+    target: Target = "delta"
+    location: Place = Field(default="/data/lake/{database}/{table}", description="Of tables in a lake")
+    database: Name = Field(default="warehouse", description="Airflow connection to a target database")
+    properties: dict[str, str | int | float | bool] = Field(
+        default_factory=dict, max_length=100, description="Further properties, as the documents name them"
+    )
+
+
+class WrittenDefinition(BaseModel):
+    """A definition in both forms, to put under version control."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    python: str = Field(description="A file for the DAG folder")
+    python_file: str
+    yaml: str = Field(description="A file for a folder that cdc_dags() reads")
+    yaml_file: str
+    lacks: list[str] = Field(description="What has to be filled in before it can run")
+
+
+def properties_of(asked: NewDefinition) -> dict[str, Any]:
+    """The properties of the connector.
+
+    :raises ConfigError: there is no such kind of source, or a property cannot be used
+    """
+    config = config_class(asked.source)
+    found: dict[str, Any] = {name: _stand_in(asked.name) for name in config.FORM.stand_ins}
+    found |= _EVENTS if _reads_events(config) else {}
+    if asked.tables:
+        found[config.TABLES[0]] = [pattern_of(table) for table in asked.tables]
+    if asked.mode != "initial":
+        found["snapshot.mode"] = asked.mode
+    _refuse(asked, config)
+    found |= asked.properties
+    config.parse({"topic.prefix": asked.name, **_any_connection(config), **found})
+    return found
+
+
+def pattern_of(name: str) -> str:
+    """A pattern for an include list that matches one name. Signs that cannot be seen, or that lists cut at their ends, are written as numbers.
+
+    >>> pattern_of("shop.order lines")
+    'shop\\.order\\x20lines'
+    """
+    return "".join(re.escape(c) if c.isprintable() and not c.isspace() else _numbered(c) for c in name)
+
+
+def _numbered(c: str) -> str:
+    code = ord(c)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def written(asked: NewDefinition) -> WrittenDefinition:
+    """The definition as texts.
+
+    :raises ConfigError: it could not be used
+    """
+    properties = properties_of(asked)
+    refuse_secrets(ConnectorDefinition(asked.name, asked.source, asked.changelog, properties))
+    lacks = [f"{name}: {value}" for name, value in properties.items() if value == _EVENTS.get(name)]
+    return WrittenDefinition(
+        python=_python(asked, properties),
+        python_file=f"{asked.name}.py",
+        yaml=_yaml(asked, properties),
+        yaml_file=f"{asked.name}.yaml",
+        lacks=lacks,
+    )
+
+
+_TASKS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,199}")
+"""What a group of Airflow's tasks may be called."""
+_EVENTS = {"events.path": "/data/events/*.jsonl"}
+"""Where Debezium events are, no connection says; this stands there until somebody does."""
+
+
+def _reads_events(config: type[ConnectorConfig]) -> bool:
+    return any(field.alias == "events.path" for field in config.model_fields.values())
+
+
+def _stand_in(name: str) -> int:
+    """A number that no other client of the server should have, always the same for a connector: ids of replicas are mostly small."""
+    return 100_000 + zlib.crc32(name.encode()) % 1_000_000_000
+
+
+def _refuse(asked: NewDefinition, config: type[ConnectorConfig]) -> None:
+    """Check what would make a definition that does not run.
+
+    :raises ConfigError: something cannot be used
+    """
+    if not _TASKS.fullmatch(asked.name):
+        raise ConfigError(
+            f"{asked.name!r} cannot be the name of a connector with a DAG of its own: its tasks are called by it.",
+            remedy="use letters, digits, hyphens and underscores, beginning with a letter or digit",
+        )
+    if asked.mode not in MODES:
+        raise ConfigError(f"{asked.mode!r} is not among {', '.join(MODES)}.", remedy="choose one of these modes")
+    if wrong := sorted(set(asked.properties) & set(config.connection_properties())):
+        raise ConfigError(
+            f"{', '.join(wrong)} belong to the connection, and not to a definition.",
+            remedy=f"put them into the connection {asked.conn_id}",
+        )
+    if any("\0" in text for text in (*asked.tables, asked.changelog, asked.location)):
+        raise ConfigError("A name has a character that no file of definitions can hold.", remedy="leave it out")
+
+
+def _any_connection(config: type[ConnectorConfig]) -> dict[str, Any]:
+    return config.from_connection(host="host", login="user", schema="schema")
+
+
+def _arguments(asked: NewDefinition) -> dict[str, Any]:
+    """Arguments of ``cdc_dag`` besides the definition."""
+    into: dict[Target, dict[str, Any]] = {
+        "delta": {"location": asked.location},
+        "iceberg": {"location": asked.location, "group": {"target": "iceberg"}},
+        "database": {"database": asked.database},
+        "none": {},
+    }
+    return {"conn_id": asked.conn_id, **into[asked.target]}
+
+
+def _python(asked: NewDefinition, properties: Mapping[str, Any]) -> str:
+    lines = [f"        {name!r}: {_literal(value, 8)}," for name, value in properties.items()]
+    inside = "{\n" + "\n".join(lines) + "\n    }" if lines else "{}"
+    more = "".join(f",\n    {name}={value!r}" for name, value in _arguments(asked).items())
+    return (
+        "from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag\n\n"
+        "connector = ConnectorDefinition(\n"
+        f"    name={asked.name!r},\n    source={asked.source!r},\n    changelog={asked.changelog!r},\n"
+        f"    properties={inside},\n)\n"
+        f"dag = cdc_dag(\n    connector{more},\n)\n"
+    )
+
+
+def _literal(value: Any, indent: int) -> str:
+    if not isinstance(value, list):
+        return repr(value)
+    return "[\n" + "".join(f"{' ' * (indent + 4)}{one!r},\n" for one in value) + f"{' ' * indent}]"
+
+
+def _yaml(asked: NewDefinition, properties: Mapping[str, Any]) -> str:
+    """The definition as YAML, each value in the form of JSON, which YAML takes as it is: nothing depends on how a text looks."""
+    lines = [f"{name}: {_json(getattr(asked, name))}" for name in ("name", "source", "changelog")]
+    if properties:
+        lines.append("properties:")
+    for name, value in properties.items():
+        if isinstance(value, list):
+            lines += [f"  {_json(name)}:", *(f"    - {_json(one)}" for one in value)]
+        else:
+            lines.append(f"  {_json(name)}: {_json(value)}")
+    lines += [f"{name}: {_json(value)}" for name, value in _arguments(asked).items()]
+    return "\n".join(lines) + "\n"
+
+
+def _json(value: Any) -> str:
+    """Plain letters stay; what might be a sign of the text's own, or cannot be seen, is escaped."""
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
+
+
+def modes_of(kind: str) -> dict[str, str]:
+    """The modes of :data:`MODES` that a kind of source knows."""
+    config, found = config_class(kind), {}
+    for mode, what in MODES.items():
+        stand_ins = {**config.FORM.stand_ins, **(_EVENTS if _reads_events(config) else {})}
+        try:
+            config.parse({"topic.prefix": "any", **_any_connection(config), **stand_ins, "snapshot.mode": mode})
+        except ConfigError:
+            continue
+        found[mode] = what
+    return found
+
+
+def kinds() -> list[str]:
+    """The kinds of sources that are for users: the one inside a process is for tests."""
+    return sorted(kind for kind in SOURCES if kind != "memory")
+
+
+__all__ = [
+    "MODES",
+    "TARGETS",
+    "NewDefinition",
+    "Target",
+    "WrittenDefinition",
+    "kinds",
+    "modes_of",
+    "pattern_of",
+    "properties_of",
+    "written",
+]

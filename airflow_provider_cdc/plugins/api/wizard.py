@@ -1,0 +1,143 @@
+"""Routes for a connector that is not there yet: which sources and connections there are, what one of them offers, and the definition as a text.
+
+Nothing is stored: whoever asks puts the text under version control. FastAPI evaluates annotations: everything they name is imported at module level.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.core_api.security import GetUserDep
+from fastapi import APIRouter, Depends, HTTPException, Path
+from pydantic import BaseModel, ConfigDict, Field
+
+from airflow_provider_cdc.hooks.new_definition import (
+    TARGETS,
+    NewDefinition,
+    WrittenDefinition,
+    kinds,
+    modes_of,
+    written,
+)
+from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
+from airflow_provider_cdc.hooks.source_look import within
+from airflow_provider_cdc.plugins import rights
+from airflow_provider_cdc.plugins.api.looks import Ask, Prerequisite, prerequisites
+from airflow_provider_cdc.plugins.rights import Right
+from airflow_provider_cdc.sources import SOURCES, config_class
+
+router = APIRouter(prefix="/wizard", tags=["wizard"])
+MOST_TABLES = 5000
+"""Tables that are listed: of more, a pattern is written by hand."""
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class SourceKind(_Model):
+    """A kind of source."""
+
+    kind: str
+    connection_type: str
+    tables: str = Field(description="What its include list is called")
+    modes: dict[str, str] = Field(
+        description="What a new connector reads → what that means; none where it cannot be chosen"
+    )
+    example: WrittenDefinition
+
+
+class OfferedConnection(_Model):
+    """A connection to a source, in Airflow's database."""
+
+    conn_id: str
+    kind: str
+
+
+class Offers(_Model):
+    """What a new connector can be made of."""
+
+    sources: list[SourceKind]
+    targets: dict[str, str]
+    connections: list[OfferedConnection] = Field(description="Those that the user may see")
+
+
+class SourceAnswer(_Model):
+    """What the source of a connection says."""
+
+    ready: bool
+    findings: list[Prerequisite]
+    tables: list[str] = Field(description="What could be captured, by name")
+    total: int
+    keyless: list[str] = Field(description="Those of them without a key")
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A connection that the user may edit: who may do that may see what it leads to."""
+
+    conn_id: str
+
+
+def _connected(user: GetUserDep, connection: Annotated[str, Path(max_length=250, description="Its id")]) -> Connected:
+    team = rights.team_of(connection)
+    if not rights.may_connect(user, connection, team, edit=True):
+        raise HTTPException(403, f"To have the source of {connection} asked needs the right to edit this connection.")
+    return Connected(connection)
+
+
+_connected.right = Right.ADMINISTER  # type: ignore[attr-defined]
+Editable = Annotated[Connected, Depends(_connected)]
+
+
+def _example(kind: str) -> WrittenDefinition:
+    return written(NewDefinition(source=kind, name="shop", conn_id=f"shop_{kind}", tables=["shop.orders"]))
+
+
+def _seen(user: BaseUser) -> list[OfferedConnection]:
+    found = rights.known_connections(PREFIX, SOURCES)
+    return [
+        OfferedConnection(conn_id=one.id, kind=one.kind)
+        for one in found
+        if rights.may_connect(user, one.id, one.team, edit=False)
+    ]
+
+
+@router.get("")
+def offers(user: GetUserDep) -> Offers:
+    """Kinds of sources, each with an example to copy; targets; and the connections that the user may see."""
+    sources = [
+        SourceKind(
+            kind=kind,
+            connection_type=f"{PREFIX}{kind}",
+            tables=config_class(kind).TABLES[0],
+            modes=modes_of(kind),
+            example=_example(kind),
+        )
+        for kind in kinds()
+    ]
+    return Offers(
+        sources=sources, targets={str(target): what for target, what in TARGETS.items()}, connections=_seen(user)
+    )
+
+
+@router.post("/connections/{connection}")
+def source(reached: Editable, asked: Ask) -> SourceAnswer:
+    """Ask the source of a connection whether capture can begin, and what could be captured."""
+    hook = CdcSourceHook(reached.conn_id)
+    findings, tables = within(asked.seconds, f"The source of connection {reached.conn_id}", hook.offers)
+    named = sorted(str(table) for table in tables)
+    keyless = sorted(str(table) for table, schema in tables.items() if not schema.key)
+    return SourceAnswer(
+        ready=not any(one.fatal for one in findings),
+        findings=prerequisites(findings),
+        tables=named[:MOST_TABLES],
+        total=len(named),
+        keyless=keyless[:MOST_TABLES],
+    )
+
+
+@router.post("/definition")
+def definition(asked: NewDefinition) -> WrittenDefinition:
+    """The definition as Python and as YAML. It is checked as far as that goes without the source; nothing is stored."""
+    return written(asked)

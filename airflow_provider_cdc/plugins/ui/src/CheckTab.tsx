@@ -1,0 +1,50 @@
+import { Alert, Box, Button, Text } from "@chakra-ui/react";
+
+import type { CheckAnswer } from "./api";
+import { Failure } from "./bits";
+import { Copied } from "./copied";
+import { useLook } from "./useLook";
+
+/** Whether capture can begin: the source is asked when somebody wants to know. */
+export function CheckTab({ path, allowed }: { path: string; allowed: boolean }) {
+  const { data, error, busy, look } = useLook<CheckAnswer>(`${path}/check`);
+  if (!allowed) {
+    return <Text color="fg.muted">To have the source asked needs the right to operate this connector.</Text>;
+  }
+  return (
+    <>
+      <Text mb={2}>The source is asked for everything that capture needs of it, with the connection as it is now. Nothing is changed there.</Text>
+      <Button size="sm" loading={busy} loadingText="The source is asked" onClick={() => void look()}>
+        Check now
+      </Button>
+      <Box mt={3} aria-live="polite">
+        {error ? <Failure error={error} /> : null}
+        {data ? <Findings found={data} /> : null}
+      </Box>
+    </>
+  );
+}
+
+export function Findings({ found }: { found: CheckAnswer }) {
+  return (
+    <Box data-testid="findings">
+      <Alert.Root status={found.ready ? "success" : "error"}>
+        <Alert.Indicator />
+        <Alert.Content>
+          <Alert.Title>{found.ready ? "Ready for capture." : "Not ready for capture."}</Alert.Title>
+          {found.position ? <Text overflowWrap="anywhere">The log ends at {found.position}.</Text> : null}
+          {found.position ? <Text>{found.waiting ? `Something is to be captured: ${found.waiting}.` : "Everything is captured."}</Text> : null}
+        </Alert.Content>
+      </Alert.Root>
+      {found.findings.map((one, n) => (
+        <Box key={`${n} ${one.what}`} mt={4}>
+          <Text fontWeight="semibold" overflowWrap="anywhere" unicodeBidi="isolate">
+            {one.fatal ? "Needed: " : "Advice: "}
+            {one.what}
+          </Text>
+          <Copied text={one.fix} label={`what mends number ${n + 1}`} />
+        </Box>
+      ))}
+    </Box>
+  );
+}

@@ -1,0 +1,98 @@
+import { Box, Heading } from "@chakra-ui/react";
+import { Chart, Filler, Legend, LinearScale, LineController, LineElement, PointElement, Tooltip } from "chart.js";
+import { useEffect, useRef } from "react";
+
+import type { ChartsOf } from "./api";
+import { marksOf } from "./marks";
+
+Chart.register(Filler, Legend, LinearScale, LineController, LineElement, PointElement, Tooltip);
+
+const COLOURS = ["#3182ce", "#dd6b20", "#319795", "#b83280", "#718096", "#805ad5"];
+const DAY_MS = 86_400_000;
+
+export interface Drawn {
+  name: string;
+  points: { x: number; y: number | null }[];
+}
+
+interface Props {
+  title: string;
+  lines: Drawn[];
+  marks: ChartsOf["marks"];
+  /** Milliseconds since 1970. */
+  since: number;
+  until: number;
+}
+
+const moment = (at: number, long: boolean) => new Date(at).toLocaleString([], { hour: "2-digit", minute: "2-digit", ...(long ? { weekday: "short" } : {}) });
+
+/** One chart. What it shows is in its table, too: a canvas says little to a screen reader. */
+export function Line({ title, lines, marks, since, until }: Props) {
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const chart = useRef<Chart<"line", Drawn["points"]> | null>(null);
+  const shown = useRef<{ marks: ChartsOf["marks"]; text: string }>({ marks, text: "" });
+  useEffect(() => {
+    if (canvas.current === null) {
+      return;
+    }
+    const made = new Chart<"line", Drawn["points"]>(canvas.current, {
+      type: "line",
+      data: { datasets: [] },
+      options: {
+        animation: false,
+        parsing: false,
+        maintainAspectRatio: false,
+        interaction: { mode: "nearest", intersect: false },
+        scales: { x: { type: "linear" }, y: { beginAtZero: true, ticks: { maxTicksLimit: 6 } } },
+        plugins: { tooltip: { callbacks: { title: (items) => new Date(items[0]?.parsed.x ?? 0).toLocaleString() } } },
+      },
+      plugins: [marksOf(shown.current)],
+    });
+    chart.current = made;
+    const paint = () => {
+      const colour = getComputedStyle(canvas.current ?? document.body).color;
+      const faint = `color-mix(in srgb, ${colour} 15%, transparent)`;
+      shown.current.text = colour;
+      for (const scale of Object.values(made.options.scales ?? {})) {
+        Object.assign(scale ?? {}, { grid: { color: faint, tickColor: faint }, ticks: { ...scale?.ticks, color: colour } });
+      }
+      Object.assign(made.options.plugins?.legend ?? {}, { labels: { color: colour, boxWidth: 12, boxHeight: 2 } });
+      made.update("none");
+    };
+    paint();
+    // Airflow's theme is a class of the document
+    const themed = new MutationObserver(paint);
+    themed.observe(document.documentElement, { attributes: true, attributeFilter: ["class"] });
+    return () => {
+      themed.disconnect();
+      made.destroy();
+    };
+  }, []);
+  useEffect(() => {
+    const made = chart.current;
+    if (made === null) {
+      return;
+    }
+    const long = until - since > DAY_MS / 2;
+    shown.current.marks = marks;
+    made.data.datasets = lines.map(({ name, points }, n) => {
+      const colour = COLOURS[n % COLOURS.length] ?? "";
+      return { label: name, data: points, borderColor: colour, backgroundColor: `${colour}22`, borderWidth: 2, borderDash: n % 2 ? [5, 3] : [], pointRadius: 1.5, fill: lines.length === 1 };
+    });
+    Object.assign(made.options.scales?.x ?? {}, { min: since, max: until });
+    Object.assign(made.options.scales?.x?.ticks ?? {}, { maxTicksLimit: 6, callback: (at: number | string) => moment(Number(at), long) });
+    Object.assign(made.options.plugins?.legend ?? {}, { display: lines.length > 1 });
+    made.update("none");
+  }, [lines, marks, since, until]);
+  const last = lines[0]?.points.filter(({ y }) => y !== null).at(-1)?.y;
+  return (
+    <Box>
+      <Heading as="h3" size="sm">
+        {title}
+      </Heading>
+      <Box h="200px" color="fg.muted">
+        <canvas ref={canvas} role="img" aria-label={`${title}: ${last === undefined || last === null ? "nothing measured" : `${last.toFixed(1)} last`}`} />
+      </Box>
+    </Box>
+  );
+}

@@ -1,0 +1,221 @@
+import { Alert, Box, Button, Checkbox, Field, Heading, HStack, Input, Link as Anchor, NativeSelect, RadioGroup, Text, Textarea } from "@chakra-ui/react";
+import { useState, type ReactNode } from "react";
+import { Link } from "react-router-dom";
+
+import { part, type Offers, type SourceAnswer, type WrittenDefinition } from "./api";
+import { Failure, ROOT, Section, Shown } from "./bits";
+import { Findings } from "./CheckTab";
+import { Copied } from "./copied";
+import { count } from "./texts";
+import { useAsked } from "./useAsked";
+import { useLook } from "./useLook";
+
+const SHOWN = 300;
+
+/** From a connection to a checked definition. Nothing is kept here: what comes out is a text to put under version control. */
+export function WizardPage() {
+  const asked = useAsked<Offers>("wizard");
+  return (
+    <>
+      <Anchor asChild>
+        <Link to={ROOT}>CDC connectors</Link>
+      </Anchor>
+      <Heading as="h1" size="xl" my={2}>
+        A new connector
+      </Heading>
+      <Text>What is chosen here becomes a definition to copy. Nothing is stored, and nothing is changed at the source.</Text>
+      <Shown asked={asked}>{(offers) => <Steps offers={offers} />}</Shown>
+    </>
+  );
+}
+
+function Steps({ offers }: { offers: Offers }) {
+  const [connId, setConnId] = useState("");
+  const [chosenKind, setChosenKind] = useState(offers.sources[0]?.kind ?? "");
+  const known = offers.connections.find((one) => one.conn_id === connId);
+  const source = offers.sources.find(({ kind }) => kind === (known?.kind ?? chosenKind));
+  const [tables, setTables] = useState<string[]>([]);
+  const [mode, setMode] = useState("initial");
+  const [name, setName] = useState("");
+  const [changelog, setChangelog] = useState("/data/changelog");
+  const [target, setTarget] = useState("delta");
+  const [location, setLocation] = useState("/data/lake/{database}/{table}");
+  const [database, setDatabase] = useState("");
+  const made = useLook<WrittenDefinition>("wizard/definition");
+  const choose = (id: string) => {
+    setConnId(id);
+    setTables([]);
+  };
+  const into = target === "database" ? { database: database || "warehouse" } : target === "none" ? {} : { location };
+  const modes = Object.entries(source?.modes ?? {});
+  const kind = known?.kind ?? source?.kind ?? "";
+  return (
+    <>
+      <Section title="1. Connection">
+        <Choice label="Connection" value={known ? connId : ""} onChoose={choose}>
+          <option value="">Another one, by its id</option>
+          {offers.connections.map((one) => (
+            <option key={one.conn_id} value={one.conn_id}>
+              {one.conn_id} ({one.kind})
+            </option>
+          ))}
+        </Choice>
+        {known ? null : (
+          <HStack gap={3} mt={2} flexWrap="wrap" alignItems="flex-end">
+            <Entry label="Id of the connection" value={connId} onChange={choose} />
+            <Choice label="Kind of source" value={chosenKind} onChoose={setChosenKind}>
+              {offers.sources.map((one) => (
+                <option key={one.kind}>{one.kind}</option>
+              ))}
+            </Choice>
+            <Text>
+              Or make one <Anchor asChild variant="underline"><Link to="/connections">in Airflow</Link></Anchor>, of the type {source?.connection_type}.
+            </Text>
+          </HStack>
+        )}
+      </Section>
+      {connId ? <Tables key={connId} connId={connId} chosen={tables} onChoose={setTables} /> : null}
+      {modes.length > 0 ? (
+        <Section title="3. What a new connector reads">
+          <RadioGroup.Root value={mode} onValueChange={({ value }) => setMode(value ?? "initial")} aria-label="What a new connector reads">
+            {modes.map(([value, what]) => (
+              <RadioGroup.Item key={value} value={value} display="flex" mb={1}>
+                <RadioGroup.ItemHiddenInput />
+                <RadioGroup.ItemIndicator />
+                <RadioGroup.ItemText>
+                  {value}: {what}
+                </RadioGroup.ItemText>
+              </RadioGroup.Item>
+            ))}
+          </RadioGroup.Root>
+        </Section>
+      ) : null}
+      <Section title="4. Where changes go">
+        <HStack gap={3} flexWrap="wrap" alignItems="flex-end">
+          <Entry label="Name of the connector (it never changes)" value={name} onChange={setName} />
+          <Entry label="Change log: folder, or s3://…" value={changelog} onChange={setChangelog} />
+          <Choice label="Target" value={target} onChoose={setTarget}>
+            {Object.entries(offers.targets).map(([value, what]) => (
+              <option key={value} value={value}>
+                {what}
+              </option>
+            ))}
+          </Choice>
+          {target === "delta" || target === "iceberg" ? <Entry label="Location of the tables" value={location} onChange={setLocation} /> : null}
+          {target === "database" ? <Entry label="Connection to the database" value={database} onChange={setDatabase} /> : null}
+        </HStack>
+      </Section>
+      <Section title="5. Definition">
+        <Button size="sm" loading={made.busy} disabled={!connId || !name} onClick={() => void made.look({ source: kind, name, conn_id: connId, tables, mode: modes.length > 0 ? mode : "initial", changelog, target, ...into })}>
+          Write the definition
+        </Button>
+        <Box mt={3} aria-live="polite">
+          {made.error ? <Failure error={made.error} /> : null}
+          {made.data ? <Written found={made.data} /> : null}
+        </Box>
+      </Section>
+    </>
+  );
+}
+
+/** The check, and the tables to choose from: the source is asked when somebody wants it. Who may not ask, or whose source is away, writes names by hand. */
+function Tables({ connId, chosen, onChoose }: { connId: string; chosen: string[]; onChoose: (tables: string[]) => void }) {
+  const { data, error, busy, look } = useLook<SourceAnswer>(`wizard/connections/${part(connId)}`);
+  const [text, setText] = useState("");
+  const fitting = (data?.tables ?? []).filter((table) => table.toLowerCase().includes(text.toLowerCase()));
+  const toggle = (table: string) => onChoose(chosen.includes(table) ? chosen.filter((one) => one !== table) : [...chosen, table]);
+  return (
+    <Section title="2. Prerequisites and tables">
+      <Button size="sm" loading={busy} loadingText="The source is asked" onClick={() => void look()}>
+        Check, and list what there is
+      </Button>
+      <Box mt={3} aria-live="polite">
+        {error ? <Failure error={error} /> : null}
+        {data ? <Findings found={{ ready: data.ready, findings: data.findings, position: null, waiting: null }} /> : null}
+      </Box>
+      {data ? (
+        <Box mt={3}>
+          <HStack gap={3} mb={2} flexWrap="wrap">
+            <Input aria-label="Search tables" placeholder="Search tables" maxW="20rem" value={text} onChange={(e) => setText(e.target.value)} />
+            <Button size="xs" variant="outline" onClick={() => onChoose([...new Set([...chosen, ...fitting])])}>
+              Choose all {count(fitting.length)}
+            </Button>
+            <Button size="xs" variant="outline" onClick={() => onChoose([])}>
+              Choose none
+            </Button>
+            <Text color="fg.muted" aria-live="polite">
+              {count(chosen.length)} of {count(data.total)} chosen{chosen.length === 0 ? ": without a choice, all are captured" : ""}
+            </Text>
+          </HStack>
+          <Box role="group" aria-label="Tables" maxH="20rem" overflowY="auto" tabIndex={0} borderWidth="1px" borderRadius="md" p={2}>
+            {fitting.slice(0, SHOWN).map((table) => (
+              <Checkbox.Root key={table} display="flex" checked={chosen.includes(table)} onCheckedChange={() => toggle(table)}>
+                <Checkbox.HiddenInput />
+                <Checkbox.Control />
+                <Checkbox.Label overflowWrap="anywhere" unicodeBidi="isolate">
+                  {table}
+                  {data.keyless.includes(table) ? " (no key: its rows are kept as a bag)" : ""}
+                </Checkbox.Label>
+              </Checkbox.Root>
+            ))}
+            {fitting.length > SHOWN ? <Text color="fg.muted">And {count(fitting.length - SHOWN)} more: search for them.</Text> : null}
+          </Box>
+        </Box>
+      ) : (
+        <Field.Root mt={3} maxW="40rem">
+          <Field.Label>Or their names, one a line; without any, all are captured</Field.Label>
+          <Textarea rows={3} defaultValue={chosen.join("\n")} onChange={(e) => onChoose(e.target.value.split("\n").map((one) => one.trim()).filter(Boolean))} />
+        </Field.Root>
+      )}
+    </Section>
+  );
+}
+
+export function Written({ found }: { found: WrittenDefinition }) {
+  const [form, setForm] = useState<"python" | "yaml">("python");
+  const file = form === "python" ? found.python_file : found.yaml_file;
+  return (
+    <Box data-testid="definition">
+      {found.lacks.length > 0 ? (
+        <Alert.Root status="warning" mb={2}>
+          <Alert.Indicator />
+          <Alert.Title>To be filled in before it runs: {found.lacks.join("; ")}</Alert.Title>
+        </Alert.Root>
+      ) : null}
+      <HStack gap={2} mb={2} role="group" aria-label="Form">
+        {(["python", "yaml"] as const).map((one) => (
+          <Button key={one} size="xs" variant={one === form ? "solid" : "outline"} aria-pressed={one === form} onClick={() => setForm(one)}>
+            {one === "python" ? "Python" : "YAML"}
+          </Button>
+        ))}
+      </HStack>
+      <Text>
+        {form === "python" ? `As ${file} into the DAG folder; then unpause its DAG.` : `As ${file} into the folder that a DAG file hands to cdc_dags(); then unpause its DAG.`}
+      </Text>
+      <Copied text={found[form]} label="the definition" />
+    </Box>
+  );
+}
+
+function Entry({ label, value, onChange }: { label: string; value: string; onChange: (text: string) => void }) {
+  return (
+    <Field.Root w="20rem">
+      <Field.Label>{label}</Field.Label>
+      <Input value={value} onChange={(e) => onChange(e.target.value)} />
+    </Field.Root>
+  );
+}
+
+function Choice(props: { label: string; value: string; onChoose: (value: string) => void; children: ReactNode }) {
+  return (
+    <Field.Root w="20rem">
+      <Field.Label>{props.label}</Field.Label>
+      <NativeSelect.Root>
+        <NativeSelect.Field value={props.value} onChange={(e) => props.onChoose(e.target.value)}>
+          {props.children}
+        </NativeSelect.Field>
+        <NativeSelect.Indicator />
+      </NativeSelect.Root>
+    </Field.Root>
+  );
+}

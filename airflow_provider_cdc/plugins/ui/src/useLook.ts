@@ -1,0 +1,39 @@
+import { useCallback, useEffect, useRef, useState } from "react";
+
+import { ask } from "./api";
+
+/** Something that is asked only when a person wants it, such as a look at the source. The last answer stays until there is another one. */
+export function useLook<T>(path: string) {
+  const [data, setData] = useState<T | undefined>(undefined);
+  const [error, setError] = useState<Error | undefined>(undefined);
+  const [busy, setBusy] = useState(false);
+  const stop = useRef<AbortController | undefined>(undefined);
+  const look = useCallback(
+    async (body: unknown = {}) => {
+      stop.current?.abort();
+      const mine = new AbortController();
+      stop.current = mine;
+      setBusy(true);
+      setError(undefined);
+      try {
+        setData(await ask<T>(path, mine.signal, body));
+      } catch (e) {
+        if (!mine.signal.aborted) {
+          setData(undefined);
+          setError(e as Error);
+        }
+      }
+      if (!mine.signal.aborted) {
+        setBusy(false);
+      }
+    },
+    [path],
+  );
+  useEffect(() => {
+    setData(undefined);
+    setError(undefined);
+    setBusy(false);
+    return () => stop.current?.abort();
+  }, [path]);
+  return { data, error, busy, look };
+}
