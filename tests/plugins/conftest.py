@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.plugins import rights
 from airflow_provider_cdc.plugins.app import app
-from airflow_provider_cdc.plugins.rights import KnownDag
+from airflow_provider_cdc.plugins.rights import KnownConnection, KnownDag
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.face import Shop, connect, make_shop
@@ -40,6 +40,8 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", PerDag())
     # there is no metadata DB of Airflow's here: tests/system has one
     monkeypatch.setattr(rights, "known_dags", lambda ids: {id_: KnownDag(id_) for id_ in ids})
+    monkeypatch.setattr(rights, "known_connections", lambda prefix, kinds: [KnownConnection("shop", "memory")])
+    monkeypatch.setattr(rights, "team_of", lambda conn_id: None)
     shop = make_shop(monkeypatch, tmp_path, "pages")
     capture(shop)
     yield shop

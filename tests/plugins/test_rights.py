@@ -16,6 +16,7 @@ BODIES: dict[str, Any] = {
     "snapshot": {"tables": ["inventory.orders"]},
     "forget-target": {"target": "delta", "location": "/lake"},
     "row": {"table": "inventory.orders", "key": ["1"]},
+    "definition": {"source": "mariadb", "name": "shop", "conn_id": "shop"},
 }
 """What routes with a body are sent; others take an empty object."""
 ALLOWED = {
@@ -34,7 +35,7 @@ ROUTES = [
 
 def called(client: TestClient, method: str, path: str, connector: str = "shop") -> int:
     """The status of an answer to a request that is well-formed."""
-    url = path.replace("{connector}", connector).replace("{batch}", "1")
+    url = path.replace("{connector}", connector).replace("{batch}", "1").replace("{connection}", "shop")
     body = BODIES.get(path.rpartition("/")[2], {}) if method == "post" else None
     answer = client.request(method, url, json=body, follow_redirects=False)
     assert answer.status_code < 500, answer.text

@@ -1,0 +1,173 @@
+"""Check, gap report and charts of the API, from a real source, real state and real runs. Who may ask: test_rights.py."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.errors import AccessDenied, SourceUnavailable
+from airflow_provider_cdc.core.model.measured import Measured, Series
+from airflow_provider_cdc.core.spi.source import Finding
+from airflow_provider_cdc.hooks import source_look
+from airflow_provider_cdc.hooks.charts import MOST
+from airflow_provider_cdc.hooks.source_look import WAYS_OUT
+from airflow_provider_cdc.sources.memory.source import MemorySource
+from tests.cli.conftest import run
+from tests.plugins.conftest import Asked, capture
+from tests.plugins.test_api import NASTY, printed_by
+from tests.support.face import Shop
+
+API = "/api/v1/connectors/shop"
+
+
+def post(asked: Asked, what: str, status: int = 200, **body: Any) -> Any:
+    answer = asked().post(f"{API}/{what}", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+# -- the check ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_check_says_what_the_command_says(
+    shop: Shop, asked: Asked, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    for _ in range(2):
+        shop.order(2)
+        found, printed = post(asked, "check"), json.loads(printed_by(capsys, "check", "shop"))
+        assert {name: value for name, value in found.items() if value is not None} == printed
+        assert "the log has gone on" in found["waiting"]
+        capture(shop)
+    assert post(asked, "check")["waiting"] is None
+    findings = [Finding("It is slow.", "ALTER SYSTEM", fatal=False), Finding("It has no log.", f"SET {NASTY[0]}")]
+    monkeypatch.setattr(MemorySource, "check", lambda self: findings)
+    found = post(asked, "check")
+    assert (found["ready"], found["position"]) == (False, None)
+    assert [(one["what"], one["fix"]) for one in found["findings"]] == [
+        ("It has no log.", f"SET {NASTY[0]}"), ("It is slow.", "ALTER SYSTEM"),
+    ]  # fmt: skip
+    with pytest.raises(SystemExit):
+        run("check", "shop")
+
+
+@pytest.mark.parametrize("what", ["check", "gap"])
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(AccessDenied("The password is wrong.", remedy="mend it"), 409), (SourceUnavailable("It is down."), 503)],
+)
+def test_why_a_source_cannot_be_asked_is_a_sentence(
+    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, what: str, error: Exception, status: int
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    for method in ("check", "verify_position"):
+        monkeypatch.setattr(MemorySource, method, fail)
+    assert post(asked, what, status)["error"]["what"] == str(error).splitlines()[0]
+
+
+@pytest.mark.parametrize("what", ["check", "gap"])
+def test_a_source_that_does_not_answer_is_told_in_time_and_takes_no_more_than_its_places(
+    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(source_look, "_places", threading.BoundedSemaphore(2))
+    for method in ("check", "verify_position"):
+        monkeypatch.setattr(MemorySource, method, lambda *_: answers.wait(30))
+    began = time.monotonic()
+    for _ in range(2):
+        assert "has not answered within 0.2 s" in post(asked, what, 503, seconds=0.2)["detail"]
+    assert "wait for answers already" in post(asked, what, 503, seconds=0.2)["detail"]
+    assert time.monotonic() - began < 10
+    answers.set()
+    while "already" in asked().post(f"{API}/{what}", json={}).text:  # the places are free again
+        assert time.monotonic() - began < 20
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("body", [{"seconds": 0}, {"seconds": 61}, {"sql": "DROP"}, [], None])
+def test_a_look_takes_no_more_than_a_time(shop: Shop, asked: Asked, body: Any) -> None:
+    assert asked().post(f"{API}/check", json=body).status_code == 422
+
+
+def test_a_form_of_another_site_has_no_source_asked(shop: Shop, asked: Asked) -> None:
+    for what in ("check", "gap"):
+        answer = asked().post(f"{API}/{what}", content="{}", headers={"content-type": "text/plain"})
+        assert answer.status_code == 422
+
+
+# -- the gap ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_gap_report_has_the_ways_that_the_command_has(
+    shop: Shop, asked: Asked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert post(asked, "gap") == {
+        "gap": None,
+        "text": "There is no gap: the log holds the position of shop.",
+        "ways": [],
+    }
+    for key in range(3):
+        shop.order(10 + key)
+    shop.database.purge()
+    found = post(asked, "gap")
+    assert found["text"].startswith("Lost: everything that was committed after ")
+    assert found["gap"]["comparable"] is True
+    assert [way["repair"] for way in found["ways"] if way["loses"]] == ["skip"]
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        run("gap", "shop")
+    printed = capsys.readouterr().out
+    assert found["text"] in printed
+    assert [way["command"] in printed for way in found["ways"]] == [True] * len(WAYS_OUT)
+    for way in found["ways"]:
+        run(*way["command"].split()[2:])  # each is a command that there is; without --confirm it changes nothing
+        assert way["effect"] in capsys.readouterr().out
+    assert post(asked, "gap") == found
+
+
+# -- charts -------------------------------------------------------------------------------------------------------------
+
+
+def test_charts_have_what_was_measured_and_what_has_happened(shop: Shop, asked: Asked) -> None:
+    shop.order(7)
+    shop.database.add_column("inventory.orders", "extra", "int32")
+    capture(shop)
+    for span in ("hour", "day", "week"):
+        found = asked().get(f"{API}/charts", params={"span": span}).json()
+        (points,) = [one["points"] for one in found["series"] if one["producer"] == "capture"]
+        assert sum(point["events"] for point in points) >= 1, span
+        assert points[-1]["lag_s"] is not None
+        assert points[-1]["cpu"] > 0
+        assert found["since"] <= points[-1]["at"] < found["until"]
+        kinds = [mark["kind"] for mark in found["marks"]]
+        assert {"run", "snapshot", "schema change"} <= set(kinds), span
+        assert "error" not in kinds
+        assert [mark["at"] for mark in found["marks"]] == sorted(mark["at"] for mark in found["marks"])
+    assert asked().get(f"{API}/charts", params={"span": "year"}).status_code == 422
+
+
+def test_a_span_shows_what_was_in_it_and_no_more_marks_than_fit(shop: Shop, asked: Asked) -> None:
+    now = datetime.now(UTC)
+    for hours in (200, 100, 20, 3, 0.2):
+        series = {"": Series({"apply.LastRunFailed": 1}, {}, {}), NASTY[0]: Series({}, {"apply.TotalNumberOfEventsApplied": 5}, {"apply.FreshnessInSeconds": [42.0]})}  # fmt: skip
+        at = now - timedelta(hours=hours)
+        shop.store.metrics.add(Measured("shop", "apply delta 1", {"target": "delta"}, at, series, True))
+    seen = {}
+    for span in ("hour", "day", "week"):
+        found = asked().get(f"{API}/charts", params={"span": span}).json()
+        (points,) = [one["points"] for one in found["series"] if one["producer"] == "apply delta 1"]
+        seen[span] = (sum(point["events"] for point in points), [m["kind"] for m in found["marks"]].count("error"))
+        assert all(30 < point["p50_s"] <= 60 for point in points)
+        assert all(point["cpu"] is None for point in points)
+    assert seen == {"hour": (5, 1), "day": (15, 3), "week": (20, 4)}
+    for _ in range(MOST + 20):
+        shop.store.metrics.add(Measured("shop", "capture", {}, now, {"": Series({}, {}, {})}, True))
+    found = asked().get(f"{API}/charts", params={"span": "week"}).json()
+    assert [m["kind"] for m in found["marks"]].count("run") <= MOST

@@ -1,0 +1,138 @@
+"""The wizard of the API: what it offers, and the definitions that it writes, which run unchanged. Who may ask: test_rights.py."""
+
+from __future__ import annotations
+
+import itertools
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.dag import cdc_dags
+from airflow_provider_cdc.hooks.new_definition import MODES, TARGETS, NewDefinition, kinds, modes_of, written
+from airflow_provider_cdc.hooks.source import CdcSourceHook
+from airflow_provider_cdc.plugins import rights
+from airflow_provider_cdc.plugins.rights import KnownConnection
+from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.sources import config_class
+from tests.plugins.conftest import Asked
+from tests.support.face import Shop, connect
+
+API = "/api/v1/wizard"
+NAMES = [
+    "inventory.orders", "Shop.Größe", "a.b,c", "a.b'c\"d`e", "a.${x}{{y}}", "a.{% z %}", "a.\\d+", "a.b: #c", "a.- d", "a.\u202egnp\u202c",
+    "a.名前 🐘", "a. b ", "a.\u2028x", "a.\x01", "a.\U000e0001", "a.\U0001f418", "a.[x](y)*+?|^$", "a.%s", "a.'''", "a.\n", "a.~", "a." + "x" * 500,
+]  # fmt: skip
+"""Names that a text could make something else of."""
+
+
+def dag_of(text: str, folder: Path) -> tuple[Any, ConnectorDefinition]:
+    """Run a Python file as Airflow does: its DAG, and the connector in it."""
+    file = folder / "made.py"
+    file.write_text(text, encoding="utf-8")
+    made = runpy.run_path(str(file))
+    return made["dag"], made["connector"]
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_both_texts_say_the_same_and_name_just_the_tables_that_were_chosen(kind: str, tmp_path: Path) -> None:
+    config = config_class(kind)
+    for number, (mode, target) in enumerate(itertools.product(modes_of(kind) or ["initial"], TARGETS)):
+        asked = NewDefinition(
+            source=kind, name=f"shop-{number}", conn_id="it's", tables=NAMES, mode=mode, target=target, database='a"b',
+            changelog="/log/'x'", properties={"poll.interval.ms": 250},
+        )  # fmt: skip
+        found = written(asked)
+        dag, connector = dag_of(found.python, tmp_path)
+        folder = tmp_path / f"fleet{number}"
+        folder.mkdir()
+        (folder / found.yaml_file).write_text(found.yaml, encoding="utf-8")
+        fleet = cdc_dags(folder)
+        assert fleet.broken == {}
+        assert fleet.connectors == [connector]
+        (other,) = fleet.dags.values()
+        assert other.dag_id == dag.dag_id
+        assert sorted(other.task_dict) == sorted(dag.task_dict)
+        tasks = {name.rpartition(".")[2]: task for name, task in dag.task_dict.items()}
+        assert tasks["capture"].conn_id == "it's"
+        assert ("apply" in tasks) == (target != "none")
+        stand_ins = config.from_connection(host="host", login="user", schema="schema")
+        parsed = config.parse({"topic.prefix": asked.name, **stand_ins, **connector.properties})
+        filters = Filters(parsed)
+        chosen = [TableId(namespace=name.split(".", 1)[0], name=name.split(".", 1)[1]) for name in NAMES]
+        if kind in ("mariadb", "mysql", "mongodb"):  # others spell names otherwise; the list is the same
+            assert [t for t in chosen if not filters.table(t)] == []
+            assert not filters.table(TableId(namespace="inventory", name="orders2"))
+            assert not filters.table(TableId(namespace="a", name="1"))
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_modes_that_are_offered_can_be_used(kind: str) -> None:
+    assert set(modes_of(kind)) == (set() if kind == "debezium" else set(MODES))
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"source": "oracel"}, "not a kind of source"),
+        ({"name": "a b"}, "its tasks are called by it"),
+        ({"name": "a.b"}, "its tasks are called by it"),
+        ({"mode": "now"}, "choose one of these modes"),
+        ({"properties": {"database.password": "hunter2"}}, "belong to the connection"),
+        ({"properties": {"heartbeat.intervall.ms": 1}}, "did you mean heartbeat.interval.ms?"),
+        ({"properties": {"poll.interval.ms": "soon"}}, "poll.interval.ms"),
+        ({"tables": ["a.\0"]}, "no file of definitions can hold"),
+        ({"changelog": "s3://key:hunter2@bucket/x"}, ""),
+    ],
+)
+def test_what_could_not_run_is_refused(shop: Shop, asked: Asked, body: dict[str, Any], text: str) -> None:
+    usual = {"source": "mariadb", "name": "shop", "conn_id": "shop"}
+    answer = asked().post(f"{API}/definition", json=usual | body)
+    assert answer.status_code == 409, answer.text
+    assert text in answer.json()["detail"]
+    assert "hunter2" not in answer.text
+
+
+def test_connections_are_those_that_somebody_may_see(shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = [KnownConnection("shop", "memory"), KnownConnection("orders", "mariadb")]
+    monkeypatch.setattr(rights, "known_connections", lambda prefix, kinds: there)
+    found = {role: asked(role=role).get(API).json() for role in ("VIEWER", "OP")}
+    assert [one["conn_id"] for one in found["OP"]["connections"]] == ["shop", "orders"]
+    assert found["VIEWER"]["connections"] == []
+    assert [one["kind"] for one in found["VIEWER"]["sources"]] == kinds()
+    for one in found["OP"]["sources"]:
+        assert f"source={one['kind']!r}" in one["example"]["python"]
+
+
+def test_the_source_of_a_connection_says_what_it_has(shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.database.create_table("inventory.log", {"line": "string"})
+    found = asked().post(f"{API}/connections/shop", json={}).json()
+    assert found == {
+        "ready": True, "findings": [], "tables": ["inventory.log", "inventory.orders"], "total": 2, "keyless": ["inventory.log"],
+    }  # fmt: skip
+    secret = "the-password"
+    connect(monkeypatch, "shop_db", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password=secret)
+    answer = asked().post(f"{API}/connections/shop_db", json={})
+    assert answer.status_code == 503, answer.text
+    assert secret not in answer.text
+    answer = asked().post(f"{API}/connections/none", json={})
+    assert answer.status_code == 409
+    assert "There is no connection none" in answer.json()["detail"]
+    monkeypatch.setattr(CdcSourceHook, "offers", lambda self: pytest.fail("asked"))
+    assert asked(role="USER").post(f"{API}/connections/shop", json={}).status_code == 403
+
+
+def test_a_new_connector_of_the_wizard_captures(shop: Shop, asked: Asked, tmp_path: Path) -> None:
+    """From what the source offers to rows in the change log, with nothing written by hand but the paths."""
+    shop.order(1)
+    shop.database.create_table("inventory.left_out", {"id": "int64"}, key=("id",))
+    body = {"source": "memory", "name": "made", "conn_id": "shop", "tables": ["inventory.orders"], "target": "none", "changelog": f"{tmp_path}/log"}  # fmt: skip
+    text = asked().post(f"{API}/definition", json=body).json()["python"]
+    _, connector = dag_of(text, tmp_path)
+    url = f"sqlite:///{tmp_path}/state.db"
+    with open_capture(connector, url, secrets={"memory.database": "pages"}) as run:
+        result = run.run()
+    assert list(result.topics) == ["made.inventory.orders"]
