@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dev.airflow import Airflow, Services, example
+from dev.bootstrap import browser, ui, uv
+from dev.bootstrap.report import Problem, Step
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES
 
 PASSWORD = "the-password-of-inventory"
@@ -80,3 +84,44 @@ def services(airflow: Airflow) -> Iterator[Services]:
     """All of Airflow's services."""
     with Services(airflow) as services:
         yield services
+
+
+@pytest.fixture(scope="package")
+def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = Path(os.environ.get("CDC_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="package")
+def page(services: Services) -> Iterator[Any]:
+    """A page of Chromium, logged in as ``admin``; ``asked`` has every address that it asked for, ``errors`` what its scripts have thrown."""
+    from playwright.sync_api import sync_playwright
+
+    try:
+        binary = browser.ensure()
+    except Problem as problem:
+        if os.environ.get("CDC_REQUIRE_SERVERS"):
+            raise
+        pytest.skip(f"Chromium cannot be had here: {problem}")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=binary, args=list(browser.ARGUMENTS))
+        context = chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB", color_scheme="light")
+        page = context.new_page()
+        page.asked, page.errors = [], []
+        page.on("request", lambda request: page.asked.append(request.url))
+        page.on("pageerror", lambda error: page.errors.append(str(error)))
+        page.set_default_timeout(60_000)
+        page.goto(f"{services.url}/", wait_until="domcontentloaded")
+        page.fill("input[name=username]", "admin")
+        page.fill("input[name=password]", services.password)
+        page.click("button[type=submit]")
+        page.wait_for_url(f"{services.url}/", wait_until="commit")
+        yield page
+        chromium.close()
+
+
+@pytest.fixture(scope="package")
+def axe() -> str:
+    folder = ui.packages(uv.ensure(Step(quiet=True)))
+    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()

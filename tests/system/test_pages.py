@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,9 +19,9 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.store import StateStore
 from dev import paths
 from dev.airflow import Airflow, Services
-from dev.bootstrap import browser, ui, uv
-from dev.bootstrap.report import Problem, Step
+from dev.bootstrap import ui
 from tests.system.conftest import SHOWN
+from tests.system.pages import findings, show, themed
 
 NASTY = '<img src=x onerror="window.hacked=1">\u202eevil'
 LONG = "a very long reason " * 600
@@ -35,13 +33,14 @@ TABS = (
     "Schema",
     "Batches",
     "Offsets",
+    "Check",
     "Configuration",
     "Events",
     "A row's story",
 )
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", autouse=True)
 def connectors(airflow: Airflow, services: Services) -> StateStore:
     """One that is well, one that is broken, one with a name and a reason of the worst kind; captured by nothing but this process."""
     store = StateStore(f"sqlite:///{airflow.home}/airflow.db")
@@ -77,74 +76,6 @@ def connectors(airflow: Airflow, services: Services) -> StateStore:
     store.ended("broken", ERROR)
     store.set_control(NASTY, DesiredState.PAUSED, NASTY, LONG)
     return store
-
-
-@pytest.fixture(scope="module")
-def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = Path(os.environ.get("CDC_SCREENSHOTS") or tmp_path_factory.mktemp("screenshots"))
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def page(services: Services, connectors: StateStore) -> Iterator[Any]:
-    """A page of Chromium, logged in as ``admin``; ``asked`` has every address that it asked for, ``errors`` what its scripts have thrown."""
-    from playwright.sync_api import sync_playwright
-
-    try:
-        binary = browser.ensure()
-    except Problem as problem:
-        if os.environ.get("CDC_REQUIRE_SERVERS"):
-            raise
-        pytest.skip(f"Chromium cannot be had here: {problem}")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=binary, args=list(browser.ARGUMENTS))
-        context = chromium.new_context(viewport={"width": 1280, "height": 900}, locale="en-GB", color_scheme="light")
-        page = context.new_page()
-        page.asked, page.errors = [], []
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.on("pageerror", lambda error: page.errors.append(str(error)))
-        page.set_default_timeout(60_000)
-        page.goto(f"{services.url}/", wait_until="domcontentloaded")
-        page.fill("input[name=username]", "admin")
-        page.fill("input[name=password]", services.password)
-        page.click("button[type=submit]")
-        page.wait_for_url(f"{services.url}/", wait_until="commit")
-        yield page
-        chromium.close()
-
-
-@pytest.fixture(scope="module")
-def axe() -> str:
-    folder = ui.packages(uv.ensure(Step(quiet=True)))
-    return (folder / "node_modules" / "axe-core" / "axe.min.js").read_text()
-
-
-def show(page: Any, services: Services, path: str = "") -> Any:
-    page.goto(f"{services.url}/plugin/cdc{path}", wait_until="domcontentloaded")
-    found = page.get_by_test_id("cdc")
-    found.wait_for()
-    return found
-
-
-def findings(page: Any, axe: str) -> list[str]:
-    """What axe-core finds in our part of the page that is serious."""
-    if not page.evaluate("typeof window.axe !== 'undefined'"):
-        page.evaluate(axe)
-    found = page.evaluate("async () => (await axe.run('[data-testid=cdc]')).violations")
-    return [
-        f"{one['id']}: {node['html'][:200]} {node.get('failureSummary', '')[:300]}"
-        for one in found if one["impact"] in ("serious", "critical")
-        for node in one["nodes"]
-    ]  # fmt: skip
-
-
-def themed(page: Any, services: Services, theme: str) -> None:
-    """Airflow keeps the theme where its own switch does."""
-    page.evaluate(f"localStorage.setItem('theme', '{theme}')")
-    page.reload(wait_until="domcontentloaded")
-    page.get_by_test_id("cdc").wait_for()
-    page.locator(f"html.{theme}").wait_for(state="attached")
 
 
 def painted(page: Any, style: str) -> list[int]:
@@ -214,8 +145,8 @@ def test_it_is_as_dark_as_airflow_and_fits_a_narrow_window(
 def test_a_connector_is_seen_from_all_sides(page: Any, services: Services, shots: Path, axe: str) -> None:
     show(page, services, f"/connectors/{SHOWN}")
     shown = {
-        "Charts": "none of them failed", "Tables": "inventory.orders", "Snapshots and signals": "No signal was sent.", "Schema": "+ extra int32",
-        "Batches": "no target", "Offsets": "batch 1", "Configuration": "not shown", "Events": "COMPLETED", "A row's story": "Each look is recorded",
+        "Charts": "no error.", "Tables": "inventory.orders", "Snapshots and signals": "No signal was sent.", "Schema": "+ extra int32",
+        "Batches": "no target", "Offsets": "batch 1", "Check": "Nothing is changed there", "Configuration": "not shown", "Events": "COMPLETED", "A row's story": "Each look is recorded",
     }  # fmt: skip
     assert set(shown) == set(TABS)
     for title, text in shown.items():

@@ -46,7 +46,8 @@ export function Charts({ path }: { path: string }) {
 function summary({ marks }: ChartsOf): string {
   const of = (kind: string) => marks.filter((mark) => mark.kind === kind).length;
   const failed = of("error");
-  return `${count(of("run"))} runs ended; ${failed ? `${count(failed)} errors` : "no error"}.`;
+  const number = (n: number, word: string) => `${count(n)} ${word}${n === 1 ? "" : "s"}`;
+  return `${number(of("run"), "run")} ended; ${failed ? number(failed, "error") : "no error"}.`;
 }
 
 function Drawings({ found }: { found: ChartsOf }) {

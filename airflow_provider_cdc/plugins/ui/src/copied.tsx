@@ -23,8 +23,8 @@ export function Copied({ text, label }: { text: string; label: string }) {
       <Code ref={shown} as="pre" flex="1" minW={0} p={2} whiteSpace="pre-wrap" overflowWrap="anywhere" unicodeBidi="isolate">
         {text}
       </Code>
-      <Button size="xs" variant="outline" aria-label={`Copy ${label}`} onClick={() => void copy()}>
-        <span aria-live="polite">{done || "Copy"}</span>
+      <Button size="xs" variant="outline" aria-label={`${done || "Copy"}: ${label}`} onClick={() => void copy()}>
+        {done || "Copy"}
       </Button>
     </Box>
   );

@@ -1,0 +1,144 @@
+"""The way of somebody who sees the pages for the first time: from the overview to the table, the cause and the repair, of four failures that are real."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from airflow_provider_cdc.core.errors import CdcError, PositionLost, SchemaConflict, SourceUnavailable, StorageFull
+from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.state.store import StateStore
+from dev import paths
+from dev.airflow import Airflow, Services
+from tests.system.conftest import PASSWORD, PLAIN
+from tests.system.pages import findings, lose, show
+
+
+class Broken(NamedTuple):
+    """A connector that has failed.
+
+    :param cause: what its page says, in part
+    :param where: the table or the place that its page names
+    :param repair: what its page says to do, in part
+    """
+
+    cause: str
+    where: str
+    repair: str
+
+
+EXPECTED = {
+    "position-lost": Broken("", "", "airflow cdc gap position-lost"),
+    "ddl-refused": Broken("Rows of oncall.orders were written under a table definition that is not known", "", "read the table again"),
+    "disk-full": Broken("No space is left where the change log is written", "disk-full", "free space"),
+    "source-down": Broken("The database does not answer", "127.0.0.1:1", "check that the server is up"),
+}  # fmt: skip
+
+
+@contextmanager
+def small_disk(room: int) -> Iterator[None]:
+    """No file of this process may grow beyond a size: it fails as it does on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.fixture(scope="module")
+def broken(inventory: Any, airflow: Airflow, services: Services) -> Iterator[StateStore]:
+    url = f"sqlite:///{airflow.home}/airflow.db"
+    store = StateStore(url)
+    login = {"database.hostname": inventory.host, "database.port": inventory.port, "database.user": "reader", "database.password": PASSWORD, **PLAIN}  # fmt: skip
+
+    def capture(name: str, number: int, secrets: dict[str, Any], fails: type[CdcError] | None = None) -> None:
+        properties: dict[str, Any] = {"poll.interval.ms": 10}
+        kind = "memory" if "memory.database" in secrets else "mariadb"
+        if kind == "mariadb":
+            properties |= {"database.server.id": 4790 + number, "table.include.list": r"oncall\..*"}
+        definition = ConnectorDefinition(name, kind, f"{airflow.home}/cdc/{name}", properties)
+        connections = {"source": "inventory_mariadb", "state": "cdc_state_default"}
+        with open_capture(definition, url, secrets=secrets, connections=connections) as run:
+            if fails is None:
+                run.run()
+                return
+            with pytest.raises(fails):
+                run.run()
+
+    inventory.sql(
+        "DROP DATABASE IF EXISTS oncall", "CREATE DATABASE oncall", "CREATE TABLE oncall.orders (id INT PRIMARY KEY, note TEXT)",
+        "INSERT INTO oncall.orders VALUES (1, 'a')",
+    )  # fmt: skip
+    for number, name in enumerate(("position-lost", "ddl-refused", "source-down")):
+        capture(name, number, login)
+    lose(store, "position-lost")
+    capture("position-lost", 0, login, PositionLost)
+    inventory.sql(  # a new column, and a log that names none
+        "SET GLOBAL binlog_row_metadata = NO_LOG", "ALTER TABLE oncall.orders ADD COLUMN more INT", "INSERT INTO oncall.orders VALUES (2, 'b', 3)",
+        "SET GLOBAL binlog_row_metadata = FULL",
+    )  # fmt: skip
+    capture("ddl-refused", 1, login, SchemaConflict)
+    capture("source-down", 2, login | {"database.hostname": "127.0.0.1", "database.port": 1}, SourceUnavailable)
+    files = MemoryDatabase("oncall")
+    files.create_table("shop.files", {"id": "int64", "content": "binary"}, key=("id",))
+    with files.transaction() as t:
+        for key in range(4):
+            t.insert("shop.files", {"id": key, "content": os.urandom(16_000_000)})
+    with small_disk(Path(f"{airflow.home}/airflow.db").stat().st_size + 16_000_000):
+        capture("disk-full", 3, {"memory.database": "oncall"}, StorageFull)
+    yield store
+    store.close()
+    inventory.sql("DROP DATABASE oncall")
+
+
+def test_the_overview_has_all_of_them_at_the_top_with_what_to_do(
+    page: Any, services: Services, broken: StateStore, shots: Path, axe: str
+) -> None:
+    show(page, services)
+    rows = page.get_by_role("table", name="Connectors").locator("tbody tr")
+    rows.first.wait_for()
+    texts = rows.all_inner_texts()
+    troubled = [n for n, text in enumerate(texts) if "in trouble" in text.lower()]
+    assert troubled == list(range(len(troubled)))  # they come first
+    for name, expected in EXPECTED.items():
+        (row,) = [texts[n] for n in troubled if texts[n].startswith(name)]
+        assert expected.repair in row
+    page.screenshot(path=shots / "on-call-overview.png")
+    assert findings(page, axe) == []
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_from_there_it_is_one_click_to_the_table_the_cause_and_the_repair(
+    page: Any, services: Services, broken: StateStore, shots: Path, axe: str, name: str
+) -> None:
+    expected = EXPECTED[name]
+    show(page, services)
+    page.get_by_role("link", name=name, exact=True).click()
+    error = page.get_by_test_id("last-error")
+    error.wait_for()
+    text = error.inner_text()
+    assert expected.cause in text
+    assert expected.where in text
+    assert expected.repair in text
+    assert "Safe:" in text  # what was not lost is the first thing that somebody wants to know
+    page.screenshot(path=shots / f"on-call-{name}.png")
+    assert findings(page, axe) == []
+    if name == "position-lost":
+        page.get_by_role("tab", name="Offsets", exact=True).click()
+        report = page.get_by_test_id("gap")
+        report.get_by_text("Lost: everything that was committed after").wait_for()
+        assert "--repair snapshot" in report.inner_text()
+
+
+def test_the_page_for_whoever_is_on_call_shows_these_pictures() -> None:
+    text = (paths.ROOT / "docs" / "on-call.md").read_text()
+    for name in ("overview", *EXPECTED):
+        assert f"(pictures/on-call-{name}.png)" in text
