@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import enum
 import re
+import struct
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 from pydantic import Field
 
@@ -15,7 +18,7 @@ from airflow_provider_cdc.core.config.base import Decides
 from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.sink.type_table import NAMES
 from airflow_provider_cdc.sources import SOURCES, load_source
-from dev import paths
+from dev import paths, pictures
 from dev.properties import DATABASES, PAGE, configs, databases, page
 
 PAGES = sorted([*paths.ROOT.glob("*.md"), *(paths.ROOT / "docs").rglob("*.md"), *(paths.ROOT / "dev").glob("*.md")])
@@ -140,3 +143,43 @@ def test_names_of_properties_and_pages_say_include_and_exclude() -> None:
     pages = [paths.ROOT / "README.md", *(paths.ROOT / "docs").rglob("*.md")]
     assert len(pages) > 5
     assert not [(p.name, m[0]) for p in pages for m in words.finditer(code.sub("", p.read_text()))]
+
+
+def test_pictures_are_those_that_pages_show_and_small() -> None:
+    """``dev/docs --screenshots`` takes them."""
+    there = {file.name: file.stat().st_size for file in pictures.PICTURES.iterdir()}
+    assert pictures.named() == set(there)
+    assert {name: size for name, size in there.items() if size > 100_000} == {}
+
+
+def test_a_picture_with_a_palette_has_the_same_points() -> None:
+    """A picture that has one is read by the browser; here, one of each filter that a browser may have used."""
+    draw = np.random.default_rng(1)
+    colours = draw.integers(0, 256, (40, 3), dtype=np.uint8)
+    points = colours[draw.integers(0, 40, (30, 50))]
+    for how in range(5):
+        written = pictures.smaller(as_browsers_write(points, how))
+        assert len(written) < points.nbytes
+        palette = dict(pictures._chunks(written))
+        found = np.frombuffer(palette[b"PLTE"], np.uint8).reshape(-1, 3)
+        lines = np.frombuffer(zlib.decompress(palette[b"IDAT"]), np.uint8).reshape(30, 51)
+        assert (found[lines[:, 1:]] == points).all(), how
+
+
+def as_browsers_write(points: np.ndarray, how: int) -> bytes:
+    """A PNG whose lines have one filter, by its definition."""
+    height, width, _ = points.shape
+    lines = []
+    for y in range(height):
+        line = bytearray([how])
+        for x in range(width):
+            for c in range(3):
+                left = int(points[y, x - 1, c]) if x else 0
+                up = int(points[y - 1, x, c]) if y else 0
+                corner = int(points[y - 1, x - 1, c]) if x and y else 0
+                near = min((left, up, corner), key=lambda v: abs(left + up - corner - v))
+                line.append((int(points[y, x, c]) - [0, left, up, (left + up) // 2, near][how]) % 256)
+        lines.append(bytes(line))
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = [(b"IHDR", head), (b"IDAT", zlib.compress(b"".join(lines))), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(pictures._chunk(*part) for part in parts)
