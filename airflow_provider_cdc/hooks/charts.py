@@ -76,12 +76,11 @@ def charts_of(store: StateStore, record: ConnectorRecord, name: SpanName, now: d
     """Everything that charts of a span show, by a number of queries that is always the same."""
     now = now or datetime.now(UTC)
     span, now_s = SPANS[name], now.timestamp()
-    kept = store.metrics.spans(record.connector)
     series, marks = [], list[Mark]()
-    for whole, recent in store.metrics.wholes(record.connector):
-        pieces = pieces_of(name, kept.get(whole.producer, {}), recent, now_s)
-        series.append(ChartSeries(producer=whole.producer, points=[_point(piece, span, now_s) for piece in pieces]))
-        marks += _runs(store, record.connector, whole.producer)
+    for producer, (kept, recent) in store.metrics.spans(record.connector).items():
+        pieces = pieces_of(name, kept, recent, now_s)
+        series.append(ChartSeries(producer=producer, points=[_point(piece, span, now_s) for piece in pieces]))
+        marks += _runs(store, record.connector, producer)
     marks += _told(store, record.connector)
     marks += _schema_changes(store, record.connector)
     since = datetime.fromtimestamp(span.since(now_s), UTC)

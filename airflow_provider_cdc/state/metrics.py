@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -97,13 +98,20 @@ class Metrics:
         with self._database.engine.connect() as c:
             return [(row.at, row.metrics) for row in c.execute(statement)]
 
-    def spans(self, connector: str) -> dict[str, Kept]:
-        """What is kept of a day and of a week of a connector as a whole: producer → span → its pieces, see :mod:`airflow_provider_cdc.core.model.spans`."""
-        statement = sa.select(MetricHistoryRow.metrics).where(
+    def spans(self, connector: str) -> dict[str, tuple[Kept, Sequence[Mapping[str, Any]]]]:
+        """What is kept of an hour, a day and a week of a connector as a whole: producer → the longer spans, and the last pieces of five minutes, see
+        :mod:`airflow_provider_cdc.core.model.spans`."""
+        kept = sa.select(MetricHistoryRow.metrics).where(
             MetricHistoryRow.connector == connector, MetricHistoryRow.number == 0
         )
+        recent = sa.select(MetricRow.producer, MetricRow.metrics).where(
+            MetricRow.connector == connector, MetricRow.topic == ""
+        )
         with self._database.engine.connect() as c:
-            return {row.metrics["producer"]: row.metrics["spans"] for row in c.execute(statement)}
+            longer = {row.metrics["producer"]: row.metrics["spans"] for row in c.execute(kept)}
+            return {
+                row.producer: (longer.get(row.producer, {}), row.metrics.get("recent", ())) for row in c.execute(recent)
+            }
 
     def _fold(self, c: sa.Connection, found: Measured, piece: Piece) -> None:
         """Keep a piece of five minutes, which is over, in longer ones: one row for each producer, with the number 0."""

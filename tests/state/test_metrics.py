@@ -177,9 +177,8 @@ def test_a_span_has_all_that_was_measured_in_it_and_ends(store: StateStore, span
         store.metrics.add(measured({"": whole, "orders": orders}, at=at, ended=draw.random() < 0.1))
         told.append((moment, events, lag_ms / 1000))
     now = moment + 1
-    store.register(Registration("shop", "memory", "/log"))
-    ((_, recent),) = store.metrics.wholes("shop")
-    pieces = pieces_of(span, store.metrics.spans("shop").get("capture", {}), recent, now)
+    kept, recent = store.metrics.spans("shop")["capture"]
+    pieces = pieces_of(span, kept, recent, now)
     length, piece_s = SPANS[span]
     since = SPANS[span].since(now)
     expected: dict[int, list[tuple[int, float]]] = {}

@@ -59,7 +59,7 @@ def folded(kept: Kept, piece: Piece, now_s: float) -> dict[str, list[dict[str, A
     }
 
 
-def pieces_of(name: str, kept: Kept, recent: Sequence[Piece], now_s: float) -> list[Piece]:
+def pieces_of(name: str, kept: Kept, recent: Sequence[Mapping[str, Any]], now_s: float) -> list[Piece]:
     """The pieces of a span up to now, oldest first.
 
     :param name: of :data:`SPANS`
@@ -67,8 +67,8 @@ def pieces_of(name: str, kept: Kept, recent: Sequence[Piece], now_s: float) -> l
     """
     span = SPANS[name]
     if name in LONGER:
-        return joined(_pieces(kept, name), recent[-1:], span, now_s)
-    return [piece for piece in recent if piece.at >= span.since(now_s)]
+        return joined(_pieces(kept, name), [Piece.of(one) for one in recent[-1:]], span, now_s)
+    return [Piece.of(one) for one in recent if one["at"] >= span.since(now_s)]
 
 
 def joined(before: Sequence[Piece], more: Sequence[Piece], span: Span, now_s: float) -> list[Piece]:
