@@ -6,10 +6,13 @@ import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 from bson import json_util
+from bson.codec_options import DatetimeConversion
+from bson.errors import BSONError
+from bson.json_util import JSONMode, JSONOptions
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
@@ -92,12 +95,10 @@ class MongoDbSource(Source):
 
     def signal_of(self, row: Mapping[str, Any]) -> tuple[str | None, str | None, str | None]:
         """Id, type and data of a document of the signalling collection: ``data`` is a document, or a text of JSON (spec MG-049 to 052)."""
+        id_ = json.loads(row["_id"]) if row.get("_id") else None
         text = row.get("document")
-        document = json_util.loads(text) if text else {}
-        id_, type_, data = document.get("_id"), document.get("type"), document.get("data")
-        if not text:
-            id_ = json_util.loads(row["_id"]) if row.get("_id") else None
-        return _text(id_), _text(type_), _text(data)
+        document = json.loads(text) if text else {}
+        return _text(id_), _text(document.get("type")), _text(document.get("data"))
 
     def stream(
         self,
@@ -144,7 +145,20 @@ class MongoDbSource(Source):
             yield client
 
 
+_RELAXED: Final = JSONOptions(json_mode=JSONMode.RELAXED, datetime_conversion=DatetimeConversion.DATETIME_MS)
+
+
 def _text(value: Any) -> str | None:
+    """A value of a signal as JSON, whose numbers are plain ones and whose other values are extended JSON; a text is as it is, an ObjectId its digits.
+
+    :param value: strict extended JSON, parsed
+    """
     if value is None or isinstance(value, str):
         return value
-    return json.dumps(value, default=str)
+    if isinstance(value, dict) and value.keys() == {"$oid"}:
+        return str(value["$oid"])
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        return json_util.dumps(json_util.loads(text, json_options=_RELAXED), json_options=_RELAXED, ensure_ascii=False)
+    except (ValueError, TypeError, BSONError):  # its fields have the names of extended JSON, and something else in them
+        return text
