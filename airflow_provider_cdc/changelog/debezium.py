@@ -120,7 +120,8 @@ class Renderer:
         change = next(changes, None)
         for event, topic, rows, following in _with_next(events):
             while change is not None and change.seq < event["seq"]:
-                yield from boundaries.end()
+                if not boundaries.within(event):
+                    yield from boundaries.end()
                 yield from self._change(manifest, change)
                 change = next(changes, None)
             yield from boundaries.before(event, topic, rows)
@@ -261,9 +262,12 @@ class _Boundaries:
         self._ts_ms = 0
         self._counts: Counter[str] = Counter()
 
+    def within(self, event: Row) -> bool:
+        """Whether an event is of the open transaction: a table may come to be within one."""
+        return self._id is not None and _id_of(event) == self._id
+
     def before(self, event: Row, topic: str, rows: RecordValues) -> Iterator[Record]:
-        transaction = event["transaction"]
-        id_ = transaction["id"] if transaction is not None else None
+        id_ = _id_of(event)
         if id_ != self._id:
             yield from self.end()
             if id_ is not None:
@@ -285,6 +289,11 @@ class _Boundaries:
             "status": status, "id": self._id, "event_count": count, "data_collections": collections, "ts_ms": self._ts_ms,
         }  # fmt: skip
         return Record(self._topic, {"id": self._id}, value, {}, *self._described)
+
+
+def _id_of(event: Row) -> str | None:
+    transaction = event["transaction"]
+    return transaction["id"] if transaction is not None else None
 
 
 def _with_next(

@@ -20,75 +20,16 @@ from airflow_provider_cdc.changelog.schemas import envelope_schema, key_schema
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, UPDATE, LogBlock, RowBlock, Transactions
-from airflow_provider_cdc.core.model.schema import (
-    Column,
-    Documents,
-    EventColumn,
-    TableId,
-    TableSchema,
-    arrow_type,
-    row_struct,
-)
+from airflow_provider_cdc.core.model.schema import TableId, arrow_type, row_struct
 from airflow_provider_cdc.core.writing.envelope import Envelope
+from airflow_provider_cdc.sources.mongodb.collections import SOURCE_FIELDS, UPDATE_DESCRIPTION, collection_schema
 
 Row = dict[str, Any]
 RECORDED = json.loads((Path(__file__).parent / "recorded" / "mongodb.json").read_text())
 OURS = {"version": None, "ts_us": None, "ts_ns": None}
 """Of the ``source`` block: our version; and here times have milliseconds, as in the log."""
-_JSON = {"type": "string", "optional": True, "name": "io.debezium.data.Json", "version": 1}
-_CUT = {
-    "type": "struct",
-    "fields": [
-        {"type": "string", "optional": False, "field": "field"},
-        {"type": "int32", "optional": False, "field": "size"},
-    ],
-    "optional": False,
-    "name": "io.debezium.connector.mongodb.changestream.truncatedarray",
-    "version": 1,
-}
-UPDATE_DESCRIPTION = EventColumn(
-    name="updateDescription",
-    type="struct<removedFields: list<item: string>, updatedFields: string, "
-    "truncatedArrays: list<item: struct<field: string, size: int32>>>",
-    described={
-        "type": "struct",
-        "fields": [
-            {
-                "type": "array",
-                "items": {"type": "string", "optional": False},
-                "optional": True,
-                "field": "removedFields",
-            },
-            _JSON | {"field": "updatedFields"},
-            {"type": "array", "items": _CUT, "optional": True, "field": "truncatedArrays"},
-        ],
-        "optional": True,
-        "name": "io.debezium.connector.mongodb.changestream.updatedescription",
-        "version": 1,
-    },
-)
-ITEMS = TableSchema(
-    id=TableId(namespace="inv", name="items"),
-    columns=(
-        Column(name="_id", type="string", nullable=False),
-        Column(name="document", type="string", semantic="io.debezium.data.Json"),
-    ),
-    key=("_id",),
-    documents=Documents(
-        body="document",
-        key_fields={"_id": "id"},
-        table_field="collection",
-        source_schema="io.debezium.connector.mongo.Source",
-        columns=(UPDATE_DESCRIPTION,),
-        fields=("before", "after", "updateDescription", "source", "op", "ts_ms", "transaction"),
-    ),
-)
-SOURCE = [
-    pa.field("ord", pa.int32(), nullable=False),
-    pa.field("lsid", pa.string()),
-    pa.field("txnNumber", pa.int64()),
-    pa.field("wallTime", pa.int64()),
-]
+ITEMS = collection_schema(TableId(namespace="inv", name="items"))
+SOURCE = list(SOURCE_FIELDS)
 EVENTS = [record for record in RECORDED["records"] if record["value"] is not None]
 
 

@@ -46,6 +46,7 @@ DOCUMENTS: Final = Documents(
     table_field="collection",
     source_schema="io.debezium.connector.mongo.Source",
     columns=(UPDATE_DESCRIPTION,),
+    fields=("before", "after", "updateDescription", "source", "op", "ts_ms", "transaction"),
 )
 VARIANTS: Final = DOCUMENTS.model_copy(update={"wanted": "variant"})
 SOURCE_FIELDS: Final = (
