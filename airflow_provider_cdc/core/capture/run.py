@@ -196,7 +196,8 @@ class Run:
         """The run's metrics."""
         hidden, filters = self._signal_table, self._filters
         captured = [t for t in self._history.tables if filters.table(t) and t != hidden]
-        return self.metrics.document(captured, self._inputs.source.metrics())
+        source = self._inputs.source
+        return self.metrics.document(captured, source.metrics(), source.snapshot_metrics())
 
     def report(self) -> None:
         """Report everything that was measured so far."""

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -214,11 +215,16 @@ class RunMetrics:
         self.snapshot.begin(tables)
         return self.snapshot
 
-    def document(self, tables: Iterable[object], source: Mapping[str, Value]) -> dict[str, dict[str, Value]]:
+    def document(
+        self,
+        tables: Iterable[object],
+        source: Mapping[str, Value],
+        snapshot: Mapping[str, Value] = MappingProxyType({}),
+    ) -> dict[str, dict[str, Value]]:
         """By context and name.
 
         :param tables: that are captured
-        :param source: the source's own metrics
+        :param source: the source's own metrics of its stream; ``snapshot``: of its snapshots
         """
         names, counts = list(tables), self.streaming.counts
         streaming = self.streaming.document(names) | {
@@ -236,7 +242,9 @@ class RunMetrics:
         }
         if self.chunks.began is not None or self.chunks.paused_at is not None:
             found = {"incremental-snapshot": self.chunks.incremental(names)} | found
-        return found if self.snapshot is None else {"snapshot": self.snapshot.snapshot(names)} | found
+        if self.snapshot is None:
+            return found
+        return {"snapshot": self.snapshot.snapshot(names) | dict(snapshot)} | found
 
 
 def shortened(metrics: Mapping[str, Mapping[str, Value]], most: int) -> dict[str, dict[str, Value]]:

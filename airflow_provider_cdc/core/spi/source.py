@@ -311,6 +311,10 @@ class Source(abc.ABC):
         """
         return {}
 
+    def snapshot_metrics(self) -> Mapping[str, Value]:
+        """The same of the snapshots that it has taken."""
+        return {}
+
     @abc.abstractmethod
     def close(self) -> None:
         """Close every connection; may be called twice."""

@@ -46,7 +46,7 @@ def check(config: MongoDbConfig) -> list[Finding]:
         if any(f.fatal for f in found):
             return found
         captured = sorted(_captured(client, config), key=str)
-        found += [*_out_of_scope(captured, config), *_without_documents(config)]
+        found += [*_none_captured(captured, config), *_out_of_scope(captured, config), *_without_documents(config)]
         found += _images(client, config, deployment, captured)
         return [*found, *_signals(client, config), *_oplog(client)]
 
@@ -84,6 +84,20 @@ def _rights(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
 def _captured(client: Client, config: MongoDbConfig) -> Iterator[TableId]:
     filters = Filters(config)
     yield from (table for table, _ in described(client) if filters.table(table))
+
+
+def _none_captured(captured: list[TableId], config: MongoDbConfig) -> Iterator[Finding]:
+    given = {
+        "collection.include.list": config.collection_include_list,
+        "database.include.list": config.database_include_list,
+    }
+    named = [f"{name}={','.join(patterns)}" for name, patterns in given.items() if patterns]
+    if named and not captured:
+        yield Finding(
+            f"No collection that the account may see is captured: {' and '.join(named)} match none.",
+            r"patterns match whole names, database.collection: for all of shop write shop\..*, or database.include.list=shop",
+            fatal=False,
+        )
 
 
 def _out_of_scope(captured: list[TableId], config: MongoDbConfig) -> Iterator[Finding]:

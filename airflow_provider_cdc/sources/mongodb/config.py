@@ -188,6 +188,12 @@ class MongoDbConfig(ConnectorConfig):
         ge=0,
         description="With oversize.handling.mode=skip: the largest document, in bytes.",
     )
+    snapshot_fetch_size: int = Field(
+        10_240,
+        alias="snapshot.fetch.size",
+        description="Documents that a snapshot asks for at a time; 0 = as many as the server sends, which are 16 MB.",
+        ge=0,
+    )
     snapshot_collection_filter_overrides: dict[str, str] = Field(
         {},
         alias="snapshot.collection.filter.overrides",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -181,7 +181,9 @@ def translate(e: driver.PyMongoError, config: MongoDbConfig, where: str = "") ->
 def message_of(e: driver.PyMongoError) -> str:
     """The message, in one line, without the commands that some errors repeat."""
     details = getattr(e, "details", None)
-    text = str(details.get("errmsg") or e) if isinstance(details, dict) else str(e)
+    text = (
+        str(details.get("errmsg") or e) if isinstance(details, Mapping) else str(e)
+    )  # of cursors, bytes that are a mapping
     text = re.sub(r"to execute command \{ (\w+):.*", r"to execute \1", " ".join(text.split()))
     code = code_of(e)
     return f"{text[:500]} (code {code})" if code else text[:500]

@@ -21,6 +21,24 @@ REPORT_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
+class SnapshotMetrics:
+    """Counts what the snapshots of one source do; readers of several threads update it."""
+
+    _disconnects: list[str] = field(default_factory=list)
+
+    def interrupted(self, what: str) -> None:
+        """A reader has lost its member, and goes on.
+
+        :param what: collection that it reads
+        """
+        self._disconnects.append(what)  # unlike a sum, one step for all threads
+
+    def document(self) -> dict[str, Value]:
+        """The metrics by name."""
+        return {"NumberOfDisconnects": len(self._disconnects)}
+
+
+@dataclass(slots=True)
 class StreamMetrics:
     """Counts what the streams of one source do; each part of a stream updates its own.
 

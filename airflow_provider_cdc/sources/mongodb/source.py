@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Client, connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
 from airflow_provider_cdc.sources.mongodb.log.stream import ChangeStream
-from airflow_provider_cdc.sources.mongodb.metrics import StreamMetrics
+from airflow_provider_cdc.sources.mongodb.metrics import SnapshotMetrics, StreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
 from airflow_provider_cdc.sources.mongodb.reach import oldest, verify
 
@@ -42,7 +42,7 @@ class MongoDbSource(Source):
 
     def __init__(self, config: MongoDbConfig) -> None:
         self._config = config
-        self._metrics = StreamMetrics()
+        self._metrics, self._snapshots = StreamMetrics(), SnapshotMetrics()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -80,7 +80,7 @@ class MongoDbSource(Source):
     ) -> SnapshotSession:
         from airflow_provider_cdc.sources.mongodb.snapshot.snapshot import MongoSnapshot
 
-        return MongoSnapshot(self._config, tables, readers, selects)
+        return MongoSnapshot(self._config, tables, readers, selects, self._snapshots)
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.mongodb.snapshot.chunk_reader import MongoChunkReader
@@ -114,6 +114,9 @@ class MongoDbSource(Source):
 
     def metrics(self) -> Mapping[str, Value]:
         return self._metrics.document() if self._metrics.position is not None else {}
+
+    def snapshot_metrics(self) -> Mapping[str, Value]:
+        return self._snapshots.document()
 
     def execute(self, statement: str) -> None:
         """Run a command: a document in extended JSON, with its database as ``$db``."""

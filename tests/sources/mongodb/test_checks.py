@@ -13,6 +13,8 @@ from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb
+from tests.support.mongodb import mongodb_connector
+from tests.support.signals import snapshot
 from tests.support.tls import authority, signed
 
 
@@ -75,6 +77,36 @@ def test_a_missing_right_is_told_with_the_command_that_gives_it(
     assert all(fix in finding.fix for finding in found if fix is not None)
 
 
+@pytest.mark.parametrize(
+    ("user", "properties"),
+    [
+        ("any", {"database_include_list": "shop"}),
+        ("reader", {"capture_scope": "database", "capture_target": "shop"}),
+        ("writer", {"database_include_list": "shop", "signal_data_collection": "cdc.signals"}),
+    ],
+)
+def test_the_documented_accounts_capture_and_no_other_right_is_needed(
+    guarded: MongoDb, tmp_path: Path, user: str, properties: dict[str, Any]
+) -> None:
+    """Neither the oplog nor the configuration of shards is read, and the names of databases that may be read are told without listDatabases."""
+    connector = mongodb_connector(guarded.url(), tmp_path, **properties)
+    connector.secrets |= {"mongodb.user": user, "mongodb.password": "sesame&${x}"}
+    with guarded.connect(username="root", password="secret") as root:
+        root.shop.orders.insert_one({})
+        there = root.shop.orders.count_documents({})
+        assert connector.capture().topics == {"test.shop.orders": there}
+        root.shop.orders.insert_one({})
+    assert connector.capture().topics == {"test.shop.orders": 1}
+    snapshot(connector, "shop.orders")
+    assert connector.capture().topics == {"test.shop.orders": there + 1}
+    connector.secrets["mongodb.user"] = "nobody"
+    with pytest.raises(CdcError):
+        connector.capture()
+    connector.secrets["mongodb.user"] = ""
+    with pytest.raises(CdcError):
+        connector.capture()
+
+
 def test_errors_name_the_account_and_never_its_password(guarded: MongoDb) -> None:
     with pytest.raises(AccessDenied) as wrong:
         source(guarded, "any", "another sesame").check()
@@ -127,3 +159,20 @@ def test_tls_and_x509(tmp_path: Path) -> None:
         assert [f for f in MongoDbSource(MongoDbConfig.parse(given)).check() if f.fatal] == []
         with pytest.raises(PrerequisiteError, match="secure connection"):
             MongoDbSource(MongoDbConfig.parse(given | {"mongodb.ssl.ca": None})).current_position()
+
+
+def test_a_certificate_has_to_name_the_host_unless_it_is_said_otherwise(tmp_path: Path) -> None:
+    ca = authority(tmp_path)
+    other = signed(tmp_path, ca, "other", "other.example.org")
+    tls = {"certificate": str(other.file), "key": str(other.key_file), "ca": str(ca.file)}
+    with MongoDb({"tls": tls}) as server:
+        given = {
+            "topic.prefix": "t", "mongodb.connection.string": server.url(), "mongodb.ssl.enabled": True, "mongodb.ssl.ca": str(ca.file),
+            "mongodb.server.selection.timeout.ms": 2000,
+        }  # fmt: skip
+        with pytest.raises(PrerequisiteError, match="secure connection"):
+            MongoDbSource(MongoDbConfig.parse(given)).current_position()
+        allowed = given | {"mongodb.ssl.invalid.hostname.allowed": True}
+        assert MongoDbSource(MongoDbConfig.parse(allowed)).current_position().time.seconds > 0
+        with pytest.raises(PrerequisiteError, match="secure connection"):
+            MongoDbSource(MongoDbConfig.parse(allowed | {"mongodb.ssl.ca": None})).current_position()

@@ -29,11 +29,38 @@ def config(**properties: Any) -> MongoDbConfig:
         ("mongodb://a:1,b:2/?replicaSet=rs0", "mongodb://a:1,b:2/?replicaSet=rs0"),
         ("db.example.org", "mongodb://db.example.org:27017/"),
         ("rs0/a:1,b", "mongodb://a:1,b:27017/?replicaSet=rs0"),
+        ("a,b:1", "mongodb://a:27017,b:1/"),
     ],
 )
 def test_a_connection_string_or_hosts(given: str, uri: str) -> None:
     assert config(**{"mongodb.connection.string": given}).uri == uri
     assert MongoDbConfig.parse({"topic.prefix": "t", "mongodb.hosts": given}).uri == uri
+
+
+def test_the_sample_of_the_guide_is_understood(caplog: pytest.LogCaptureFixture) -> None:
+    sample = {
+        "connector.class": "io.debezium.connector.mongodb.MongoDbConnector", "tasks.max": 1, "mongodb.hosts": "rs0/192.168.99.100:27017",
+        "mongodb.user": "debezium", "mongodb.password": "dbz", "topic.prefix": "inventory-connector-mongodb",
+        "collection.include.list": "inventory[.]*",
+    }  # fmt: skip
+    made = MongoDbConfig.parse(sample)
+    assert (made.uri, made.mongodb_user) == ("mongodb://192.168.99.100:27017/?replicaSet=rs0", "debezium")
+    assert made.topic_prefix == "inventory-connector-mongodb"
+    assert len([r for r in caplog.records if "is accepted and has no effect" in r.message]) == 2
+    assert "mongodb.hosts is an older property" in caplog.text
+
+
+def test_defaults_and_what_passes_through(caplog: pytest.LogCaptureFixture) -> None:
+    plain = config()
+    assert (plain.poll_interval_ms, plain.cursor_max_await_time_ms, plain.snapshot_fetch_size) == (500, 0, 10_240)
+    made = config(
+        signal_enabled_channels="source,kafka", signal_kafka_bootstrap_servers="k:9092", signal_kafka_topic="asks",
+        notification_enabled_channels="sink", notification_sink_topic_name="told",
+        **{"signal.consumer.fetch.min.bytes": "7", "schema.history.internal.kafka.topic": "none"},
+    )  # fmt: skip
+    assert {name: value.get_secret_value() for name, value in made.signal_consumer.items()} == {"fetch.min.bytes": "7"}
+    assert (made.signal_kafka_topic, made.notification_sink_topic_name) == ("asks", "told")
+    assert "there is no schema history" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -75,6 +102,9 @@ def test_the_fields_of_a_connection() -> None:
         ({"mongodb_members_auto_discover": "false"}, "mongodb.members.auto.discover"),
         ({"mongodb_ssl_keystore": "x"}, "mongodb.ssl.keystore"),
         ({"collection_include_list": "a.b", "collection_exclude_list": "a.b"}, "collection.include.list"),
+        ({"database_include_list": "a", "database_exclude_list": "b"}, "database.include.list"),
+        ({"topic_prefix": "a b"}, "topic.prefix"),
+        ({"topic_prefix": "grün"}, "topic.prefix"),
         ({"snapshot_collection_filter_overrides": "shop.orders"}, "snapshot.collection.filter.overrides"),
         ({"snapshot_collection_filter_overrides": "a.b", "snapshot_collection_filter_overrides_a_b": "[]"}, "is not a filter"),
     ],

@@ -14,6 +14,9 @@ import pytest
 from pymongo.errors import PyMongoError
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, UnknownLogEvent
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of
+from airflow_provider_cdc.sources.mongodb.log.cursor import Member
 from airflow_provider_cdc.sources.mongodb.log.parts import Parts, joined
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
 from tests.support.mongodb import MongoConnector, mongodb_connector
@@ -259,6 +262,7 @@ def test_a_run_goes_on_over_a_step_down_and_a_killed_primary(members: ReplicaSet
         connector = started(members.url(), tmp_path, client.shop, connect_backoff_initial_delay_ms=200)
         stop = threading.Event()
         written: list[int] = []
+        found: list[Any] = []
 
         def write() -> None:
             for n in range(10_000):
@@ -274,7 +278,9 @@ def test_a_run_goes_on_over_a_step_down_and_a_killed_primary(members: ReplicaSet
         writer = threading.Thread(target=write)
         writer.start()
         try:
-            run = threading.Thread(target=lambda: connector.capture(run_for_s=60, until=stop.is_set))
+            run = threading.Thread(
+                target=lambda: found.append(connector.capture(run_for_s=60, until=stop.is_set).metrics["streaming"])
+            )
             run.start()
             time.sleep(1)
             client.admin.command({"replSetStepDown": 20})
@@ -292,6 +298,20 @@ def test_a_run_goes_on_over_a_step_down_and_a_killed_primary(members: ReplicaSet
         there = sorted(d["_id"] for d in client.shop.orders.find())
     assert len(written) > 50
     assert sorted(d["_id"] for d in connector.documents("shop.orders")) == there
+    assert found[0]["NumberOfDisconnects"] >= 1
+    assert found[0]["NumberOfPrimaryElections"] >= 1
+
+
+@pytest.mark.slow
+def test_any_member_leads_to_the_primary(members: ReplicaSet) -> None:
+    """The connection string need not name it; it names one that is down besides."""
+    primary = members.primary()
+    named = [f"{member.host}:{member.port}" for member in members.secondaries()[:1]]
+    given = f"mongodb://127.0.0.1:1,{named[0]}/?replicaSet=rs0"
+    config = MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": given})
+    with connect(config) as client, Member(config, client) as member:
+        assert member.address == (primary.host, primary.port)
+        assert deployment_of(client).set_name == "rs0"
 
 
 @pytest.mark.slow

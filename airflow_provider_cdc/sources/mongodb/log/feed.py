@@ -159,14 +159,15 @@ class Feed:
     def _lost(self, e: driver.PyMongoError) -> None:
         where = str(self.position)
         self._attempts += 1
-        if not resumable(e) or self._attempts > self._config.connect_max_attempts:
+        delays = self._attempts - 1  # the first try is at once: most often there is a primary already
+        if not resumable(e) or delays > self._config.connect_max_attempts:
             raise translate(e, self._config, where) from None
-        wait_ms = min(
-            self._config.connect_backoff_initial_delay_ms * 2 ** (self._attempts - 1),
-            self._config.connect_backoff_max_delay_ms,
-        )
-        if self._attempts == 1:
-            wait_ms = 0  # most often there is a primary already
+        wait_ms = 0
+        if delays:
+            wait_ms = min(
+                self._config.connect_backoff_initial_delay_ms * 2 ** (delays - 1),
+                self._config.connect_backoff_max_delay_ms,
+            )
         log.warning(
             "The change stream at %s was lost; it is opened again%s: %s", where, f" in {wait_ms / 1000:g} s" if wait_ms else "",
             translate(e, self._config).what,

@@ -26,6 +26,7 @@ from airflow_provider_cdc.sources.mongodb.connect import RAW, Client, connect, d
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
 from airflow_provider_cdc.sources.mongodb.errors import SNAPSHOT_TOO_OLD, code_of, resumable, translate
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
+from airflow_provider_cdc.sources.mongodb.metrics import SnapshotMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 from airflow_provider_cdc.sources.mongodb.snapshot.ranges import BY_ID, LARGEST, filter_of
@@ -49,9 +50,14 @@ class MongoSnapshot(SnapshotSession):
     """
 
     def __init__(
-        self, config: MongoDbConfig, tables: Sequence[TableId], readers: int, selects: Mapping[TableId, str]
+        self,
+        config: MongoDbConfig,
+        tables: Sequence[TableId],
+        readers: int,
+        selects: Mapping[TableId, str],
+        metrics: SnapshotMetrics,
     ) -> None:
-        self._config, self._readers, self._shaping = config, readers, Shaping(config)
+        self._config, self._readers, self._shaping, self._metrics = config, readers, Shaping(config), metrics
         given = {table: config.snapshot_collection_filter_overrides.get(str(table)) for table in tables} | dict(selects)
         self._filters = {table: filter_of(text, f"the filter of {table}") for table, text in given.items()}
         self._client = connect(config)
@@ -88,9 +94,8 @@ class MongoSnapshot(SnapshotSession):
         return found[SAMPLES::SAMPLES]
 
     def read(self, chunk: Chunk) -> Iterator[RowBlock]:
-        for documents in _Reader(
-            self._config, self._client, chunk, self._at, self._filters.get(chunk.table, {})
-        ).batches():
+        filter_ = self._filters.get(chunk.table, {})
+        for documents in _Reader(self._config, self._client, chunk, self._at, filter_, self._metrics).batches():
             yield read_rows(chunk.table, documents, self._at, self.ts_us, self._shaping)
 
     def close(self) -> None:
@@ -101,13 +106,21 @@ class _Reader:
     """Reads one part, over elections: the next try begins behind the last document that was read."""
 
     def __init__(
-        self, config: MongoDbConfig, client: Client, chunk: Chunk, at: ClusterTime, filter_: dict[str, Any]
+        self,
+        config: MongoDbConfig,
+        client: Client,
+        chunk: Chunk,
+        at: ClusterTime,
+        filter_: dict[str, Any],
+        metrics: SnapshotMetrics,
     ) -> None:
         self._config, self._client, self._table, self._filter = config, client, chunk.table, filter_
+        self._metrics = metrics
         self._bounds = _bounds(chunk.condition)
         self._at: ClusterTime | None = at
         self._last: bytes | None = None
-        self._documents = max(config.snapshot_fetch_size, 2)  # one may be the last of the try before
+        size = config.snapshot_fetch_size
+        self._documents = max(size, 2) if size else None  # one may be the last of the try before
         self._attempts = 0
 
     def batches(self) -> Iterator[Documents]:
@@ -154,7 +167,8 @@ class _Reader:
                 "level": "snapshot",
                 "atClusterTime": Timestamp(self._at.seconds, self._at.ordinal),
             }
-        command["batchSize"] = self._documents
+        if self._documents is not None:
+            command["batchSize"] = self._documents
         command["noCursorTimeout"] = False
         return command
 
@@ -196,6 +210,7 @@ class _Reader:
             wait_ms / 1000,
             translate(e, self._config).what,
         )
+        self._metrics.interrupted(str(self._table))
         time.sleep(wait_ms / 1000)
 
 

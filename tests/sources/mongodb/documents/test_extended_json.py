@@ -65,6 +65,16 @@ def test_keys_are_written_as_java_writes_them(recorded: list[dict[str, str]]) ->
         (0x05, b"\5\0\0\0\0kafka", '{"$binary": {"base64": "a2Fma2E=","subType": "00"}}'),
         (0x0A, b"", "null"),
         (0x12, struct.pack("<q", 1004), "1004"),
+        (
+            0x03,
+            write(
+                {
+                    "hi": "kafka",
+                    "nums": [{"$numberDouble": "10.0"}, {"$numberDouble": "100.0"}, {"$numberDouble": "1000.0"}],
+                }
+            ),
+            '{"hi": "kafka","nums": [10.0,100.0,1000.0]}',
+        ),
     ],
 )
 def test_keys_of_each_kind(kind: int, raw: bytes, key: str) -> None:
