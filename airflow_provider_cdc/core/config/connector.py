@@ -341,6 +341,7 @@ class ConnectorConfig(Configuration):
         "max.queue.size.in.bytes": "there is no event queue; memory is bounded by block sizes",
         "errors.max.retries": "tasks are tried again as Airflow's retries say",
         "errors.retry.delay.*": "tasks are tried again as Airflow's retry_delay says",
+        "retriable.restart.connector.wait.ms": "tasks are tried again as Airflow's retry_delay says",
         "topic.cache.size": "topic names need no cache here",
         "incremental.snapshot.allow.schema.changes": "a chunk that was read under another structure is always read again",
         "topic.heartbeat.prefix": "a heartbeat makes the offset durable; it is no record",

@@ -143,5 +143,15 @@ def test_the_fetch_size_is_that_of_the_questions(
     assert (seen[0][1], {number for number, _ in seen if number}) == (first, asked)
 
 
+def test_names_within_documents_are_never_adjusted(uri: str, tmp_path: Path, database: Any) -> None:
+    """field.name.adjustment.mode is about fields of records, and a document is a text."""
+    database.orders.insert_one({"_id": 1, "Preis € 1": {"a-b": 2}})
+    connector = _streaming(uri, tmp_path, database, field_name_adjustment_mode="avro")
+    (read,) = captured(connector, schemas=True)
+    assert read["key"]["payload"] == {"id": "1"}
+    assert json.loads(read["value"]["payload"]["after"]) == {"_id": 1, "Preis € 1": {"a-b": 2}}
+    assert all(field["field"].isidentifier() for field in read["value"]["schema"]["fields"])
+
+
 def _streaming(uri: str, folder: Path, database: Any, **properties: Any) -> MongoConnector:
     return mongodb_connector(uri, folder, database_include_list=database.name, **properties)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -96,11 +97,17 @@ def test_a_collection_that_is_captured_is_read_again_into_its_stream(shop: Any, 
     assert sorted(connector.documents(f"{shop.name}.orders"), key=lambda d: d["_id"]) == there
 
 
-def test_a_database_is_read_by_a_pattern(shop: Any, made: Made) -> None:
-    connector = made()
-    data = {"data-collections": [rf"{shop.name}\..*"]}
-    shop.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
-    assert len(asked(connector)) == 50
+def test_a_database_some_collections_or_a_part_of_one_is_read(shop: Any, made: Made) -> None:
+    connector = made(signal_allowed_types=WITH_CONDITIONS)
+    part = {"data-collection": f"{shop.name}.orders", "filter": {"n": {"$lt": 3}}}
+    for data, wanted in (
+        ({"data-collections": [rf"{shop.name}\..*"]}, {"orders": 25, "Collection": 25}),
+        ({"data-collections": [rf"{shop.name}\.ord.*"]}, {"orders": 25}),
+        ({"data-collections": [rf"{shop.name}\..*"], "additional-conditions": [part]}, {"orders": 3, "Collection": 25}),
+    ):
+        shop.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
+        found = Counter(str(record["topic"]).rpartition(".")[2] for record in asked(connector))
+        assert dict(found) == wanted
 
 
 VALUES = [
