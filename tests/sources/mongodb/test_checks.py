@@ -31,6 +31,9 @@ def guarded() -> Iterator[MongoDb]:
                 ("writer", [{"role": "readAnyDatabase", "db": "admin"}, {"role": "readWrite", "db": "cdc"}]),
             ):  # fmt: skip
                 root.admin.command({"createUser": name, "pwd": "sesame&${x}", "roles": roles})
+            root.users.command(
+                {"createUser": "elsewhere", "pwd": "sesame&${x}", "roles": [{"role": "readAnyDatabase", "db": "admin"}]}
+            )
             root.cdc.create_collection("signals")
         yield server
 
@@ -81,6 +84,7 @@ def test_a_missing_right_is_told_with_the_command_that_gives_it(
     ("user", "properties"),
     [
         ("any", {"database_include_list": "shop"}),
+        ("elsewhere", {"database_include_list": "shop", "mongodb_authsource": "users"}),
         ("reader", {"capture_scope": "database", "capture_target": "shop"}),
         ("writer", {"database_include_list": "shop", "signal_data_collection": "cdc.signals"}),
     ],

@@ -13,6 +13,7 @@ import bson
 import pytest
 from pymongo.errors import PyMongoError
 
+from airflow_provider_cdc import __version__
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, UnknownLogEvent
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of
@@ -114,6 +115,11 @@ def test_the_source_block_has_what_the_documents_say(
     assert [e["transaction"]["total_order"] for e in within] == [1, 2, 3]
     assert (alone["source"]["lsid"], alone["source"]["txnNumber"], alone["transaction"]) == (None, None, None)
     assert alone["source"]["collection"] == "orders"
+    names = ("version", "connector", "name", "snapshot", "db")
+    assert [alone["source"][name] for name in names] == [__version__, "mongodb", "test", "false", database.name]
+    times = {(e["source"]["ts_ms"] // 1000, e["source"]["ord"]) for e in within}
+    assert len(times) == 1
+    assert (alone["source"]["ts_ms"] // 1000, alone["source"]["ord"]) > times.pop()
     assert abs(alone["source"]["wallTime"] / 1000 - time.time()) < 60
 
 

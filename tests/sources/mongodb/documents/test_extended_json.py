@@ -84,6 +84,7 @@ def test_keys_of_each_kind(kind: int, raw: bytes, key: str) -> None:
 def test_the_sample_of_the_guide() -> None:
     document = write({"_id": {"$numberLong": "1004"}, "first_name": "Anne"})
     assert text(document) == '{"_id": {"$numberLong": "1004"},"first_name": "Anne"}'
+    assert keys(Documents.of_list([document]).field(b"_id")).to_pylist() == ["1004"], "the key is in another form"
 
 
 @given(st.integers(0, 2**63))
