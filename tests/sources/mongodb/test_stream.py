@@ -81,6 +81,7 @@ def test_each_mode_has_its_images(
     orders.replace_one({"_id": 1}, {"n": 3})
     orders.delete_one({"_id": 1})
     replace, delete = captured(connector)
+    assert (create["op"], update["op"], replace["op"]) == ("c", "u", "u")
     assert (image(replace, "after"), replace["updateDescription"]) == ({"_id": 1, "n": 3}, None)
     assert (delete["op"], delete["key"], image(delete, "before")) == (
         "d",
