@@ -14,6 +14,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
+    from airflow_provider_cdc.core.spi.partial_updates import PartialUpdates
     from airflow_provider_cdc.core.spi.procedures import Procedure
     from airflow_provider_cdc.core.spi.source import Source
 
@@ -23,11 +24,14 @@ class Kind(NamedTuple):
 
     :param config: its configuration; the module loads without the database's driver, as every DAG that is parsed loads it
     :param procedures: what ``Source.PROCEDURES`` is, where it has some; the module loads like that of the configuration
+    :param updates: what applies its partial updates (:class:`~airflow_provider_cdc.core.spi.partial_updates.PartialUpdates`), where events have some; the module loads
+        without the database's driver
     """
 
     source: str
     config: str
     procedures: str | None = None
+    updates: str | None = None
 
 
 SOURCES = {
@@ -38,7 +42,10 @@ SOURCES = {
     "db2": Kind(
         f"{__name__}.db2.source:Db2Source", f"{__name__}.db2.config:Db2Config", f"{__name__}.db2.procedures:PROCEDURES"
     ),
-    "mongodb": Kind(f"{__name__}.mongodb.source:MongoDbSource", f"{__name__}.mongodb.config:MongoDbConfig"),
+    "mongodb": Kind(
+        f"{__name__}.mongodb.source:MongoDbSource", f"{__name__}.mongodb.config:MongoDbConfig",
+        updates=f"{__name__}.mongodb.documents.partial:PARTIAL_UPDATES",
+    ),
     "debezium": Kind(f"{__name__}.debezium.source:DebeziumSource", f"{__name__}.debezium.config:DebeziumConfig"),
 }
 """Kind, as connector definitions spell it → its classes."""
@@ -71,6 +78,17 @@ def procedures(kind: str) -> Mapping[str, Procedure]:
     """What an administrator can have done at a kind of source, by name; fit for the help of commands."""
     path = _kind(kind).procedures
     return _load(path) if path is not None else {}
+
+
+def partial_updates(kind: str) -> PartialUpdates:
+    """What applies the partial updates of a kind of source in targets.
+
+    :raises ConfigError: there is no such kind, or its events have no partial updates
+    """
+    path = _kind(kind).updates
+    if path is None:
+        raise ConfigError(f"Events of {kind} have no partial updates.")
+    return _load(path)  # type: ignore[no-any-return]
 
 
 def _kind(kind: str) -> Kind:

@@ -123,6 +123,8 @@ class Documents(_Frozen):
     :param fields: what a record's value has, in this order
     :param wanted: what tables that can have both are to have of a document: its text, or a *variant*, which has values with types. The change log
         has the text
+    :param updates: kind of source whose events may have updates that say what has changed of a document instead of the document: see
+        :func:`~airflow_provider_cdc.core.spi.partial_updates.partial_updates`
     """
 
     body: str
@@ -132,6 +134,7 @@ class Documents(_Frozen):
     columns: tuple[EventColumn, ...] = ()
     fields: tuple[str, ...] = ("before", "after", "source", "op", "ts_ms", "transaction")
     wanted: Literal["text", "variant"] = "text"
+    updates: str | None = None
 
 
 class TableSchema(_Frozen):

@@ -40,13 +40,16 @@ UPDATE_DESCRIPTION: Final = EventColumn(
         "optional": True, "name": "io.debezium.connector.mongodb.changestream.updatedescription", "version": 1,
     },
 )  # fmt: skip
+DISAMBIGUATED_PATHS: Final = EventColumn(name="disambiguatedPaths", type="string")
+"""What the paths of an update mean, as extended JSON; null where the server has not said it. It is for targets: records do not have it."""
 DOCUMENTS: Final = Documents(
     body="document",
     key_fields={"_id": "id"},
     table_field="collection",
     source_schema="io.debezium.connector.mongo.Source",
-    columns=(UPDATE_DESCRIPTION,),
+    columns=(UPDATE_DESCRIPTION, DISAMBIGUATED_PATHS),
     fields=("before", "after", "updateDescription", "source", "op", "ts_ms", "transaction"),
+    updates="mongodb",
 )
 VARIANTS: Final = DOCUMENTS.model_copy(update={"wanted": "variant"})
 SOURCE_FIELDS: Final = (

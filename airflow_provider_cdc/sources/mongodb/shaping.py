@@ -14,12 +14,13 @@ from airflow_provider_cdc.core.model.schema import TableId, TableSchema, arrow_t
 from airflow_provider_cdc.sources.mongodb.collections import UPDATE_DESCRIPTION, schema_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import texts
+from airflow_provider_cdc.sources.mongodb.documents.tree import text_value
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values
 from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule
 
 _DESCRIBED: Final = UPDATE_DESCRIPTION.type
 _FIXED: Final = {1: 8, 6: 0, 7: 12, 8: 1, 9: 8, 10: 0, 16: 4, 17: 8, 18: 8, 19: 16, 255: 0, 127: 0}
-_DOCUMENT, _ARRAY = 3, 4
+_STRING, _DOCUMENT, _ARRAY = 2, 3, 4
 
 
 class Shaping:
@@ -66,6 +67,12 @@ class Shaping:
             truncated.cast(wanted.field("truncatedArrays").type),
         ]
         return pa.StructArray.from_arrays(columns, fields=[*wanted], mask=pa.array(~is_update))
+
+    def paths(self, table: TableId, paths: Values) -> pa.StringArray:
+        """``disambiguatedPaths`` of events as text: the paths are called as those of :meth:`described`."""
+        if rules := self.rules(table):
+            paths = _each(paths, lambda raw: _paths(raw, rules))
+        return texts(paths).cast(pa.string())
 
 
 def shaped(document: bytes, rules: Sequence[FieldRule], *, dotted: bool = False) -> bytes:
@@ -136,6 +143,30 @@ def _names(names: list[str] | None, rules: Sequence[FieldRule]) -> list[str] | N
                 kept = None if rule.new_name is None else _renamed_path(kept, rule.path, rule.new_name, True)
         if kept is not None:
             found.append(kept)
+    return found
+
+
+def _paths(paths: bytes, rules: Sequence[FieldRule]) -> bytes:
+    """Paths by the names that rules give them, and what each of them means by these."""
+    found = []
+    for kind, path, parts in _elements(paths):
+        if named := _names([path], rules):
+            said = list(zip(path.split("."), named[0].split("."), strict=True))
+            found.append(_element(kind, named[0], _document(_renamed_parts(_elements(parts), said))))
+    return _document(found)
+
+
+def _renamed_parts(parts: list[tuple[int, str, bytes]], said: list[tuple[str, str]]) -> list[bytes]:
+    """The parts of a path.
+
+    :param said: for each of its pieces between dots, how it was called and how it is
+    """
+    found, at = [], 0
+    for kind, name, value in parts:
+        pieces = 1 + (value[4:-1].count(b".") if kind == _STRING else 0)
+        new = ".".join(piece for _, piece in said[at : at + pieces]).encode("utf-8", "surrogateescape")
+        at += pieces
+        found.append(_element(kind, name, text_value(new) if kind == _STRING else value))
     return found
 
 

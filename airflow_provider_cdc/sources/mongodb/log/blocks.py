@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.errors import UnknownLogEvent
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Tables
-from airflow_provider_cdc.sources.mongodb.collections import UPDATE_DESCRIPTION
+from airflow_provider_cdc.sources.mongodb.collections import DISAMBIGUATED_PATHS, UPDATE_DESCRIPTION
 from airflow_provider_cdc.sources.mongodb.documents.change_events import (
     MISSING,
     ChangeEvents,
@@ -158,7 +158,8 @@ class BlockBuilder:
         return {
             UPDATE_DESCRIPTION.name: self._shaping.described(
                 table, parts[b"updatedFields"], removed, truncated, updates
-            )
+            ),
+            DISAMBIGUATED_PATHS.name: self._shaping.paths(table, parts[b"disambiguatedPaths"]),
         }
 
 

@@ -1,0 +1,143 @@
+"""Updates applied to the texts of documents, as targets do it."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.spi.partial_updates import partial_updates
+from airflow_provider_cdc.sources.mongodb import shaping
+from airflow_provider_cdc.sources.mongodb.documents import read_json
+from airflow_provider_cdc.sources.mongodb.documents.extended_json import texts
+from airflow_provider_cdc.sources.mongodb.documents.lists import removed_fields, truncated_arrays
+from airflow_provider_cdc.sources.mongodb.documents.tree import Container
+from airflow_provider_cdc.sources.mongodb.documents.updates import apply_update
+from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule
+from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
+from airflow_provider_cdc.sources.mongodb.shaping import shaped
+from dev.servers.mongodb import diffs, updates
+from dev.servers.mongodb.documents import encode
+from dev.servers.mongodb.errors import MongoError
+from tests.sources.mongodb.documents import recorded
+from tests.support.mongodb_json import read, write
+from tests.support.mongodb_updates import DOCUMENTS, OPERATORS
+
+
+def strict(documents: list[bytes]) -> list[Any]:
+    return texts(Documents.of_list(documents).values).to_pylist()
+
+
+def said(descriptions: list[bytes]) -> dict[str, pa.Array]:
+    """The columns of events."""
+    found = Documents.of_list(descriptions)
+    updated, paths = (texts(found.field(name)).to_pylist() for name in (b"updatedFields", b"disambiguatedPaths"))
+    removed = removed_fields(found.field(b"removedFields")).to_pylist()
+    cut = truncated_arrays(found.field(b"truncatedArrays")).to_pylist()
+    columns = zip(updated, removed, cut, strict=True)
+    names = ("updatedFields", "removedFields", "truncatedArrays")
+    return {
+        "updateDescription": pa.array([dict(zip(names, one, strict=True)) for one in columns]),
+        "disambiguatedPaths": pa.array(paths, pa.string()),
+    }
+
+
+def applied(before: list[Any], descriptions: list[bytes], follows: list[int] | None = None) -> Any:
+    chain = np.array(follows or [-1] * len(before), np.int64)
+    return partial_updates("mongodb").applied(before, chain, said(descriptions))
+
+
+def test_every_recorded_update_gives_the_text_that_it_gives_in_bytes() -> None:
+    given_ = [one for one in recorded.updates() if one[3]]
+    found, problems = applied(strict([one[0] for one in given_]), [one[1] for one in given_])
+    assert problems == {}
+    assert found.to_pylist() == strict([apply_update(before, description) for before, description, _, _ in given_])
+    # which is the document after it, but for the order of fields in some
+    right = [got == text for got, text in zip(found.to_pylist(), strict([one[2] for one in given_]), strict=True)]
+    assert sum(right) >= 0.98 * len(right)
+
+
+@given(first=DOCUMENTS, changes=st.lists(st.tuples(st.booleans(), OPERATORS), min_size=1, max_size=8))
+@settings(deadline=None, max_examples=100)
+def test_random_updates_follow_each_other_and_what_begins_anew_does_not(
+    first: dict[str, Any], changes: list[tuple[bool, dict[str, Any]]]
+) -> None:
+    """The document after each, by the stand-in."""
+    document, bases, chain, descriptions, after = first, list[Any](), list[int](), list[bytes](), list[bytes]()
+    for anew, change in changes:
+        before = first if anew else document
+        try:
+            updated = updates.parsed(change).applied(before)
+        except MongoError:
+            continue
+        chain.append(len(after) - 1 if after and not anew else -1)
+        bases.append(None if chain[-1] >= 0 else strict([encode(before)])[0])
+        assert updated.diff is not None
+        descriptions.append(encode(diffs.described(updated.diff, expanded=True)))
+        document = updated.document
+        after.append(encode(document))
+    if after:
+        found, problems = applied(bases, descriptions, chain)
+        assert problems == {}
+        assert found.to_pylist() == strict(after)
+
+
+@pytest.mark.parametrize("new", [None, "renamed"])
+def test_an_update_without_fields_or_with_renamed_ones_is_one_of_the_document_without_them(new: str | None) -> None:
+    tried = 0
+    for before, description, after, clear in recorded.updates():
+        names = [name for name in read(after) if name != "_id" and "." not in name]
+        if not clear or apply_update(before, description) != after or not names:
+            continue
+        rules = [FieldRule("*", "*", (name,), new and f"{new}_{name}") for name in names[::2]]
+        parts = Container.read(description).elements
+        for part in parts:
+            if part.name == b"updatedFields":
+                part.value = shaped(part.raw(), rules, dotted=True)
+            elif part.name == b"disambiguatedPaths":
+                part.value = shaping._paths(part.raw(), rules)
+        columns = said([Container(k.DOCUMENT, parts).raw()])
+        fields = columns["updateDescription"].to_pylist()[0]
+        fields["removedFields"] = shaping._names(fields["removedFields"], rules)
+        fields["truncatedArrays"] = shaping._arrays(fields["truncatedArrays"], rules)
+        columns["updateDescription"] = pa.array([fields])
+        base = strict([shaped(before, rules)])
+        found, problems = partial_updates("mongodb").applied(base, np.array([-1]), columns)
+        assert problems == {}, (rules, description)
+        assert found.to_pylist() == strict([shaped(after, rules)])
+        tried += 1
+    assert tried > 100
+
+
+def test_what_does_not_fit_is_told_and_so_is_what_follows_it() -> None:
+    lost = write({"updatedFields": {}, "removedFields": ["gone"], "truncatedArrays": [], "disambiguatedPaths": {}})
+    more = write({"updatedFields": {"b": "x"}, "removedFields": [], "truncatedArrays": [], "disambiguatedPaths": {}})
+    found, problems = applied(['{"a": "secret"}', None, '{"a": 1}'], [lost, more, more], [-1, 0, -1])
+    assert found.to_pylist() == [None, None, '{"a": 1,"b": "x"}']
+    assert problems.keys() == {0, 1}
+    assert "gone" in problems[0]
+    assert "secret" not in problems[0]
+
+
+def test_a_path_that_may_be_a_name_is_told_when_the_server_has_not_said_which_it_is() -> None:
+    before = strict([write({"x": {"y": "path"}, "x.y": "name"})])
+    description = {"updatedFields": {"x.y": "new"}, "removedFields": [], "truncatedArrays": []}
+    _, problems = applied(before, [write(description)])
+    assert "x.y" in problems[0]
+    found, problems = applied(before, [write({**description, "disambiguatedPaths": {"x.y": ["x.y"]}})])
+    assert problems == {}
+    assert read(read_json.document(found[0].as_py())) == {"x": {"y": "path"}, "x.y": "new"}
+
+
+def test_an_event_that_says_nothing_is_no_update() -> None:
+    _, problems = partial_updates("mongodb").applied(['{"a": 1}'], np.array([-1]), {})
+    assert problems == {0: "the event does not say what has changed"}
+
+
+def test_sources_without_such_updates_have_none() -> None:
+    with pytest.raises(ConfigError):
+        partial_updates("memory")
