@@ -23,6 +23,7 @@ from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import place_of, unavailable
 from airflow_provider_cdc.sink.dialects import dialect_of
 from airflow_provider_cdc.sink.dialects.base import Dialect, There
+from airflow_provider_cdc.sink.documents import Completion, completes, present_in
 from airflow_provider_cdc.sink.done import Done
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.events import Step, steps
@@ -464,6 +465,13 @@ class Sink:
             self._newest[table.topic] = max(ms, self._newest.get(table.topic, 0))
 
         given = (self._changelog, self._connector, pending, table, self._config)
+        if (documents := completes(pending, table, self._config)) is not None:
+            present = present_in(self._dialect, connection, table, documents, there)
+            whole = Completion(self._connector, pending, table, documents, present)
+            # each step is made before the next one is read: it is read from the table
+            for step in steps(*given, each=each, committed=committed, completed=whole):
+                self._made(connection, table, step, there, each=each)
+            return
         in_order = each or there.takes_others(table) or not windows.fit(pending, table, self._config)
         if not in_order and not self._dialect.refers_to_itself(connection, table.name):
             made = windows.Windows(*given, committed=committed).steps()
@@ -471,15 +479,18 @@ class Sink:
             made = steps(*given, each=each, committed=committed)
         with ahead(made) as coming:
             for step in coming:
-                try:
-                    if each and self._config.errors_tolerance is OnError.ALL:
-                        self._or_kept(connection, table, step, there)
-                    else:
-                        self._step(connection, table, step, there)
-                except sa.exc.DBAPIError as e:
-                    if not each or self._dialect.transient(e):
-                        raise
-                    raise self._refused(table, step, e) from e
+                self._made(connection, table, step, there, each=each)
+
+    def _made(self, connection: sa.Connection, table: SinkTable, step: Step, there: There, *, each: bool) -> None:
+        try:
+            if each and self._config.errors_tolerance is OnError.ALL:
+                self._or_kept(connection, table, step, there)
+            else:
+                self._step(connection, table, step, there)
+        except sa.exc.DBAPIError as e:
+            if not each or self._dialect.transient(e):
+                raise
+            raise self._refused(table, step, e) from e
 
     def _or_kept(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
         """Make a step of one event, or keep its row with the errors."""

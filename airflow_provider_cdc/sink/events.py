@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.log import ChangeLog, committed_ms
+from airflow_provider_cdc.changelog.partial import partial
 from airflow_provider_cdc.changelog.pending import Pending, lineage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from airflow_provider_cdc.core.model.manifest import DataFile
@@ -27,6 +28,8 @@ from airflow_provider_cdc.sink.tables import COORDINATES, PREVIOUS, Field, SinkT
 
 WHOLE_GROUP = 65_536
 """Events that are looked at together, at most."""
+BEFORE = "before"
+"""The document before an event."""
 _TRIED = 2000
 """Rows by which the width of a table is known."""
 
@@ -56,6 +59,7 @@ class Events:
     :param left_out: columns that an event does not have, of those that any of them lacks; one text for each event, empty if it has all
     :param previous: keys before, by the names of :data:`PREVIOUS`, where events change a key and leave values out: these are in the row that had the key before
     :param moves: which ones do
+    :param partial: where updates may say what has changed of a document instead of the document: :data:`BEFORE`, and the event columns of the schema
     """
 
     op: npt.NDArray[np.object_]
@@ -64,6 +68,7 @@ class Events:
     left_out: npt.NDArray[np.object_] | None
     previous: pa.Table | None = None
     moves: npt.NDArray[np.bool_] | None = None
+    partial: pa.Table | None = None
 
     def take(self, chosen: npt.NDArray[Any]) -> Events:
         """Some of them.
@@ -75,7 +80,8 @@ class Events:
             return self
         numbers = pa.array(at)
         left_out = None if self.left_out is None else self.left_out[at]
-        found = Events(self.op[at], self.seq[at], self.rows.take(numbers), left_out)
+        partial = None if self.partial is None else self.partial.take(numbers)
+        found = Events(self.op[at], self.seq[at], self.rows.take(numbers), left_out, partial=partial)
         if self.previous is None or self.moves is None or not self.moves[at].any():
             return found
         return replace(found, previous=self.previous.take(numbers), moves=self.moves[at])
@@ -90,10 +96,12 @@ def steps(
     *,
     each: bool = False,
     committed: Callable[[int], None] = lambda _: None,
+    completed: Callable[[Iterator[Events]], Iterator[Events]] = lambda events: events,
 ) -> Iterator[Step]:
     """The steps that pending batches mean for a table.
 
     :param each: a step for each event, as the source has made them
+    :param completed: puts documents in the place of what has changed of them
     :param committed: is told of each file when the newest of its events was committed at the source, in ms since 1970; 0 if that is not known
     :raises ChangeLogDamaged: a file is not what its manifest says
     :raises TargetError: a change cannot be made in the table
@@ -102,7 +110,7 @@ def steps(
     if pending.taken is not None and config.truncate_enabled:  # by a table that has none of the rows of the one before
         after = pending.taken[0]
         yield Step("empty", pa.table({}), np.array([after]))
-    for events in _unsplit(_events(changelog, connector, pending, table, after, committed)):
+    for events in completed(_unsplit(_events(changelog, connector, pending, table, after, committed))):
         for part in _apart(events):
             if part.moves is not None:
                 yield from _moved(part, table, config)
@@ -319,6 +327,9 @@ def read(
         committed(committed_ms(source.metadata))
         there = set(source.schema_arrow.names)
         wanted = [name for name in ("seq", "op", "key", "after", "unavailable", "previous_key") if name in there]
+        documents = partial(pending) if file.sparse else None
+        if documents is not None:
+            wanted += [name for name in (BEFORE, *(column.name for column in documents.columns)) if name in there]
         if only_keys:
             origins = lineage(pending, file.schema_version)
             images = [f"after.{origins[field.column.name].column}" for field in table.key]
@@ -362,7 +373,12 @@ def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) 
             if (origin := origins.get(field.column.name)) is not None
         }
         left_out = _left_out(events, final)
-    found = Events(op, events["seq"].to_numpy(), pa.table(columns), left_out)
+    said = None
+    if (documents := partial(pending) if file.sparse else None) is not None:
+        before = _fields(events, BEFORE).get(documents.body, pa.nulls(events.num_rows, pa.string()))
+        given = {c.name: events[c.name] for c in documents.columns if c.name in events.column_names}
+        said = pa.table({BEFORE: before, **given})
+    found = Events(op, events["seq"].to_numpy(), pa.table(columns), left_out, partial=said)
     return found if left_out is None else _with_moves(found, events, left_out, origins, table)
 
 

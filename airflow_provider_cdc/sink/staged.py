@@ -15,6 +15,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.partial import partial
 from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.sink.apply import Sink
@@ -147,7 +148,7 @@ class StagedSink(Sink):
         for topic, pending in self._pending(group, markers.behind):
             if pending.bytes < self._sizes.little:
                 little += 1
-            elif why := self._why_not():
+            elif why := self._why_not(pending):
                 log.info("The driver writes %s by itself: %s.", topic, why)
             elif (one := self._work(pending, sum(topic.partitions for topic in topics.values()))) is not None:
                 topics[topic] = one
@@ -168,9 +169,11 @@ class StagedSink(Sink):
             raise
         return self._complete(work_, shares, parts)
 
-    def _why_not(self) -> str:
-        """Why nothing can be staged; empty if it can."""
+    def _why_not(self, pending: Pending) -> str:
+        """Why a topic cannot be staged; empty if it can."""
         config = self._config
+        if partial(pending) is not None:
+            return "updates say what has changed of its documents, which is applied to those in the table"
         if config.insert_mode is not InsertMode.UPSERT:
             return f"insert.mode={config.insert_mode} needs every event"
         if config.primary_key_mode not in (PrimaryKeyMode.RECORD_KEY, PrimaryKeyMode.RECORD_VALUE):

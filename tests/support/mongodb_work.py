@@ -22,12 +22,21 @@ class Work:
     """Changes a collection; what it does follows from the seed.
 
     :param client: of the deployment
+    :param images: the collection keeps images of documents, also when it is made again
     """
 
-    def __init__(self, client: Any, database: str, seed: int) -> None:
+    def __init__(self, client: Any, database: str, seed: int, *, images: bool = False) -> None:
         self.client, self.collection, self.random = client, client[database].letters, Random(seed)
+        self._images = images
+        self._make()
         self._ids: list[Any] = []
         self._next = 0
+
+    def _make(self) -> None:
+        if self._images:
+            self.collection.database.create_collection(
+                self.collection.name, changeStreamPreAndPostImages={"enabled": True}
+            )
 
     def write(self, times: int) -> None:
         """So many steps; some are transactions, of which some are taken back."""
@@ -47,6 +56,7 @@ class Work:
             elif r.random() < 0.02:
                 self._drop()
                 self._ids.clear()
+                self._make()
             else:
                 self._change(None)
 

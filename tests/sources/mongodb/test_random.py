@@ -35,6 +35,25 @@ def test_random_work_ends_equal_in_change_log_and_target(
         work.write(40)
 
 
+@pytest.mark.parametrize("mode", ["change_streams", "change_streams_with_pre_image"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_target_is_equal_where_events_say_only_what_has_changed(
+    uri: str, client: Any, database: Any, tmp_path: Path, seed: int, mode: str
+) -> None:
+    work = Work(client, database.name, 100 + seed, images=mode.endswith("pre_image"))
+    work.write(30)
+    ours = mongodb_connector(
+        uri, tmp_path, database_include_list=database.name, batch_max_rows=40, capture_mode=mode
+    )
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    for step in range(6):
+        ours.capture()
+        if step != 2:  # batches wait, and are applied together
+            sink(engine, ours, collection__name__format="letters").apply()
+            same([row["document"] for row in rows(engine, "letters")], work.collection.find())
+        work.write(40)
+
+
 def test_a_table_of_a_relational_target_is_compared_with_its_collection_and_repaired(
     uri: str, client: Any, database: Any, tmp_path: Path
 ) -> None:
