@@ -10,11 +10,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from airflow_provider_cdc.changelog.partial import partial
 from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.core.model.schema import Column, TableSchema
+from airflow_provider_cdc.core.model.schema import Column, Documents, TableSchema
 from spark_jobs.bags import NUMBER, repeated
 from spark_jobs.datatypes import constant, file_type, filled, from_file, holds, quoted, spark_type, structure
+from spark_jobs.documents import Present, completed, fields, values
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
 from spark_jobs.reads import read_once
 from spark_jobs.shape import LEFT, WHOLE, Shape
@@ -112,15 +114,18 @@ def nothing(spark: SparkSession, pending: Pending, shape: Shape = WHOLE) -> Data
 
 
 def events(
-    spark: SparkSession, pending: Pending, after: int, shape: Shape = WHOLE, *, truncates: bool = False
-) -> DataFrame | None:
+    spark: SparkSession, pending: Pending, after: int, shape: Shape = WHOLE, *, truncates: bool = False, present: Present | None = None
+) -> DataFrame | None:  # fmt: skip
     """Events after a number: :data:`SEQ`, :data:`OP`, and the row with its final columns.
 
     The row of a delete is the image before it. Where events leave values out (:func:`sparse`), :data:`KEPT` names those columns;
     where events that change keys do, :data:`FROM` is the key before. ``None`` when there is no file with such events.
 
     :param truncates: with ``t`` events, whose rows are empty
+    :param present: the documents that the table has before the events, where partial updates are applied to them; none by default
+    :raises TargetError: partial updates cannot be applied
     """
+    documents = partial(pending) if shape.mode != "log" else None
     left_out = sparse(pending, after, deletes=shape.needs_deleted)
     moved = bool(left_out) and _moves(spark, pending, after)
     told = Told(shape.meta, truncates=truncates)
@@ -128,9 +133,14 @@ def events(
     for version in _versions(pending, after):
         files = _files(pending, version, after)
         kept = bool(left_out or shape.carried)
-        rows = _read(spark, pending, version, files, kept=kept, moved=moved, told=told, shape=shape)
+        rows = _read(spark, pending, version, files, kept=kept, moved=moved, told=told, shape=shape, documents=documents)
         parts.append(rows.where(F.col(SEQ) > after) if after else rows)
-    return shape.events(reduce(DataFrame.unionAll, parts), pending.schema, left_out) if parts else None
+    if not parts:
+        return None
+    found = reduce(DataFrame.unionAll, parts)
+    if documents is not None:
+        found = completed(spark, pending, found, documents, present)
+    return shape.events(found, pending.schema, left_out)
 
 
 def keys(spark: SparkSession, pending: Pending, shape: Shape = WHOLE) -> DataFrame:
@@ -147,16 +157,20 @@ def keys(spark: SparkSession, pending: Pending, shape: Shape = WHOLE) -> DataFra
     return found.where("key IS NOT NULL").select(*values)
 
 
-def sparse(pending: Pending, after: int, *, deletes: bool = False) -> list[str]:
+def sparse(pending: Pending, after: int, *, deletes: bool = False, as_they_are: bool = False) -> list[str]:
     """Final names of the columns whose values some events leave out (``unavailable``).
 
     :param deletes: also those that only deletes leave out
+    :param as_they_are: also documents that :func:`events` completes
     """
+    documents = None if deletes or as_they_are else partial(pending)
     names: set[str] = set()
     for version in _versions(pending, after):
         files = [f for _, f in pending.files if f.schema_version == version and f.last_seq > after]
         if lacking := {name for f in files for name in (f.unavailable if deletes else f.sparse)}:
             names |= {name for name, origin in lineage(pending, version).items() if origin.column in lacking}
+    if documents is not None:
+        names.discard(documents.body)
     return [name for name in pending.schema.names if name in names and name not in pending.schema.key]
 
 
@@ -185,11 +199,12 @@ def _files(pending: Pending, version: int, after: int) -> list[str]:
 
 
 def _read(
-    spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool, moved: bool, told: Told, shape: Shape
+    spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool, moved: bool, told: Told, shape: Shape, documents: Documents | None
 ) -> DataFrame:  # fmt: skip
     """Events of one schema version."""
     then, now = pending.schemas[version], pending.schema
-    schema = T.StructType([*_file_schema(then).fields, *structure(told.fields(spark, files)).fields])
+    said = [] if documents is None else fields(documents)
+    schema = T.StructType([*_file_schema(then).fields, *structure(told.fields(spark, files)).fields, *said])
     raw = opened(spark, schema, files)
     raw = raw if told.truncates else raw.where("op <> 't'")
     origins = lineage(pending, version)
@@ -205,6 +220,8 @@ def _read(
         selected.append(F.concat(_left_out(now, origins), lacking).alias(KEPT))
     if moved:
         selected.append(_previous(then, now, origins).alias(FROM))
+    if documents is not None:
+        selected += values(documents, origins[documents.body])
     return raw.select(*selected, *told.values(F.concat(_left_out(now, origins, deletes=True), lacking)))
 
 

@@ -12,8 +12,9 @@ from pyspark import SparkContext, SparkFiles
 
 import airflow_provider_cdc
 
-PACKAGES = ("core", "changelog", "sink")
-"""What jobs may import of ``airflow_provider_cdc``, besides themselves (docs/architecture.md, "Packages and layers")."""
+PACKAGES = ("core", "changelog", "sink", "sources")
+"""What jobs may import of ``airflow_provider_cdc``, besides themselves (docs/architecture.md, "Packages and layers"); and the sources, by which
+:mod:`airflow_provider_cdc.core.spi.partial_updates` finds what applies updates of documents."""
 _MADE = (1980, 1, 1, 0, 0, 0)
 """When each file was made, as far as the archive says: equal code is an equal archive."""
 
@@ -32,6 +33,8 @@ def ship(context: SparkContext) -> None:
     )  # executors fetch it from there; Spark deletes it when it stops
     folder.mkdir(exist_ok=True)
     file = folder / f"cdc_code_{hashlib.sha256(data).hexdigest()[:12]}.zip"
+    if file.exists():  # they have it
+        return
     file.write_bytes(data)
     context.addPyFile(str(file))
 

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.partial import partial
 from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from spark_jobs import reduce
@@ -175,7 +176,7 @@ def _by_arrays(write: Write) -> str:
 def _last_events(write: Write) -> None:
     """Mode ``current``: the last event of each key."""
     pending, shape = write.pending, write.shape
-    found, key = reduce.events(write.spark, pending, 0, shape), shape.key(pending.schema)
+    found, key = reduce.events(write.spark, pending, 0, shape, present=write.documents), shape.key(pending.schema)
     sparse = shape.sparse(reduce.sparse(pending, 0), pending.schema)
     more = lowered(write.target.columns()) - lowered(write.types)
     rows = (
@@ -187,7 +188,8 @@ def _last_events(write: Write) -> None:
     def final(there: DataFrame) -> DataFrame:
         return inherited(rows, there, key, sparse, shape.carried) if ORIGIN in rows.columns else rows
 
-    write.merge(final, key, shape.nullable(pending.schema), inherits=ORIGIN in rows.columns)
+    inherits = ORIGIN in rows.columns or partial(pending) is not None
+    write.merge(final, key, shape.nullable(pending.schema), inherits=inherits)
 
 
 def _by_number(write: Write, route: Route) -> None:

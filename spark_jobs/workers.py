@@ -76,17 +76,23 @@ def _itself(partition: int) -> int:
     return partition
 
 
+def lacks_package(said: str) -> ConfigError | None:
+    """What a job's error says where executors lack a package; ``None`` if it says something else."""
+    if "ModuleNotFoundError" not in said:
+        return None
+    lines = [line for line in said.splitlines() if line.startswith("ModuleNotFoundError")]
+    return ConfigError(
+        f"Executors lack a package: {' '.join(lines)[:_SHOWN] or said[:_SHOWN]}",
+        safe="No table was changed.",
+        remedy="install it in the Python of the workers, or name a Python that has it by PYSPARK_PYTHON; the code of airflow-provider-cdc itself is sent to them",
+    )
+
+
 def _failed(said: str) -> CdcError:
     """What a job's error says, without where it was in whose code."""
     lines = [line for line in said.splitlines() if line.strip() and not line.startswith(("    ", "  File", "\t"))]
     short = "\n".join(lines)[:_SHOWN]
-    if "ModuleNotFoundError" in said:
-        return ConfigError(
-            f"Executors lack a package: {short}",
-            safe="No table was changed.",
-            remedy="install it in the Python of the workers, or name a Python that has it by PYSPARK_PYTHON; the code of airflow-provider-cdc itself is sent to them",
-        )
-    return CdcError(
+    return lacks_package(said) or CdcError(
         f"Tasks of Spark have failed: {short}",
         safe="The tables have every batch up to the one that their marker names.",
         remedy="mend what they say, then run the apply again: it drops their staging tables and goes on",

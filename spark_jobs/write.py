@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from airflow_provider_cdc.changelog.pending import Pending, base_version
 from airflow_provider_cdc.core.errors import TargetError
@@ -75,6 +76,23 @@ class Write:
             self._changes_types(Evolution(self.marker.app, self.pending.version, self.types))
             self.target.replace(rows, self.marker)
 
+    def documents(self) -> DataFrame | None:
+        """The documents of the table as it is, by the key; with the names of the source. ``None`` if it has none, or has something else made of them."""
+        schema, shape = self.pending.schema, self.shape
+        if self.fresh or self.joins or schema.documents is None or not self.target.exists():
+            return None
+        names = shape.names(schema)
+        body, there = names.get(schema.documents.body, ""), self.target.pinned().rows
+        found = {field.name.lower(): field.dataType for field in there.schema.fields}
+        if found.get(body.lower()) != T.StringType() or shape.types(schema)[body] != "string":
+            return None
+        there = there.where(shape.mine())
+        if shape.mode == "history":
+            there = there.where("_is_current")
+        elif shape.mode == "soft_delete":
+            there = there.where(~F.coalesce("_is_deleted", F.lit(col=False)))
+        return there.select(*[F.col(quoted(names[name])).alias(name) for name in (*schema.key, schema.documents.body)])
+
     def _read_again(self, rows: DataFrame) -> DataFrame:
         """Rows with what the table has in columns that the source has no more. Of rows that are read again it stays, others begin without it."""
         pending, shape = self.pending, self.shape
@@ -82,7 +100,7 @@ class Write:
         others = [c for c in there.columns if c.lower() not in lowered(rows.columns)]
         if not key or reduce.key_changed(pending, 0):  # no key tells which rows they were
             return rows.select("*", *[F.lit(None).cast(there.schema[c].dataType).alias(c) for c in others])
-        carried, events = shape.carried, reduce.events(self.spark, pending, 0, shape)
+        carried, events = shape.carried, reduce.events(self.spark, pending, 0, shape, present=self.documents)
         if events is None or not (others or carried):
             return rows
         names = list(map(quoted, key))
@@ -174,7 +192,7 @@ class Write:
         :param final: the table's rows, with its final columns → rows as of :class:`Merge`, those with :data:`spark_jobs.last.ANEW` as
             :func:`spark_jobs.last.last_per_key` gives them
         :param nullable: key columns that may be NULL
-        :param inherits: whether rows have values that the table has under other keys
+        :param inherits: whether rows have values that the table has under other keys, or are made of those that it has
         """
         target, types = self.target, self.types
         evolution = self._evolution()
@@ -184,7 +202,7 @@ class Write:
             rows = final(_filled(there.rows.where(self.shape.mine()), types, fills))
             self._check_undisturbed(inherits)
             merge = Merge(rows, key, nullable, types, fills)
-            if merges := self.merges or self._commit(merge, there):
+            if merges := self.merges or self._commit(merge, there, inherits=inherits):
                 log.info("%s is merged: %s.", self.pending.topic, merges)
                 target.merge(replace(merge, rows=_apart(rows)), self.marker)
         else:
@@ -194,9 +212,10 @@ class Write:
             log.info("%s is written anew: its columns cannot be changed in place.", self.pending.topic)
             target.replace(rewritten(present, _apart(rows), key, types), self.marker)
 
-    def _commit(self, merge: Merge, there: Pinned) -> str:
+    def _commit(self, merge: Merge, there: Pinned, *, inherits: bool) -> str:
         """Commit what would be merged.
 
+        :param inherits: as of :meth:`merge`
         :return: why it has to be merged instead; empty if it is done
         """
         if merge.fills:
@@ -204,7 +223,7 @@ class Write:
         pending, shape = self.pending, self.shape
         try:
             changes = collect(
-                merge, self.target.columns(), there, inserts_only=new_keys_only(pending), from_there=bool(shape.flags()),
+                merge, self.target.columns(), there, inserts_only=new_keys_only(pending), from_there=bool(shape.flags()) or inherits,
                 looked_up=shape.filter is not None or "c" in pending.counts(),
             )  # fmt: skip
         except TooMuch as e:

@@ -188,9 +188,7 @@ class _Run:
                 lost.pop(key, None)
 
 
-def refuse_lost(
-    lost: Mapping[Any, Lost], connector: str, pending: Pending, table: str, *, more: int = 0
-) -> TargetError:
+def refuse_lost(lost: Mapping[Any, Lost], pending: Pending, table: str, *, more: int = 0) -> TargetError:
     """Of keys whose documents are not known after some batches.
 
     :param lost: by the text of the key
@@ -202,13 +200,19 @@ def refuse_lost(
     rest = len(lost) - len(shown) + more
     source = str(pending.schema.id)
     chosen = [f"--filter={source}={_filter(pending, str(key))}" for key, _ in shown[:1]]
-    command = shlex.join(["airflow", "cdc", "snapshot", connector, re.escape(source), *chosen])
+    command = shlex.join(["airflow", "cdc", "snapshot", _connector(pending), re.escape(source), *chosen])
     return TargetError(
         f"Updates of {source} say what has changed of a document, and cannot be applied to the one in {table}: {each}{f'; and {rest} keys more' if rest else ''}.",
         where=f"{table}, batches {pending.first} to {pending.last}",
         safe="The table was not changed; the change log keeps the batches.",
         remedy=f"read these documents again, then capture and apply: {command}; without --filter the whole collection is read",
     )
+
+
+def _connector(pending: Pending) -> str:
+    """Whose batches they are: its folder has the files."""
+    uri, file = pending.files[0]
+    return uri.removesuffix(file.path).rstrip("/").rpartition("/")[2]
 
 
 def _filter(pending: Pending, key: str) -> str:

@@ -467,7 +467,7 @@ class Sink:
         given = (self._changelog, self._connector, pending, table, self._config)
         if (documents := completes(pending, table, self._config)) is not None:
             present = present_in(self._dialect, connection, table, documents, there)
-            whole = Completion(self._connector, pending, table, documents, present)
+            whole = Completion(pending, table, documents, present)
             # each step is made before the next one is read: it is read from the table
             for step in steps(*given, each=each, committed=committed, completed=whole):
                 self._made(connection, table, step, there, each=each)

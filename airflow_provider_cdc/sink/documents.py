@@ -32,7 +32,6 @@ class Completion:
     :param present: the documents that the table has
     """
 
-    connector: str
     pending: Pending
     table: SinkTable
     documents: Documents
@@ -49,7 +48,7 @@ class Completion:
             # what has no partial updates may still tell of a document that was lost
             yield self._completed(fold, some, body) if some.partial is not None or fold.lost else some
         if fold.lost:
-            raise refuse_lost(fold.lost, self.connector, self.pending, str(self.table.name))
+            raise refuse_lost({key[0]: one for key, one in fold.lost.items()}, self.pending, str(self.table.name))
 
     def _completed(self, fold: Fold, events: Events, body: Field) -> Events:
         lacking = np.full(len(events.op), "", object) if events.left_out is None else events.left_out

@@ -31,7 +31,7 @@ def followed(write: Write) -> tuple[DataFrame | None, list[tuple[int, int]], lis
     if shape.needs_deleted:
         sparse = shape.left_out(reduce.sparse(pending, after, deletes=True), pending.schema)
     cuts = [cut for cut in reduce.truncates(write.spark, pending) if cut[0] > after]
-    return reduce.events(write.spark, pending, after, shape), cuts, sparse
+    return reduce.events(write.spark, pending, after, shape, present=write.documents), cuts, sparse
 
 
 def cut_after(seq: str, cuts: Sequence[tuple[int, int]]) -> Expression:
