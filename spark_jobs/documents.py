@@ -56,11 +56,17 @@ def values(documents: Documents, origin: Origin) -> list[Expression]:
 
 
 def completed(
-    spark: SparkSession, pending: Pending, rows: DataFrame, documents: Documents, present: Present | None
+    spark: SparkSession,
+    pending: Pending,
+    rows: DataFrame,
+    documents: Documents,
+    present: Present | None,
+    emptied: Callable[[], int],
 ) -> DataFrame:
     """Events with their documents. An update whose document is not known, but is by a later event of its key, is not among them.
 
     :param rows: with :func:`values`
+    :param emptied: number of the last event that has emptied the table; 0 if none has
     :raises TargetError: a document is not known in the end
     """
     key = pending.schema.key
@@ -85,10 +91,12 @@ def completed(
         if (lacking := lacks_package(str(e))) is not None:
             raise lacking from e
         raise
-    if lost := found.where(F.col(OP) == _LOST).limit(_SHOWN).collect():
-        number = found.where(F.col(OP) == _LOST).count()
+    if found.where(F.col(OP) == _LOST).head(1):
+        unknown = found.where((F.col(OP) == _LOST) & (F.col(SEQ) > emptied()))  # what is gone need not be known
+        lost, number = unknown.limit(_SHOWN).collect(), unknown.count()
         shown = {row[key[0]]: Lost(row[SEQ], json.loads(row[documents.body])) for row in lost}
-        raise refuse_lost(shown, pending, f"the table of {pending.topic}", more=number - len(lost))
+        if shown:
+            raise refuse_lost(shown, pending, f"the table of {pending.topic}", more=number - len(lost))
     found = found.where(F.col(OP) != _LOST)
     if KEPT not in names:
         return found
@@ -112,7 +120,9 @@ def _folded(
         schema = table.select(names).schema
         changes = _changes(table, key, body, said)
         documents, unknown = fold.add(changes, keep=changes.keys[-1:])
-        whole = table.select(names).set_column(names.index(body), schema.field(body), documents.cast(schema.field(body).type))
+        whole = table.select(names).set_column(
+            names.index(body), schema.field(body), documents.cast(schema.field(body).type)
+        )
         whole = whole.filter(pa.array(~unknown & (changes.op != _THERE)))
         yield from whole.to_batches()
         yield from _told_lost(fold, [one for one in fold.lost if one != changes.keys[-1]], schema, key, body)

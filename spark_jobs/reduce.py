@@ -133,13 +133,15 @@ def events(
     for version in _versions(pending, after):
         files = _files(pending, version, after)
         kept = bool(left_out or shape.carried)
-        rows = _read(spark, pending, version, files, kept=kept, moved=moved, told=told, shape=shape, documents=documents)
+        rows = _read(
+            spark, pending, version, files, kept=kept, moved=moved, told=told, shape=shape, documents=documents
+        )
         parts.append(rows.where(F.col(SEQ) > after) if after else rows)
     if not parts:
         return None
     found = reduce(DataFrame.unionAll, parts)
     if documents is not None:
-        found = completed(spark, pending, found, documents, present)
+        found = completed(spark, pending, found, documents, present, lambda: last_truncate(spark, pending))
     return shape.events(found, pending.schema, left_out)
 
 

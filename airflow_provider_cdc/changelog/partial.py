@@ -182,7 +182,9 @@ class _Run:
         if not lost and not unknown.any():
             return
         for row, key in enumerate(self._changes.keys):
-            if unknown[row]:
+            if self._changes.op[row] == "t":
+                lost.clear()  # what is gone need not be known
+            elif unknown[row]:
                 lost.setdefault(key, Lost(int(self._changes.seq[row]), why[row]))
             else:
                 lost.pop(key, None)

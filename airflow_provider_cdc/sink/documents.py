@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.partial import Changes, Fold, partial, refuse_lost
+from airflow_provider_cdc.changelog.partial import Changes, Fold, Lost, partial, refuse_lost
 from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.model.schema import Documents
 from airflow_provider_cdc.core.spi.partial_updates import partial_updates
@@ -48,10 +49,11 @@ class Completion:
             # what has no partial updates may still tell of a document that was lost
             yield self._completed(fold, some, body) if some.partial is not None or fold.lost else some
         if fold.lost:
-            raise refuse_lost({key[0]: one for key, one in fold.lost.items()}, self.pending, str(self.table.name))
+            lost: dict[Any, Lost] = {key[0]: one for key, one in fold.lost.items()}  # type: ignore[index]
+            raise refuse_lost(lost, self.pending, str(self.table.name))
 
     def _completed(self, fold: Fold, events: Events, body: Field) -> Events:
-        lacking = np.full(len(events.op), "", object) if events.left_out is None else events.left_out
+        lacking: Any = np.full(len(events.op), "", object) if events.left_out is None else events.left_out.copy()
         lacks = np.array([body.name in text.split("\0") for text in lacking], np.bool_) & (events.op == "u")
         rows, said = events.rows, events.partial
         before = pa.nulls(len(events.op), pa.string()) if said is None else _text(said[BEFORE])

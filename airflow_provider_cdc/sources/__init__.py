@@ -43,7 +43,8 @@ SOURCES = {
         f"{__name__}.db2.source:Db2Source", f"{__name__}.db2.config:Db2Config", f"{__name__}.db2.procedures:PROCEDURES"
     ),
     "mongodb": Kind(
-        f"{__name__}.mongodb.source:MongoDbSource", f"{__name__}.mongodb.config:MongoDbConfig",
+        f"{__name__}.mongodb.source:MongoDbSource",
+        f"{__name__}.mongodb.config:MongoDbConfig",
         updates=f"{__name__}.mongodb.documents.partial:PARTIAL_UPDATES",
     ),
     "debezium": Kind(f"{__name__}.debezium.source:DebeziumSource", f"{__name__}.debezium.config:DebeziumConfig"),

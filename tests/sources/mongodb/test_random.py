@@ -42,9 +42,7 @@ def test_a_target_is_equal_where_events_say_only_what_has_changed(
 ) -> None:
     work = Work(client, database.name, 100 + seed, images=mode.endswith("pre_image"))
     work.write(30)
-    ours = mongodb_connector(
-        uri, tmp_path, database_include_list=database.name, batch_max_rows=40, capture_mode=mode
-    )
+    ours = mongodb_connector(uri, tmp_path, database_include_list=database.name, batch_max_rows=40, capture_mode=mode)
     engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
     for step in range(6):
         ours.capture()
