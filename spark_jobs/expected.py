@@ -15,8 +15,9 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from airflow_provider_cdc.changelog.partial import partial
 from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, joined, lineage
-from airflow_provider_cdc.changelog.since import NotComparable, Since
+from airflow_provider_cdc.changelog.since import ONLY_CHANGES, NotComparable, Since
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs import reduce
 from spark_jobs.bags import NUMBER, repeated
@@ -72,6 +73,8 @@ def expected(spark: SparkSession, reference: Pending, since: Since, last: int) -
                 "less is written"
             )
         return Expected(_counted(spark, rows, pending), pending.schema, about)
+    if first is not None and partial(first) is not None:
+        raise NotComparable(ONLY_CHANGES)
     return Expected(_upon(spark, rows, pending, straddles=first is not None), pending.schema, about)
 
 
@@ -158,7 +161,7 @@ def _upon(spark: SparkSession, rows: DataFrame, pending: Pending, *, straddles: 
     """Rows with a key, and the last event of each."""
     names, key = list(pending.schema.names), pending.schema.key
     sparse = reduce.sparse(pending, 0)
-    found = reduce.events(spark, pending, 0)
+    found = reduce.events(spark, pending, 0, present=lambda: rows.select(*map(quoted, names)))
     if found is None:
         return rows
     last = last_per_key(found, key, sparse)

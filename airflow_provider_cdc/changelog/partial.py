@@ -55,6 +55,10 @@ class Changes:
     said: Mapping[str, pa.Array]
 
 
+class DocumentsLost(TargetError):
+    """Documents are not known after some batches; they may be after later ones."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lost:
     """The first event of a key since which its document is not known.
@@ -105,6 +109,7 @@ class _Run:
 
     def __init__(self, fold: Fold, changes: Changes) -> None:
         self._fold, self._changes = fold, changes
+        self._present, self._lost = fold.present, fold.lost
         self._last: dict[Hashable, int] = {}
         """Key → its last event."""
         self._rows = list[int]()
@@ -113,12 +118,12 @@ class _Run:
         """Partial update → why there is nothing to apply it to."""
 
     def knows(self, key: Hashable) -> bool:
-        return key in self._last or key in self._fold.present
+        return key in self._last or key in self._present
 
     def last(self, key: Hashable, documents: pa.Array) -> str | None:
         """The document of a key after these events."""
         at = self._last.get(key)
-        return self._fold.present[key] if at is None else documents[at].as_py()
+        return self._present[key] if at is None else documents[at].as_py()
 
     def documents(self) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
         changes = self._changes
@@ -138,6 +143,9 @@ class _Run:
         number: dict[int, int] = {}
         has_before = np.asarray(changes.before.is_valid())
         for row, key in enumerate(changes.keys):
+            if changes.op[row] == "t":
+                self._last, self._present, self._lost = {}, {}, {}
+                continue
             if changes.lacks[row]:
                 at = self._last.get(key)
                 number[row] = len(self._rows)
@@ -172,9 +180,9 @@ class _Run:
         if at is not None:
             base = None if changes.op[at] == "d" else changes.after[at].as_py()
             return base, "" if base is not None else NOWHERE
-        if (lost := self._fold.lost.get(key)) is not None:
+        if (lost := self._lost.get(key)) is not None:
             return None, lost.why
-        base = self._fold.present.get(key)
+        base = self._present.get(key)
         return base, "" if base is not None else NOWHERE
 
     def _note_lost(self, unknown: npt.NDArray[np.bool_], why: Mapping[int, str]) -> None:
@@ -190,7 +198,7 @@ class _Run:
                 lost.pop(key, None)
 
 
-def refuse_lost(lost: Mapping[Any, Lost], pending: Pending, table: str, *, more: int = 0) -> TargetError:
+def refuse_lost(lost: Mapping[Any, Lost], pending: Pending, table: str, *, more: int = 0) -> DocumentsLost:
     """Of keys whose documents are not known after some batches.
 
     :param lost: by the text of the key
@@ -203,7 +211,7 @@ def refuse_lost(lost: Mapping[Any, Lost], pending: Pending, table: str, *, more:
     source = str(pending.schema.id)
     chosen = [f"--filter={source}={_filter(pending, str(key))}" for key, _ in shown[:1]]
     command = shlex.join(["airflow", "cdc", "snapshot", _connector(pending), re.escape(source), *chosen])
-    return TargetError(
+    return DocumentsLost(
         f"Updates of {source} say what has changed of a document, and cannot be applied to the one in {table}: {each}{f'; and {rest} keys more' if rest else ''}.",
         where=f"{table}, batches {pending.first} to {pending.last}",
         safe="The table was not changed; the change log keeps the batches.",

@@ -10,6 +10,9 @@ from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import TableSchema
 
+ONLY_CHANGES = "some of its events say only what has changed of a document, and it was being written to at the position at which the source was read: verify it again"
+"""Why a table is not compared whose events from before and after a position are in one batch, and may not be applied twice."""
+
 
 class NotComparable(Exception):
     """Nobody can say which rows the table ought to have. The text says why, and what to do."""

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.partial import DocumentsLost
 from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, ConfigError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents
@@ -84,6 +85,8 @@ class Sink:
         self._ordered = True
         self._not_new = set[str]()
         """Topics whose tables had rows already that the source called new: none of theirs are taken for new any more."""
+        self._lost = set[str]()
+        """Topics that lack documents which later batches may have: their batches are applied together."""
 
     def apply(self) -> Done:
         """Apply everything that the change log has.
@@ -191,9 +194,20 @@ class Sink:
                 if later:
                     behind = {topic: batch for topic, batch in markers.behind.items() if topic in later}
                     self._catch_up(Markers(markers.batch, behind), beginnings, done)
+                self._with_later(beginnings, done)
                 break
             except Overtaken:
                 log.info("Another run applies the batches of %s, too: the markers are read again.", self._connector)
+
+    def _with_later(self, beginnings: Beginnings, done: Done) -> None:
+        """Try the tables again that lack documents, with all batches that there are."""
+        if self._lost:
+            now = self._retried(self._markers.read)
+            behind = {topic: batch for topic, batch in now.behind.items() if topic in self._lost}
+            for topic in behind:
+                done.failed.pop(topic, None)
+            self._catch_up(Markers(now.batch, behind), beginnings, done)
+            self._lost.clear()
 
     def _told(self) -> dict[str, Any]:
         """How far it is, as :meth:`WorkProgress.tell` has it."""
@@ -217,12 +231,12 @@ class Sink:
 
     # -- groups -------------------------------------------------------------------------------------------------------
 
-    def _groups(self, after: int, until: int | None = None) -> Iterator[Batches]:
+    def _groups(self, after: int, until: int | None = None, *, together: bool = False) -> Iterator[Batches]:
         group, size = list[Contents](), 0
         for manifest in self._changelog.manifests(self._connector, after=after, until=until):
             group.append(manifest.contents)
             size += group[-1].bytes
-            if self._full(size, len(group)):
+            if not together and self._full(size, len(group)):
                 yield Batches(self._changelog, group)
                 group, size = [], 0
         if group:
@@ -325,7 +339,7 @@ class Sink:
                 batch = markers.behind[topic] = after
             if batch > markers.batch:
                 continue
-            for group in self._groups(batch, until=markers.batch):
+            for group in self._groups(batch, until=markers.batch, together=topic in self._lost):
                 if not self._again(topic, group, batch, done):
                     break
                 batch = group.last
@@ -433,6 +447,9 @@ class Sink:
             if self._dialect.transient(e):
                 raise
             return f"The table {topic} cannot take a change: {e.orig}"
+        except DocumentsLost as e:
+            self._lost.add(topic)
+            return str(e)
         except (TargetError, ConfigError) as e:  # the configuration does not fit this table; it may fit the others
             return str(e)
         return ""
@@ -466,7 +483,7 @@ class Sink:
 
         given = (self._changelog, self._connector, pending, table, self._config)
         if (documents := completes(pending, table, self._config)) is not None:
-            present = present_in(self._dialect, connection, table, documents, there)
+            present = present_in(self._dialect, connection, table, documents)
             whole = Completion(pending, table, documents, present)
             # each step is made before the next one is read: it is read from the table
             for step in steps(*given, each=each, committed=committed, completed=whole):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.model.schema import Documents
 from airflow_provider_cdc.core.spi.partial_updates import partial_updates
 from airflow_provider_cdc.sink.config import InsertMode, SinkConfig
-from airflow_provider_cdc.sink.dialects.base import Dialect, There
+from airflow_provider_cdc.sink.dialects.base import Dialect
 from airflow_provider_cdc.sink.events import BEFORE, Events
 from airflow_provider_cdc.sink.tables import Field, SinkTable
 
@@ -44,7 +45,7 @@ class Completion:
         :raises TargetError: updates cannot be applied, and no event after them has their documents
         """
         assert self.documents.updates is not None
-        fold, body = Fold(partial_updates(self.documents.updates)), _body(self.table, self.documents)
+        fold, body = Fold(partial_updates(self.documents.updates)), body_of(self.table, self.documents)
         for some in events:
             # what has no partial updates may still tell of a document that was lost
             yield self._completed(fold, some, body) if some.partial is not None or fold.lost else some
@@ -79,35 +80,37 @@ def completes(pending: Pending, table: SinkTable, config: SinkConfig) -> Documen
     return documents if any(field.column.name == documents.body for field in table.rest) else None
 
 
-def present_in(
-    dialect: Dialect, connection: sa.Connection, table: SinkTable, documents: Documents, there: There
-) -> Present:
+def present_in(dialect: Dialect, connection: sa.Connection, table: SinkTable, documents: Documents) -> Present:
     """The documents that a table has, as the transaction sees them."""
-    body = _body(table, documents)
+    body, names = body_of(table, documents), [field.name for field in table.key]
 
     def sql(text: str) -> str:
         return text.replace(":", "\\:")  # it is no parameter
 
-    names = [field.name for field in table.key]
-    keys = [sql(dialect.quote(name)) for name in names]
-    value = sql(dialect.readable(dialect.quote(body.name), there.columns[body.name].type))
-    one = " AND ".join(f"{key} = :k{{0}}_{at}" for at, key in enumerate(keys))
-    start = f"SELECT {', '.join(keys)}, {value} FROM {sql(dialect.full(table.name))} WHERE "
+    @cache
+    def start() -> str:
+        there = dialect.there(connection, table.name)
+        assert there is not None
+        value = dialect.readable(dialect.quote(body.name), there.columns[body.name].type)
+        return sql(f"SELECT {dialect.listed(names)}, {value} FROM {dialect.full(table.name)} WHERE ")
+
+    one = " AND ".join(f"{sql(dialect.quote(name))} = :k{{0}}_{at}" for at, name in enumerate(names))
 
     def present(wanted: Sequence[Hashable]) -> dict[Hashable, str | None]:
         found: dict[Hashable, str | None] = {}
         for begin in range(0, len(wanted), _AT_ONCE):
             some: list[tuple[object, ...]] = list(wanted[begin : begin + _AT_ONCE])  # type: ignore[arg-type]
-            where = " OR ".join(f"({one.format(number)})" for number in range(len(some)))
+            where = " OR ".join(f"({one.replace('{0}', str(number))})" for number in range(len(some)))
             given = {f"k{n}_{at}": value for n, key in enumerate(some) for at, value in enumerate(key)}
-            for row in connection.execute(sa.text(start + where), given):
+            for row in connection.execute(sa.text(start() + where), given):
                 found[tuple(row[:-1])] = None if row[-1] is None else str(row[-1])
         return found
 
     return present
 
 
-def _body(table: SinkTable, documents: Documents) -> Field:
+def body_of(table: SinkTable, documents: Documents) -> Field:
+    """The column of a table that has the documents."""
     return next(field for field in table.rest if field.column.name == documents.body)
 
 

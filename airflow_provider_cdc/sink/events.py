@@ -96,7 +96,7 @@ def steps(
     *,
     each: bool = False,
     committed: Callable[[int], None] = lambda _: None,
-    completed: Callable[[Iterator[Events]], Iterator[Events]] = lambda events: events,
+    completed: Callable[[Iterator[Events]], Iterator[Events]] | None = None,
 ) -> Iterator[Step]:
     """The steps that pending batches mean for a table.
 
@@ -110,7 +110,8 @@ def steps(
     if pending.taken is not None and config.truncate_enabled:  # by a table that has none of the rows of the one before
         after = pending.taken[0]
         yield Step("empty", pa.table({}), np.array([after]))
-    for events in completed(_unsplit(_events(changelog, connector, pending, table, after, committed))):
+    found = _unsplit(_events(changelog, connector, pending, table, after, committed))
+    for events in found if completed is None else completed(found):
         for part in _apart(events):
             if part.moves is not None:
                 yield from _moved(part, table, config)

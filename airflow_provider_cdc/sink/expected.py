@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -100,6 +100,23 @@ class ExpectedRows:
             size += part.nbytes
         if found:
             yield Chunk(pa.concat_tables(found), unknown)
+
+    def values(self, column: str, keys: Sequence[Hashable]) -> dict[Hashable, Any]:
+        """What rows have in a column, by the keys among these that there are.
+
+        :param keys: each a tuple, of values that Python has
+        """
+        wanted: dict[int, list[tuple[Hashable, int]]] = {}
+        for key in keys:
+            of_key = repr(key).encode("utf-8", "surrogatepass")
+            found = self._database.execute("SELECT part, at FROM latest WHERE key = ?", (of_key,)).fetchone()
+            if found is not None:
+                wanted.setdefault(found[0], []).append((key, found[1]))
+        result: dict[Hashable, Any] = {}
+        for part, places in wanted.items():
+            there = self._part(part)[column]
+            result |= {key: there[at].as_py() for key, at in places}
+        return result
 
     # -- steps --------------------------------------------------------------------------------------------------------
 

@@ -14,12 +14,13 @@ from typing import Any, Final
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.partial import partial
 from airflow_provider_cdc.changelog.pending import Pending, collect, joined
 from airflow_provider_cdc.changelog.scratch import scratch_folder
-from airflow_provider_cdc.changelog.since import NeverComparable, NotComparable, Since
+from airflow_provider_cdc.changelog.since import ONLY_CHANGES, NeverComparable, NotComparable, Since
 from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.changelog.verify_plan import ReferencePoint, VerifyPlan
-from airflow_provider_cdc.core.errors import CdcError, ConfigError, TransientError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
 from airflow_provider_cdc.sink.comparison import CannotHold, TableComparison
 from airflow_provider_cdc.sink.config import InsertMode, PrimaryKeyMode, SinkConfig
@@ -27,6 +28,7 @@ from airflow_provider_cdc.sink.database import place_of, unavailable
 from airflow_provider_cdc.sink.dialects import dialect_of
 from airflow_provider_cdc.sink.dialects.base import Dialect
 from airflow_provider_cdc.sink.differing import DifferingKeys
+from airflow_provider_cdc.sink.documents import Completion, body_of, completes
 from airflow_provider_cdc.sink.events import steps
 from airflow_provider_cdc.sink.expected import ExpectedRows
 from airflow_provider_cdc.sink.markers import MarkerTable
@@ -258,7 +260,17 @@ class VerifyDatabase:
         if pending.files:
             if self._wanted(pending) != table:
                 raise NotComparable("its columns are not those that the source had when it was read: verify it again")
-            expected.add(steps(self._changelog, self._plan.connector, pending, table, self._config))
+            documents, completion = completes(pending, table, self._config), None
+            if documents is not None:
+                if parts[0].last == since.first and since.straddles and partial(parts[0]) is not None:
+                    raise NotComparable(ONLY_CHANGES)
+                body = body_of(table, documents).name
+                completion = Completion(pending, table, documents, lambda keys: expected.values(body, keys))
+            made = steps(self._changelog, self._plan.connector, pending, table, self._config, completed=completion)
+            try:
+                expected.add(made)
+            except TargetError as e:
+                raise NotComparable(e.what) from e
 
     def _refuse_unsettled(self, result: Compared, since: Since, reference: Pending) -> None:
         """

@@ -1,0 +1,165 @@
+"""Targets of connectors whose events say only what has changed: what cannot be applied is told, and nothing is applied twice."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.sink.config import EQUAL
+from tests.sink.killed import start
+from tests.sink.test_apply import rows, sink
+from tests.sink.test_verify import only, verified
+from tests.support.mongodb import MongoConnector, mongodb_connector
+from tests.support.mongodb_work import Work, same
+from tests.support.signals import send
+
+NAMED = {"collection__name__format": "letters"}
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> sa.Engine:
+    return sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+
+
+def connector(uri: str, database: Any, folder: Path, **properties: Any) -> MongoConnector:
+    given = {"database_include_list": database.name, "capture_mode": "change_streams", **properties}
+    return mongodb_connector(uri, folder, **given)
+
+
+def documents(engine: sa.Engine) -> list[Any]:
+    return sorted((json.loads(row["document"]) for row in rows(engine, "letters")), key=lambda one: str(one["_id"]))
+
+
+def test_an_update_of_a_document_that_nobody_has_is_told_with_the_command_that_repairs_it(
+    uri: str, database: Any, engine: sa.Engine, tmp_path: Path
+) -> None:
+    letters = database.letters
+    letters.insert_many([{"_id": 1, "v": 1}, {"_id": "it's", "v": 1}])
+    ours = connector(uri, database, tmp_path)
+    ours.capture()
+    sink(engine, ours, **NAMED).apply()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM letters WHERE _id LIKE '%it%'")
+    letters.update_one({"_id": "it's"}, {"$set": {"v": 2}})
+    letters.update_one({"_id": "it's"}, {"$set": {"v": 3}})
+    letters.update_one({"_id": 1}, {"$set": {"v": 3}})
+    ours.capture()
+    with pytest.raises(TargetError) as refused:
+        sink(engine, ours, **NAMED).apply()
+    told = str(refused.value)
+    assert f"{database.name}.letters" in told
+    assert '''key "it's"''' in told
+    assert re.search(r"event \d+ of the key", told)
+    assert "airflow cdc snapshot test" in told
+    assert documents(engine) == [{"_id": 1, "v": 1}]
+    # what the command reads is a later event of the key
+    letters.update_one({"_id": "it's"}, {"$set": {"v": 4}})
+    whole = f"{database.name}.letters"
+    chosen = [{"data-collection": whole, "filter": """{"_id": "it's"}"""}]
+    send(ours, "execute-snapshot", {"data-collections": [whole], "additional-conditions": chosen})
+    ours.capture()
+    sink(engine, ours, **NAMED).apply()
+    assert documents(engine) == [{"_id": 1, "v": 3}, {"_id": "it's", "v": 4}]
+
+
+@pytest.mark.parametrize("end", ["delete", "replace", "drop"])
+def test_a_document_that_nobody_has_need_not_be_known_if_it_goes_or_comes_whole_later(
+    uri: str, database: Any, engine: sa.Engine, tmp_path: Path, end: str
+) -> None:
+    letters = database.letters
+    letters.insert_many([{"_id": 1, "v": 1}, {"_id": 2, "v": 1}])
+    ours = connector(uri, database, tmp_path)
+    ours.capture()
+    sink(engine, ours, **NAMED).apply()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM letters WHERE _id = '2'")
+    letters.update_one({"_id": 2}, {"$set": {"v": 2}})
+    ours.capture()
+    left = [{"_id": 1, "v": 1}]
+    if end == "delete":
+        letters.delete_one({"_id": 2})
+    elif end == "replace":
+        letters.replace_one({"_id": 2}, {"w": 1})
+        letters.update_one({"_id": 2}, {"$set": {"v": 9}})
+        left.append({"_id": 2, "w": 1, "v": 9})
+    else:
+        letters.drop()
+        left = []
+    ours.capture()
+    sink(engine, ours, **NAMED).apply()
+    assert documents(engine) == left
+
+
+def test_fields_that_are_left_out_or_called_otherwise_are_so_in_updates(
+    uri: str, database: Any, engine: sa.Engine, tmp_path: Path
+) -> None:
+    letters = database.letters
+    letters.insert_one({"_id": 1, "card": {"number": 5, "owner": "a"}, "items": [{"price": 1}, {"price": 2}], "n": 1})
+    where = f"{database.name}.letters"
+    rules = {"field_exclude_list": f"{where}.card.number", "field_renames": f"{where}.items.price:cost,{where}.n:m"}
+    ours = connector(uri, database, tmp_path, **rules)
+    ours.capture()
+    sink(engine, ours, **NAMED).apply()
+    letters.update_one(
+        {"_id": 1}, {"$set": {"card.number": 6, "card.owner": "b", "items.1.price": 3}, "$inc": {"n": 1}}
+    )
+    letters.update_one({"_id": 1}, {"$unset": {"items.0.price": ""}})
+    ours.capture()
+    sink(engine, ours, **NAMED).apply()
+    assert documents(engine) == [{"_id": 1, "card": {"owner": "b"}, "items": [{}, {"cost": 3}], "m": 2}]
+
+
+def test_a_table_is_compared_with_its_collection(
+    uri: str, client: Any, database: Any, engine: sa.Engine, tmp_path: Path
+) -> None:
+    work = Work(client, database.name, 9)
+    work.write(40)
+    ours = connector(uri, database, tmp_path)
+    ours.capture()
+    work.write(40)
+    ours.capture()
+    sink(engine, ours, **NAMED).apply()
+    count = work.collection.count_documents({})
+    compared = only(verified(engine, ours, **NAMED))
+    assert (compared.source, compared.target, compared.different, compared.not_compared) == (count, count, 0, "")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE letters SET document = '{}' WHERE _id = (SELECT min(_id) FROM letters)")
+    assert only(verified(engine, ours, **NAMED)).different == 1
+
+
+def test_a_run_that_is_killed_at_any_statement_applies_no_update_twice(
+    uri: str, client: Any, database: Any, engine: sa.Engine, tmp_path: Path
+) -> None:
+    """Updates that would not fit the document that they have made: a field that goes, an array that is cut."""
+    letters, work = database.letters, Work(client, database.name, 7)
+    letters.insert_one({"_id": "cut", "list": [*range(100)], "there": {"a": 1}})
+    ours = connector(uri, database, tmp_path)
+    work.write(10)
+    ours.capture()
+    sink(engine, ours, **NAMED).apply()
+    properties = {**EQUAL, "collection.name.format": "letters", "connection.url": str(engine.url)}
+    ended, number = set[bool](), 1
+    while len(ended) < 2 or number < 14:
+        work.write(4)
+        letters.update_one({"_id": "cut"}, [{"$set": {"list": {"$slice": ["$list", 99 - number]}}}])
+        letters.update_one({"_id": "cut"}, {"$unset": {"there.a": ""}})
+        letters.update_one({"_id": "cut"}, {"$set": {"there": number}})
+        letters.update_one({"_id": "cut"}, {"$set": {"there": {"a": number}}})
+        ours.capture()
+        process = start(properties, ours.changelog.storage.url, ours.name, statement=number)
+        process.join(120)
+        assert process.exitcode in (0, -9)
+        ended.add(process.exitcode == 0)
+        number += 1
+        assert number < 60
+        if number % 4 == 0:
+            sink(engine, ours, **NAMED).apply()
+            same([row["document"] for row in rows(engine, "letters")], letters.find())
+    sink(engine, ours, **NAMED).apply()
+    same([row["document"] for row in rows(engine, "letters")], letters.find())
