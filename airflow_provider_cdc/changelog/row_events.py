@@ -41,6 +41,7 @@ class RowEvent:
 
     :param captured_at: of the batch: when it was committed, in ISO form
     :param next_key: of a delete that is half of a key change: the key that the row has got
+    :param said: the event columns of the schema (:attr:`~airflow_provider_cdc.core.model.schema.Documents.columns`)
     """
 
     batch: int
@@ -59,6 +60,7 @@ class RowEvent:
     ts_us: int
     unavailable: tuple[str, ...]
     unavailable_before: tuple[str, ...]
+    said: Row
 
     @property
     def committed_us(self) -> int:
@@ -241,6 +243,7 @@ def _event(row: Row, manifest: Manifest, topic: str, schema: TableSchema, next_k
         previous_key=row.get("previous_key"), next_key=next_key if row["op"] == "d" else None, before=row["before"], after=row["after"],
         source=row["source"], transaction=row["transaction"], ts_us=row["ts_us"], unavailable=tuple(row["unavailable"] or ()),
         unavailable_before=tuple(row["unavailable_before"] or ()),
+        said={c.name: row.get(c.name) for c in schema.documents.columns} if schema.documents is not None else {},
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow_provider_cdc.changelog.lineage import History, Reign, reign_of
 from airflow_provider_cdc.changelog.other_keys import OtherKeys, called_at_the_end
+from airflow_provider_cdc.changelog.row_documents import follows_documents, with_documents
 from airflow_provider_cdc.changelog.row_events import Row, RowEvent, RowEvents
 from airflow_provider_cdc.changelog.row_key import Names, RowKey, renamed, then
 from airflow_provider_cdc.changelog.row_masks import RowMasks
@@ -54,6 +55,8 @@ class RowStories:
         """
         until = None if as_of is None else int(as_of.timestamp() * 1_000_000)
         told = self._told(table, key, until)
+        in_order = with_documents([event for event, _ in reversed(told.events)])
+        told.events = [(event, names) for event, (_, names) in zip(reversed(in_order), told.events, strict=True)]
         events = self._events
         cut = events.first > 1
         begins = self._begins_at() if cut else None
@@ -223,7 +226,8 @@ def _row(told: _Told, changes: list[RowChange], first: int) -> RowNow:
     events = [one for one in told.events if one[0].seq <= newest.seq]
     names_now = events[0][1]
     for event, names in _life(events):
-        for name in sorted(lacking):
+        # a document is not what it was before an update of it
+        for name in sorted(lacking - _bodies(event)):
             original = called_at_the_end(name, names_now)
             column = None if original is None else renamed(original, names)
             image = event.after or {}
@@ -231,6 +235,11 @@ def _row(told: _Told, changes: list[RowChange], first: int) -> RowNow:
                 row[name] = image[column]
                 lacking.discard(name)
     return RowNow(state="row", row=row, unavailable=sorted(lacking))
+
+
+def _bodies(event: RowEvent) -> set[str]:
+    documents = event.schema.documents
+    return {documents.body} if documents is not None and follows_documents(event.schema) else set()
 
 
 def _drops(change: RowChange, told: _Told) -> bool:

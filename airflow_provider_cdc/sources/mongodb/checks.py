@@ -46,7 +46,11 @@ def check(config: MongoDbConfig) -> list[Finding]:
         if any(f.fatal for f in found):
             return found
         captured = sorted(_captured(client, config), key=str)
-        found += [*_none_captured(captured, config), *_out_of_scope(captured, config), *_without_documents(config)]
+        found += [
+            *_none_captured(captured, config),
+            *_out_of_scope(captured, config),
+            *_without_documents(config, deployment),
+        ]
         found += _images(client, config, deployment, captured)
         return [*found, *_signals(client, config), *_oplog(client)]
 
@@ -112,10 +116,11 @@ def _out_of_scope(captured: list[TableId], config: MongoDbConfig) -> Iterator[Fi
         )
 
 
-def _without_documents(config: MongoDbConfig) -> Iterator[Finding]:
-    if not config.capture_mode.full:
+def _without_documents(config: MongoDbConfig, deployment: Deployment) -> Iterator[Finding]:
+    if not config.capture_mode.full and not deployment.expanded:
         yield Finding(
-            f"Updates come without their documents with capture.mode={config.capture_mode.value}: tables keep what they had before an update, and only the Debezium JSON form is right.",
+            f"Updates come without their documents with capture.mode={config.capture_mode.value}, and this server does not say what their paths mean (disambiguatedPaths, MongoDB 6.0): where a document has "
+            "fields with dots in their names, or an update may have made one, tables refuse the update.",
             "set capture.mode=change_streams_update_full, if changes are applied to tables",
             fatal=False,
         )

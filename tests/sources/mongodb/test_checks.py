@@ -10,7 +10,9 @@ import pytest
 
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.core.spi.source import Finding
+from airflow_provider_cdc.sources.mongodb.checks import _without_documents
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.connect import Deployment
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb
 from tests.support.mongodb import mongodb_connector
@@ -63,7 +65,7 @@ def source(server: MongoDb, user: str, password: str = "sesame&${x}", **properti
         ("any", {"signal_data_collection": "cdc.signals", "read_only": True}, None),
         ("any", {"signal_data_collection": "cdc.others", "read_only": True}, 'createCollection("others")'),
         ("writer", {"signal_data_collection": "cdc.signals"}, None),
-        ("any", {"capture_mode": "change_streams"}, "set capture.mode=change_streams_update_full"),
+        ("any", {"capture_mode": "change_streams"}, None),
         ("any", {"capture_mode": "change_streams_update_full"}, None),
         (
             "any",
@@ -109,6 +111,20 @@ def test_the_documented_accounts_capture_and_no_other_right_is_needed(
     connector.secrets["mongodb.user"] = ""
     with pytest.raises(CdcError):
         connector.capture()
+
+
+@pytest.mark.parametrize(
+    ("version", "mode", "told"),
+    [((5, 0, 3), "change_streams", True), ((5, 0, 3), "change_streams_update_full", False), ((6, 0), "change_streams", False)],
+)  # fmt: skip
+def test_paths_of_updates_that_a_server_does_not_explain_are_told(
+    version: tuple[int, ...], mode: str, told: bool
+) -> None:
+    config = MongoDbConfig.parse(
+        {"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/?replicaSet=rs0", "capture.mode": mode}
+    )
+    found = list(_without_documents(config, Deployment("rs0", version)))
+    assert [one.fix.startswith("set capture.mode=change_streams_update_full") for one in found] == [True] * told
 
 
 def test_errors_name_the_account_and_never_its_password(guarded: MongoDb) -> None:

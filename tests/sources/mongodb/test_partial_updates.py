@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_cdc.changelog.row_key import RowKey
 from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sink.config import EQUAL
 from tests.sink.killed import start
 from tests.sink.test_apply import rows, sink
 from tests.sink.test_verify import only, verified
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.mongodb_work import Work, same
+from tests.support.row_stories import stories
 from tests.support.signals import send
 
 NAMED = {"collection__name__format": "letters"}
@@ -131,6 +134,35 @@ def test_a_table_is_compared_with_its_collection(
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE letters SET document = '{}' WHERE _id = (SELECT min(_id) FROM letters)")
     assert only(verified(engine, ours, **NAMED)).different == 1
+
+
+def test_the_story_of_a_row_has_the_document_after_each_change(uri: str, database: Any, tmp_path: Path) -> None:
+    letters = database.letters
+    letters.insert_one({"_id": 1, "v": {"a": 1}})
+    ours = connector(uri, database, tmp_path)
+    ours.capture()
+    letters.update_one({"_id": 1}, {"$set": {"v.b": 2}})
+    letters.update_one({"_id": 1}, {"$unset": {"v.a": ""}})
+    ours.capture()
+    table = TableId(namespace=database.name, name="letters")
+    story = stories(ours).tell(table, RowKey({"_id": "1"}))
+    shown = [json.loads((change.after or {})["document"])["v"] for change in reversed(story.changes)]
+    assert shown == [{"a": 1}, {"a": 1, "b": 2}, {"b": 2}]
+    assert (story.row.state, json.loads((story.row.row or {})["document"])) == ("row", {"_id": 1, "v": {"b": 2}})
+    assert story.row.unavailable == []
+
+
+def test_the_document_is_not_known_of_a_row_whose_story_begins_with_an_update(
+    uri: str, database: Any, tmp_path: Path
+) -> None:
+    letters = database.letters
+    letters.insert_one({"_id": 1, "v": 1})
+    ours = connector(uri, database, tmp_path, snapshot_mode="no_data")
+    ours.capture()
+    letters.update_one({"_id": 1}, {"$set": {"v": 2}})
+    ours.capture()
+    story = stories(ours).tell(TableId(namespace=database.name, name="letters"), RowKey({"_id": "1"}))
+    assert (story.row.state, story.row.unavailable) == ("row", ["document"])
 
 
 def test_a_run_that_is_killed_at_any_statement_applies_no_update_twice(
