@@ -77,12 +77,17 @@ class Write:
             self.target.replace(rows, self.marker)
 
     def documents(self) -> DataFrame | None:
-        """The documents of the table as it is, by the key; with the names of the source. ``None`` if it has none, or has something else made of them."""
+        """The documents of the table before these batches, by the key; with the names of the source. ``None`` if it has none, or has something else made of them.
+
+        :raises Conflict: another run has applied some of the batches by now
+        """
         schema, shape = self.pending.schema, self.shape
         if self.fresh or self.joins or schema.documents is None or not self.target.exists():
             return None
         names = shape.names(schema)
-        body, there = names.get(schema.documents.body, ""), self.target.pinned().rows
+        pinned = self.target.pinned()
+        self._check_at(pinned.marker(self.marker.app))
+        body, there = names.get(schema.documents.body, ""), pinned.rows
         found = {field.name.lower(): field.dataType for field in there.schema.fields}
         if found.get(body.lower()) != T.StringType() or shape.types(schema)[body] != "string":
             return None
@@ -242,7 +247,9 @@ class Write:
         """
         if not (self.shape.flags() or inherits):
             return  # the last event of a key is that, whatever the table has
-        found = self.target.marker(self.marker.app) if self.target.exists() else NEVER
+        self._check_at(self.target.marker(self.marker.app) if self.target.exists() else NEVER)
+
+    def _check_at(self, found: int) -> None:
         if found != (NEVER if self.at is None else self.at):
             raise Conflict(f"another run has brought it to batch {found}")
 

@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, TargetError
+from spark_jobs.write import Write
 from tests.spark.lake import Lake, start_spark
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, same
@@ -108,9 +109,9 @@ def test_an_update_of_a_document_that_nobody_has_is_told_until_it_is_read_again(
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-@pytest.mark.parametrize("when", ["before", "beside", "after"])
+@pytest.mark.parametrize("when", ["first", "before", "beside", "after"])
 def test_no_update_is_applied_twice_whoever_else_applies_and_whenever_a_run_ends(
-    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path, kind: str, when: str
+    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path, monkeypatch: Any, kind: str, when: str
 ) -> None:
     """Updates that would not fit the document that they have made."""
     lake = lake_of(spark, uri, database, tmp_path, kind)
@@ -127,6 +128,8 @@ def test_no_update_is_applied_twice_whoever_else_applies_and_whenever_a_run_ends
         seen.append(name)
         if len(seen) > 1:
             return write()
+        if when == "first":
+            return write()
         if when == "before":
             raise RuntimeError("ended")
         if when == "beside":
@@ -135,6 +138,16 @@ def test_no_update_is_applied_twice_whoever_else_applies_and_whenever_a_run_ends
         write()
         raise RuntimeError("ended")
 
+    read = Write.documents
+
+    def others_first(write: Write) -> Any:
+        monkeypatch.setattr(Write, "documents", read)
+        Lake(spark, tmp_path, lake.connector, kind=kind).apply()
+        seen.append("read")
+        return read(write)
+
+    if when == "first":
+        monkeypatch.setattr(Write, "documents", others_first)
     lake.hook = hook
     with contextlib.suppress(CdcError):
         lake.apply()
