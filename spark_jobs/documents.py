@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial as given
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,14 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
 from airflow_provider_cdc.changelog.partial import Changes, Fold, Lost, refuse_lost
-from airflow_provider_cdc.changelog.pending import Origin, Pending
 from airflow_provider_cdc.core.model.schema import Documents, arrow_type
 from airflow_provider_cdc.core.spi.partial_updates import partial_updates
 from spark_jobs.datatypes import quoted
 from spark_jobs.last import KEPT, OP, OURS, SEQ
-from spark_jobs.shipped import ship
-from spark_jobs.workers import lacks_package
+from spark_jobs.shipped import lacks_package, ship
+
+if TYPE_CHECKING:  # executors load this module, and have no need of those
+    from airflow_provider_cdc.changelog.pending import Origin, Pending
 
 Present = Callable[[], DataFrame | None]
 """The documents of the table before the events, by the key: with the names of the source; ``None`` if it has none."""

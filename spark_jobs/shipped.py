@@ -11,10 +11,12 @@ from pathlib import Path
 from pyspark import SparkContext, SparkFiles
 
 import airflow_provider_cdc
+from airflow_provider_cdc.core.errors import ConfigError
 
 PACKAGES = ("core", "changelog", "sink", "sources")
 """What jobs may import of ``airflow_provider_cdc``, besides themselves (docs/architecture.md, "Packages and layers"); and the sources, by which
 :mod:`airflow_provider_cdc.core.spi.partial_updates` finds what applies updates of documents."""
+_SHOWN = 2000
 _MADE = (1980, 1, 1, 0, 0, 0)
 """When each file was made, as far as the archive says: equal code is an equal archive."""
 
@@ -37,6 +39,18 @@ def ship(context: SparkContext) -> None:
         return
     file.write_bytes(data)
     context.addPyFile(str(file))
+
+
+def lacks_package(said: str) -> ConfigError | None:
+    """What a job's error says where executors lack a package; ``None`` if it says something else."""
+    if "ModuleNotFoundError" not in said:
+        return None
+    lines = [line for line in said.splitlines() if line.startswith("ModuleNotFoundError")]
+    return ConfigError(
+        f"Executors lack a package: {' '.join(lines)[:_SHOWN] or said[:_SHOWN]}",
+        safe="No table was changed.",
+        remedy="install it in the Python of the workers, or name a Python that has it by PYSPARK_PYTHON; the code of airflow-provider-cdc itself is sent to them",
+    )
 
 
 def archive() -> bytes:

@@ -12,10 +12,10 @@ from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.sink.staged import Workers
 from airflow_provider_cdc.sink.staging import Message, Part, Share, Work, read_share, write_partition
-from spark_jobs.shipped import ship
+from spark_jobs.shipped import lacks_package, ship
 
 TASK_BYTES, TASK_FILES = 8 << 20, 50
 """A task reads about so many bytes of change log, or so many files."""
@@ -74,18 +74,6 @@ def together(shares: Sequence[Share]) -> Iterator[list[Share]]:
 
 def _itself(partition: int) -> int:
     return partition
-
-
-def lacks_package(said: str) -> ConfigError | None:
-    """What a job's error says where executors lack a package; ``None`` if it says something else."""
-    if "ModuleNotFoundError" not in said:
-        return None
-    lines = [line for line in said.splitlines() if line.startswith("ModuleNotFoundError")]
-    return ConfigError(
-        f"Executors lack a package: {' '.join(lines)[:_SHOWN] or said[:_SHOWN]}",
-        safe="No table was changed.",
-        remedy="install it in the Python of the workers, or name a Python that has it by PYSPARK_PYTHON; the code of airflow-provider-cdc itself is sent to them",
-    )
 
 
 def _failed(said: str) -> CdcError:

@@ -11,16 +11,18 @@ import re
 import shlex
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Documents
 from airflow_provider_cdc.core.spi.partial_updates import PartialUpdates
+
+if TYPE_CHECKING:  # executors load this module, and have no need of a change log
+    from airflow_provider_cdc.changelog.pending import Pending
 
 NOWHERE = "the table does not have the document, and no event before has it"
 _SHOWN = 3

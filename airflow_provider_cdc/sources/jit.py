@@ -17,10 +17,13 @@ _MARK = b"sources.jit import "
 
 
 def jit(function: _F) -> _F:
-    """Compile without the GIL, keep the result on disk until the source of any kernel of the same database, or of several, changes.
+    """Compile without the GIL, keep the result on disk until the source of any kernel of the same database, or of several, changes. Code that was sent to where
+    it runs, in an archive, is compiled there.
 
     ``NUMBA_BOUNDSCHECK=1`` turns the checks of indices on; give it a ``NUMBA_CACHE_DIR`` of its own.
     """
+    if not _HERE.is_file():
+        return cast(_F, nb.njit(nogil=True)(function))
     compiled: Any = nb.njit(cache=True, nogil=True)(function)
     if compiled is function:  # NUMBA_DISABLE_JIT=1
         return function
