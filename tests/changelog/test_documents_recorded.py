@@ -22,7 +22,12 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableId, arrow_type, row_struct
 from airflow_provider_cdc.core.writing.envelope import Envelope
-from airflow_provider_cdc.sources.mongodb.collections import SOURCE_FIELDS, UPDATE_DESCRIPTION, collection_schema
+from airflow_provider_cdc.sources.mongodb.collections import (
+    DOCUMENTS,
+    SOURCE_FIELDS,
+    UPDATE_DESCRIPTION,
+    collection_schema,
+)
 
 Row = dict[str, Any]
 RECORDED = json.loads((Path(__file__).parent / "recorded" / "mongodb.json").read_text())
@@ -101,3 +106,10 @@ def test_the_recording_has_what_this_is_about() -> None:
     assert {v["updateDescription"] is None for v in values if v["op"] == "u"} == {True, False}
     assert {v["transaction"] is None for v in values} == {True, False}
     assert any(v["op"] == "u" and v["after"] is None for v in values)
+
+
+def test_records_of_the_source_have_the_fields_of_debeziums_in_their_order() -> None:
+    """What targets need besides is in no record."""
+    assert ITEMS.documents is not None
+    assert DOCUMENTS.fields == ITEMS.documents.fields
+    assert [column.name for column in DOCUMENTS.columns] == [UPDATE_DESCRIPTION.name, "disambiguatedPaths"]

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.sink.database import open_engine
 from tests.sink.test_apply import rows, sink
 from tests.sink.test_verify import compare, only, opened, verified
 from tests.support.mongodb import mongodb_connector
@@ -50,6 +52,33 @@ def test_a_target_is_equal_where_events_say_only_what_has_changed(
             sink(engine, ours, collection__name__format="letters").apply()
             same([row["document"] for row in rows(engine, "letters")], work.collection.find())
         work.write(40)
+
+
+class Finite(Work):
+    """Without numbers that JSON does not have."""
+
+    def _value(self, depth: int = 0) -> Any:
+        while "nan" in (shown := repr(value := super()._value(depth)).lower()) or "inf" in shown:
+            pass
+        return value
+
+
+def test_a_table_of_postgresql_is_equal_where_events_say_only_what_has_changed(
+    uri: str, client: Any, database: Any, tmp_path: Path, postgres: Any
+) -> None:
+    work = Finite(client, database.name, 11)
+    work.write(20)
+    ours = mongodb_connector(uri, tmp_path, database_include_list=database.name, capture_mode="change_streams")
+    with postgres.database("sink") as name:
+        engine = open_engine(SinkConfig.parse({"connection.url": postgres.url(name)}))
+        for _ in range(3):
+            ours.capture()
+            sink(engine, ours, collection__name__format="it's: %s").apply()
+            with engine.connect() as connection:
+                found = connection.exec_driver_sql("""SELECT document::text FROM "it's: %%s\"""").scalars().all()
+            same(found, work.collection.find())
+            work.write(30)
+        engine.dispose()
 
 
 def test_a_table_of_a_relational_target_is_compared_with_its_collection_and_repaired(
