@@ -13,6 +13,7 @@ from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, TargetError
 from spark_jobs.write import Write
 from tests.spark.lake import Lake, start_spark
+from tests.spark.test_verify_beside import _verify as verify
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, same
 from tests.support.signals import send
@@ -108,6 +109,32 @@ def test_an_update_of_a_document_that_nobody_has_is_told_until_it_is_read_again(
     assert documents(lake, database) == [({"_id": "it's", "v": 2},), ({"_id": 1, "v": 2},)]
 
 
+def test_a_table_is_compared_with_what_was_captured_since(
+    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path
+) -> None:
+    lake = lake_of(spark, uri, database, tmp_path, "delta")
+    letters.insert_many([{"_id": n, "v": {"a": n}} for n in range(4)])
+    lake.follow()
+
+    def meanwhile() -> None:
+        database.other.insert_one({})
+        lake.connector.capture()  # the position is within this batch
+        letters.update_many({}, {"$set": {"v.b": 1}})
+        lake.follow()
+
+    only = rf"{database.name}\.letters"
+    (compared,) = verify(lake, meanwhile, tables=(only,)).tables
+    assert (compared.source, compared.target, compared.different, compared.not_compared) == (4, 4, 0, "")
+
+    def at_once() -> None:
+        letters.update_one({"_id": 0}, {"$unset": {"v.a": ""}})
+        lake.follow()
+
+    (compared,) = verify(lake, at_once, tables=(only,)).tables
+    assert "only what has changed" in compared.not_compared
+
+
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
 @pytest.mark.parametrize("when", ["first", "before", "beside", "after"])
 def test_no_update_is_applied_twice_whoever_else_applies_and_whenever_a_run_ends(

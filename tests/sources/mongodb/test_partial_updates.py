@@ -22,7 +22,7 @@ from tests.support.mongodb_work import Work, same
 from tests.support.row_stories import stories
 from tests.support.signals import send
 
-NAMED = {"collection__name__format": "letters"}
+NAMED = {"collection__name__format": "${source.table}"}
 
 
 @pytest.fixture
@@ -131,9 +131,20 @@ def test_a_table_is_compared_with_its_collection(
     count = work.collection.count_documents({})
     compared = only(verified(engine, ours, **NAMED))
     assert (compared.source, compared.target, compared.different, compared.not_compared) == (count, count, 0, "")
+
+    def meanwhile() -> None:
+        database.other.insert_one({})
+        ours.capture()  # the position is within this batch
+        work.collection.update_many({}, {"$set": {"fresh": 1}})
+        ours.capture()
+        sink(engine, ours, **NAMED).apply()
+
+    compared = only(verified(engine, ours, meanwhile, tables=[rf"{database.name}\.letters"], **NAMED))
+    assert (compared.source, compared.target, compared.different, compared.not_compared) == (count, count, 0, "")
     with engine.begin() as connection:
         connection.exec_driver_sql("UPDATE letters SET document = '{}' WHERE _id = (SELECT min(_id) FROM letters)")
-    assert only(verified(engine, ours, **NAMED)).different == 1
+    compared = only(verified(engine, ours, tables=[rf"{database.name}\.letters"], **NAMED))
+    assert compared.different == 1
 
 
 def test_the_story_of_a_row_has_the_document_after_each_change(uri: str, database: Any, tmp_path: Path) -> None:
