@@ -15,8 +15,8 @@ from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, Documents, TableSchema
 from spark_jobs.bags import NUMBER, repeated
+from spark_jobs.completed import Present, completed, fields, values
 from spark_jobs.datatypes import constant, file_type, filled, from_file, holds, quoted, spark_type, structure
-from spark_jobs.documents import Present, completed, fields, values
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
 from spark_jobs.reads import read_once
 from spark_jobs.shape import LEFT, WHOLE, Shape

@@ -9,7 +9,7 @@ from spark_jobs.shipped import archive
 from tests.spark.on_cluster import bare_python
 
 PROGRAM = """
-import numpy, pyarrow, airflow_provider_cdc, spark_jobs.documents
+import numpy, pyarrow, airflow_provider_cdc, spark_jobs.completed
 from airflow_provider_cdc.core.spi.partial_updates import partial_updates
 said = {"updateDescription": pyarrow.array([{"updatedFields": '{"b": 1.5}', "removedFields": ["a"]}])}
 print(airflow_provider_cdc.__file__, *partial_updates("mongodb").applied(['{"_id": 1,"a": 1}'], numpy.array([-1]), said)[0])

@@ -29,7 +29,7 @@ _CANONICAL: Final = JSONOptions(
     datetime_conversion=DatetimeConversion.DATETIME_MS,
     uuid_representation=UuidRepresentation.UNSPECIFIED,
 )
-_CODEC: Final = CodecOptions(uuid_representation=UuidRepresentation.UNSPECIFIED)
+_CODEC: Final[CodecOptions[dict[str, Any]]] = CodecOptions(uuid_representation=UuidRepresentation.UNSPECIFIED)
 
 
 def bounds(low: Any = None, high: Any = None, *, has_low: bool = False, has_high: bool = False) -> dict[str, Any]:
