@@ -22,6 +22,7 @@ from dev.benchmarks.ours import Ours
 from dev.benchmarks.runs import measured, measured_runs
 from dev.bootstrap.report import Problem, Report
 from dev.servers.mongodb import MongoDb
+from dev.servers.mongodb.replay import RELEASE
 
 MODE = "change_streams_update_full_with_pre_image"
 WIDE_SHARE = 20
@@ -49,20 +50,23 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
 
 def _measured(options: argparse.Namespace, kind: str, copies: int, events: int, folder: Path) -> dict[str, Any]:
     rival = not options.skip_debezium
-    report = Report(4 + 2 * rival)
+    report = Report(5 + 2 * rival)
     with report.step(f"{kind} events, made once") as step:
         file = mongodb_events.ensure(kind, step.progress)
         step.done(f"{events:,} events of {file.stat().st_size * copies // events:,} bytes")
     if rival:
         with report.step("Debezium") as step:
             debezium.ensure(step)
-    with MongoDb({"replay": {"file": str(file), "copies": copies}}) as server:
-        with report.step("the driver fetches them, and that is all") as step:
-            fetch = min((_fetched(server, events) for _ in range(options.repeat)), key=lambda one: one["cpu_s"])
-            step.done(f"{events / fetch['seconds']:,.0f} a second, {fetch['cpu_s']:.1f} CPU s")
+    with MongoDb({"replay": {"file": str(file), "copies": copies, "held": True}}) as server:
         collection = f"{DATABASE}.{COLLECTION}"
         wanted = {"collection.include.list": collection, "capture.mode": MODE, "snapshot.mode": "no_data"}
         ours = Ours.of("mongodb", folder / "ours", wanted, {"mongodb.connection.string": server.url()})
+        with report.step("start before the events") as step, server.connect() as client:
+            ours.run(step.progress)
+            client.admin.command(RELEASE)
+        with report.step("the driver fetches them, and that is all") as step:
+            fetch = min((_fetched(server) for _ in range(options.repeat)), key=lambda one: one["cpu_s"])
+            step.done(f"{events / fetch['seconds']:,.0f} a second, {fetch['cpu_s']:.1f} CPU s")
         before = machine.cpu_s(server.pid or 0, children=False)
         runs = measured_runs(argparse.Namespace(rows=events, repeat=options.repeat), report, ours, folder)
         took = machine.cpu_s(server.pid or 0, children=False) - before
@@ -82,9 +86,9 @@ def _measured(options: argparse.Namespace, kind: str, copies: int, events: int, 
     return document
 
 
-def _fetched(server: MongoDb, events: int) -> dict[str, Any]:
+def _fetched(server: MongoDb) -> dict[str, Any]:
     """What the driver takes to fetch the events raw, in a process of its own."""
-    command = [sys.executable, "-m", "dev.benchmarks.run_mongodb_fetch", server.url(), str(events)]
+    command = [sys.executable, "-m", "dev.benchmarks.run_mongodb_fetch", server.url()]
     done = subprocess.run(command, cwd=paths.ROOT, text=True, capture_output=True, check=False)
     if done.returncode:
         raise Problem(f"The fetch ended with {done.returncode}:\n{done.stderr[-4000:]}")

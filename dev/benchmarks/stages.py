@@ -89,7 +89,7 @@ def watch_capture(stages: Stages, kind: str) -> None:
     from airflow_provider_cdc.sources import load_source
     from airflow_provider_cdc.state.store import StateStore
 
-    {"oracle": _watch_oracle, "db2": _watch_db2}.get(kind, _watch_mysql)(stages)
+    {"oracle": _watch_oracle, "db2": _watch_db2, "mongodb": _watch_mongodb}.get(kind, _watch_mysql)(stages)
     source = load_source(kind)
     stages.generator(source, "stream", "decode")
     for name in ("check", "discover", "verify_position", "current_position"):
@@ -132,3 +132,14 @@ def _watch_db2(stages: Stages) -> None:
     stages.function(SelectList, "struct", "values")
     for name in ("__init__", "block"):
         stages.function(_Merged, name, "merge")
+
+
+def _watch_mongodb(stages: Stages) -> None:
+    from airflow_provider_cdc.sources.mongodb.log import reader
+    from airflow_provider_cdc.sources.mongodb.log.cursor import RawCursor
+    from airflow_provider_cdc.sources.mongodb.shaping import Shaping
+
+    stages.function(RawCursor, "_ask", "fetch")
+    stages.function(reader, "read_events", "fields of events")
+    stages.function(Shaping, "texts", "documents")
+    stages.function(Shaping, "described", "updates")

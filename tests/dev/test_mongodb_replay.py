@@ -10,6 +10,7 @@ import bson
 import pytest
 
 from dev.servers.mongodb import MongoDb
+from dev.servers.mongodb.replay import RELEASE
 
 COPIES = 3
 WORK = 60
@@ -75,3 +76,19 @@ def test_behind_the_last_one_nothing_comes_and_the_place_moves_on(client: Any) -
 def test_other_commands_are_answered_as_by_the_ordinary_server(client: Any) -> None:
     client.other.things.insert_one({"_id": 1})
     assert client.other.things.count_documents({}) == 1
+
+
+def test_held_events_happen_when_they_are_asked_for_behind_all_that_was_before(
+    events: tuple[Path, list[dict[str, Any]]],
+) -> None:
+    replay = {"file": str(events[0]), "copies": COPIES, "held": True}
+    with MongoDb({"replay": replay}) as server, server.connect() as client:
+        before = client.admin.command("hello")["lastWrite"]["opTime"]["ts"]
+        with client.watch(max_await_time_ms=50) as stream:
+            assert stream.try_next() is None
+        client.admin.command(RELEASE)
+        found = taken(client, WORK * COPIES, start_at_operation_time=before)
+        after = client.admin.command("hello")["lastWrite"]["opTime"]["ts"]
+    assert [event["documentKey"]["_id"] for event in found] == list(range(WORK)) * COPIES
+    times = [event["clusterTime"] for event in found]
+    assert [before, *times, after] == sorted({before, *times, after})

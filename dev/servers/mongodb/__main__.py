@@ -23,7 +23,7 @@ async def main() -> None:
     if replay:
         from dev.servers.mongodb.replay import Replay
 
-        server: Server = Replay(settings, Path(replay["file"]), replay["copies"])
+        server: Server = Replay(settings, Path(replay["file"]), replay["copies"], held=replay.get("held", False))
     else:
         server = Router(settings, shards) if shards else Server(settings)
     await server.start()

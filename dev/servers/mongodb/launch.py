@@ -23,7 +23,7 @@ class MongoDb(Server):
     """One member as a process of its own; alone it is a replica set of one.
 
     Options: ``replica_set`` (None is a standalone server), ``oplog_bytes``, ``noop_seconds``, ``auth``, ``tls`` (``certificate``, ``key``, ``ca``,
-    ``require_client``), ``election_seconds``, ``replay`` (``file``, ``copies``: change streams deliver these, see :mod:`dev.servers.mongodb.replay`).
+    ``require_client``), ``election_seconds``, ``replay`` (``file``, ``copies``, ``held``: change streams deliver these, see :mod:`dev.servers.mongodb.replay`).
     """
 
     kind = "mongodb"

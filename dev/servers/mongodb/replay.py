@@ -3,6 +3,9 @@
 A file holds change events one after another, as a ``getMore`` of a real server sent them. They come ``copies`` times, with later cluster times and resume
 tokens each time. Every change stream delivers all of them, whatever its scope and its pipeline, from the event behind the token that it gives, or from the
 first one. Whatever is no change stream is answered as by the ordinary server.
+
+With ``held`` nothing comes until somebody asks for it with ``{appendOplogNote: 1, data: {msg: "replay"}}`` (:data:`RELEASE`): then all events happen at once, at moments behind everything that
+was before. A connector whose offset is older finds them in the log.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ from dev.servers.mongodb.server import Connection, Server
 
 BATCH_BYTES = 16 * 1000 * 1000
 AWAIT_S = 1.0
+RELEASE = {"appendOplogNote": 1, "data": {"msg": "replay"}}
+"""The command on ``admin`` that lets held events happen."""
 _TOKEN = b"\x03_id\0"
 _DATA = b"\x02_data\0"
 _TIME = b"\x11clusterTime\0"
@@ -50,8 +55,17 @@ class Prepared:
         self._time_at = self._found(_TIME, b"", 0)
         self.times = [self._time(number) for number in range(self.alike)]
         self._span = self.times[-1][0] - self.times[0][0] + 1
-        self.end = (self.times[-1][0] + (copies - 1) * self._span, self.times[-1][1] + 1)
+        self._copies = copies
+
+    @property
+    def end(self) -> tuple[int, int]:
         """A time behind all events."""
+        return self.times[-1][0] + (self._copies - 1) * self._span, self.times[-1][1] + 1
+
+    def begin_at(self, second: int) -> None:
+        """Have the first event happen in that second, and the others as long after it as they did."""
+        later = second - self.times[0][0]
+        self.times = [(seconds + later, increment) for seconds, increment in self.times]
 
     def _found(self, name: bytes, inner: bytes, skipped: int) -> NDArray[np.int64]:
         """Where the value of a field of each event begins."""
@@ -132,9 +146,10 @@ class Prepared:
 class Replay(Server):
     """Answers change streams with prepared events, and everything else as the ordinary server does."""
 
-    def __init__(self, settings: Settings, path: Path, copies: int) -> None:
+    def __init__(self, settings: Settings, path: Path, copies: int, *, held: bool = False) -> None:
         super().__init__(settings)
         self.prepared = Prepared(path, copies)
+        self._held = held
         self._streams: dict[int, int] = {}
         self._ready: dict[tuple[int, int], tuple[bytes, int]] = {}
 
@@ -144,14 +159,21 @@ class Replay(Server):
             return self._open(body)
         if name == "getMore" and body["getMore"] in self._streams:
             return await self._more(body)
+        if self._held and name == "appendOplogNote" and body["data"] == RELEASE["data"]:
+            self._release()
         if name == "killCursors":
             for number in body["cursors"]:
                 self._streams.pop(number, None)
         return await super().answer(connection, body)
 
+    def _release(self) -> None:
+        self._held = False
+        self.prepared.begin_at(self.node.clock[0] + 1)
+        self.node.clock = self.prepared.end
+
     def _open(self, body: Document) -> Document:
         options = body["pipeline"][0]["$changeStream"]
-        place = self.prepared.place(options.get("resumeAfter") or options.get("startAfter"))
+        place = 0 if self._held else self.prepared.place(options.get("resumeAfter") or options.get("startAfter"))
         number = Int64(1_000_000 + len(self._streams))
         self._streams[number] = place
         namespace = f"{body['$db']}.{body['aggregate'] if isinstance(body['aggregate'], str) else '$cmd.aggregate'}"
@@ -167,12 +189,14 @@ class Replay(Server):
         number = body["getMore"]
         place, most = self._streams[number], int(body.get("batchSize") or self.prepared.count)
         ready = self._ready.pop((place, most), None)
+        if self._held:
+            ready = b"\x05\0\0\0\0", 0
         events, count = self.prepared.batch(place, most) if ready is None else ready
         if not count:
             await asyncio.sleep(min(float(body.get("maxTimeMS", 1000)) / 1000, AWAIT_S))
         self._streams[number] = place + count
         cursor = encode({"id": number, "ns": f"{body['$db']}.{body['collection']}"})[4:-1]
-        end = max(self.node.oplog.last, self.prepared.end)
+        end = self.node.oplog.last if self._held else max(self.node.oplog.last, self.prepared.end)
         token = self.prepared.token(place + count - 1) if count else tokens.mark(end)
         cursor += encode({"postBatchResumeToken": token})[4:-1]
         cursor += b"\x04nextBatch\0" + events
@@ -183,7 +207,7 @@ class Replay(Server):
 
     def _prepare(self, place: int, most: int) -> None:
         """Make the next batch while the client works on this one."""
-        if place < self.prepared.count:
+        if place < self.prepared.count and not self._held:
             self._ready.clear()
             self._ready[place, most] = self.prepared.batch(place, most)
 
