@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH_DOCUMENTS: Final = 100_000
-"""Documents that a reply may have; it ends at 16 MB, whichever is first."""
-
+"""Documents that a reply may have, at most."""
+REPLY_BYTES: Final = 4 << 20
+"""What a reply shall not be much larger than: by the last one it is told how many documents that may be. The server itself ends a reply at 16 MB."""
 
 _SMALL: Final = 4096
 """Bytes of a reply up to which it is looked at as a whole: most often it has no document."""
@@ -81,6 +82,7 @@ class RawCursor:
         self._database, self._seen = member.client[database], seen
         self._session = member.client.start_session(causal_consistency=False)
         self._id, self._collection = 0, ""
+        self._documents = BATCH_DOCUMENTS
         try:
             self.first = self._ask(command)
         except BaseException:
@@ -100,7 +102,7 @@ class RawCursor:
         command: dict[str, Any] = {
             "getMore": self._id,
             "collection": self._collection,
-            "batchSize": documents or BATCH_DOCUMENTS,
+            "batchSize": documents or self._documents,
         }
         if wait_ms is not None:
             command["maxTimeMS"] = wait_ms
@@ -126,6 +128,11 @@ class RawCursor:
 
         reply = read_reply(raw)
         self._found(reply.cursor_id, reply.namespace)
+        if count := len(reply.documents):
+            fitting = max(1, min(BATCH_DOCUMENTS, REPLY_BYTES * count // len(raw)))
+            self._documents = 1 << (
+                fitting.bit_length() - 1
+            )  # the same for some time, whatever the documents' sizes are
         token = reply.post_batch_resume_token
         return Answer(reply.documents if len(reply.documents) else None, None if token is None else bson.decode(token))
 
