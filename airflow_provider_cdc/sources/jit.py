@@ -42,6 +42,14 @@ def inlined(function: _F) -> _F:
     return cast(_F, nb.njit(inline="always", nogil=True)(function))
 
 
+def forced(function: _F) -> _F:
+    """A helper of kernels that the machine code of each of them contains, and does not call.
+
+    As :func:`inlined`, for helpers that branch much: these are compiled once, and only then put into their callers. A call passes each array as seven words.
+    """
+    return cast(_F, nb.njit(forceinline=True, nogil=True)(function))
+
+
 @cache
 def stamp(*folders: Path) -> str:
     """Stands for the sources of all kernels below some folders, and for how they are compiled.

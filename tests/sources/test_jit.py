@@ -40,7 +40,9 @@ def test_the_stamp_follows_every_file_with_kernels_and_no_other(tmp_path: Path) 
 
 
 def test_every_file_with_kernels_is_seen() -> None:
-    with_kernels = [path for path in SOURCES.rglob("*.py") if re.search("^@(jit|inlined)$", path.read_text(), re.M)]
+    with_kernels = [
+        path for path in SOURCES.rglob("*.py") if re.search("^@(jit|inlined|forced)$", path.read_text(), re.M)
+    ]
     assert len(with_kernels) > 8
     assert [path for path in with_kernels if module._MARK not in path.read_bytes()] == []
     assert {module._folder(path).name for path in with_kernels} == {"db2", "mongodb", "mysql", "oracle", "relational"}

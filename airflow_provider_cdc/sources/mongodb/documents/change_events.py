@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
@@ -108,6 +109,11 @@ class ChangeEvents:
     def token_data(self) -> Values:
         """The text of the resume token."""
         return _parts(self.field(b"_id"), {b"_data": (k.STRING,)})[b"_data"]
+
+    @cached_property
+    def tokens(self) -> pa.LargeStringArray:
+        """The same as array."""
+        return self.token_data.strings()
 
     @cached_property
     def document_id(self) -> Values:

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.jit import forced, jit
 
 _K_MIN: Final = -324
 _K_MAX: Final = 292
@@ -99,7 +99,7 @@ def _shortest(q: int, c: np.uint64, dk: int) -> tuple[np.uint64, int]:
     return (s if vb < between or (vb == between and s & _U1 == _U0) else t), k + dk
 
 
-@jit
+@forced
 def put_digits(number: np.uint64, out: npt.NDArray[np.uint8], w: int) -> int:
     """Write the digits of a number; returns where they end."""
     count = 1
@@ -118,7 +118,7 @@ def put_digits(number: np.uint64, out: npt.NDArray[np.uint8], w: int) -> int:
     return w + count
 
 
-@jit
+@forced
 def put_small(number: int, out: npt.NDArray[np.uint8], w: int) -> int:
     """Write a whole number with its sign."""
     if number < 0:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.jit import forced, jit
 from airflow_provider_cdc.sources.mongodb.kernels import literals as t
 from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
 from airflow_provider_cdc.sources.mongodb.kernels.literals import put
@@ -119,7 +119,7 @@ def put_value(
             return w, problem, at
 
 
-@jit
+@forced
 def _enter(
     buf: _Bytes,
     kind: int,
@@ -145,7 +145,7 @@ def _enter(
     return p + 4, w + 1, problem
 
 
-@jit
+@forced
 def _leave(shape: int, out: _Bytes, w: int) -> int:
     """End a document, an array, or the scope of a code, and the code with it; returns where the text ends."""
     out[U(w)] = _CLOSE[U(shape & 1)]

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.jit import forced
 
 _TEXTS: list[bytes] = []
 
@@ -60,7 +60,7 @@ _ALL = np.frombuffer(b"".join(_TEXTS) + bytes(8), np.uint8)
 _BEGINS = np.cumsum([0, *map(len, _TEXTS)])
 
 
-@jit
+@forced
 def put(text: int, out: npt.NDArray[np.uint8], w: int) -> int:
     """Write one of these texts; returns where it ends. Up to seven bytes behind it are written, too: what comes next overwrites them."""
     begin = _BEGINS[np.uintp(text)]

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.jit import forced, jit
 from airflow_provider_cdc.sources.mongodb.kernels import literals as t
 from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
 from airflow_provider_cdc.sources.mongodb.kernels.decimals import put_decimal
@@ -96,7 +96,7 @@ def _put_date_text(value: int, out: _Bytes, w: int) -> int:
     return w + 1
 
 
-@jit
+@forced
 def _put_date(value: int, form: int, out: _Bytes, w: int) -> int:
     if form == STRICT:
         return put(t.END_ONCE, out, put_small(value, out, put(t.DATE, out, w)))
@@ -105,7 +105,7 @@ def _put_date(value: int, form: int, out: _Bytes, w: int) -> int:
     return put(t.END_TEXT_TWICE, out, put_small(value, out, put(t.DATE_LONG, out, w)))
 
 
-@jit
+@forced
 def _put_whole(value: int, kind: int, form: int, out: _Bytes, w: int) -> int:
     if kind == k.INT32:
         if form != CANONICAL:
@@ -148,7 +148,7 @@ def _put_binary(buf: _Bytes, p: int, form: int, out: _Bytes, w: int) -> tuple[in
     return put(t.END_TEXT if form == STRICT else t.END_TEXT_TWICE, out, w + 2), FINE
 
 
-@jit
+@forced
 def _put_object_id(buf: _Bytes, p: int, out: _Bytes, w: int) -> int:
     w = put(t.OID, out, w)
     for i in range(12):
@@ -198,7 +198,7 @@ def _put_rare(buf: _Bytes, kind: int, p: int, end: int, form: int, out: _Bytes, 
     return put(t.MIN_KEY if kind == k.MIN_KEY else t.MAX_KEY, out, w), FINE
 
 
-@jit
+@forced
 def put_scalar(buf: _Bytes, kind: int, p: int, end: int, form: int, out: _Bytes, w: int) -> tuple[int, int]:
     """Write the value from ``p`` to ``end``, whose lengths are checked; returns where its text ends, and a problem."""
     if kind == k.STRING:

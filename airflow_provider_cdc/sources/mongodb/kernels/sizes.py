@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.jit import forced, jit
 from airflow_provider_cdc.sources.mongodb.kernels.problems import BOOLEAN, END, LENGTH, TYPE
 
 DOUBLE: Final = 0x01
@@ -46,7 +46,7 @@ _SIZES[[OBJECT_ID, BOOL, INT32, DECIMAL128]] = [12, 1, 4, 16]
 U: Final = np.uintp
 
 
-@jit
+@forced
 def u32(buf: npt.NDArray[np.uint8], p: int) -> int:
     q = U(p)
     return (
@@ -54,22 +54,22 @@ def u32(buf: npt.NDArray[np.uint8], p: int) -> int:
     )
 
 
-@jit
+@forced
 def i32(buf: npt.NDArray[np.uint8], p: int) -> int:
     return u32(buf, p) - (np.int64(buf[U(p + 3)] >> 7) << 32)
 
 
-@jit
+@forced
 def u64(buf: npt.NDArray[np.uint8], p: int) -> np.uint64:
     return np.uint64(u32(buf, p)) | np.uint64(u32(buf, p + 4)) << np.uint64(32)
 
 
-@jit
+@forced
 def i64(buf: npt.NDArray[np.uint8], p: int) -> int:
     return u32(buf, p) | i32(buf, p + 4) << 32
 
 
-@jit
+@forced
 def text_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
     """Where a text with its length in front ends, the zero byte after it included; or a problem."""
     if p + 5 > limit:
@@ -80,7 +80,7 @@ def text_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
     return p + 4 + size if buf[U(p + 3 + size)] == 0 else END
 
 
-@jit
+@forced
 def name_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
     """The offset after the zero byte that ends a name; or a problem."""
     while p < limit:
@@ -90,7 +90,7 @@ def name_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
     return END
 
 
-@jit
+@forced
 def document_end(buf: npt.NDArray[np.uint8], p: int, limit: int) -> int:
     """Where a document or array ends by its length; or a problem."""
     if p + 5 > limit:
@@ -131,7 +131,7 @@ def _odd_end(buf: npt.NDArray[np.uint8], kind: int, p: int, limit: int) -> int:
     return scope if scope < 0 or scope == p + size else END
 
 
-@jit
+@forced
 def value_end(buf: npt.NDArray[np.uint8], kind: int, p: int, limit: int) -> int:
     """Where a value of this type that begins at ``p`` ends, at ``limit`` at the latest; or a problem. Does not look into documents."""
     size = np.int64(_SIZES[U(kind)])

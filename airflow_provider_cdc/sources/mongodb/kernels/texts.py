@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.jit import jit
+from airflow_provider_cdc.sources.jit import forced, jit
 from airflow_provider_cdc.sources.mongodb.kernels.plain_characters import RUNS
 from airflow_provider_cdc.sources.mongodb.kernels.problems import END, FINE, UTF8
 from airflow_provider_cdc.sources.mongodb.kernels.sizes import U, u64
@@ -38,19 +38,11 @@ def _short_escapes() -> npt.NDArray[np.uint8]:
     return escapes
 
 
-def _places() -> npt.NDArray[np.uint8]:
-    """Which byte of eight a bit is the highest of, by the bit modulo 67, which is another number for each bit."""
-    places = np.zeros(67, np.uint8)
-    for byte in range(8):
-        places[(1 << (8 * byte + 7)) % 67] = byte
-    return places
-
-
 _ONES, _SEVEN, _HIGHEST, _FROM_BLANK, _QUOTES, _BACKSLASHES = (
     np.uint64(0x0101010101010101 * byte) for byte in (1, 0x7F, 0x80, 0x60, _QUOTE, _BACKSLASH)
 )
-_NONE, _ONE, _SIXTY_SEVEN, _LOWEST_BYTE = np.uint64(0), np.uint64(1), np.uint64(67), np.uint64(0xFF)
-_PLACES = _places()
+_NONE, _ONE, _LOWEST_BYTE = np.uint64(0), np.uint64(1), np.uint64(0xFF)
+_SEVEN_BITS, _ONE_BYTE, _TWO_BYTES, _FOUR_BYTES = (np.uint64(bits) for bits in (7, 8, 16, 32))
 _PLAIN = _plain()
 _ASCII: npt.NDArray[np.bool_] = _PLAIN[:256].astype(np.bool_) & (np.arange(256) < 128)
 _SHORT = _short_escapes()
@@ -109,7 +101,7 @@ def _put_other(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np
     return p + size, w
 
 
-@jit
+@forced
 def _put_eight(buf: npt.NDArray[np.uint8], p: int, out: npt.NDArray[np.uint8], w: int) -> int:
     """Copy eight bytes; how many of them stand for themselves, up to the first that does not.
 
@@ -125,10 +117,15 @@ def _put_eight(buf: npt.NDArray[np.uint8], p: int, out: npt.NDArray[np.uint8], w
     other = (~not_alike | eight | (low + _ONES)) & _HIGHEST
     if other == _NONE:
         return 8
-    return np.int64(_PLACES[U((other & (~other + _ONE)) % _SIXTY_SEVEN)])
+    before = (
+        ((other & (~other + _ONE)) - _ONE) & _HIGHEST
+    ) >> _SEVEN_BITS  # a one in each byte before it; their sum is asked for
+    before += before >> _FOUR_BYTES
+    before += before >> _TWO_BYTES
+    return np.int64((before + (before >> _ONE_BYTE)) & _LOWEST_BYTE)
 
 
-@jit
+@forced
 def put_text(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.uint8], w: int) -> tuple[int, int]:
     """Write the text from ``p`` to ``end`` in quotes; returns where it ends in ``out``, and a problem."""
     out[U(w)] = _QUOTE
@@ -153,7 +150,7 @@ def put_text(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.u
     return w + 1, FINE
 
 
-@jit
+@forced
 def put_name(buf: npt.NDArray[np.uint8], p: int, end: int, out: npt.NDArray[np.uint8], w: int) -> tuple[int, int]:
     """Write the text from ``p`` to the next zero byte in quotes; returns where it ends in ``out``, and the offset after the zero byte, or a problem."""
     out[U(w)] = _QUOTE

@@ -165,7 +165,7 @@ class BlockBuilder:
 
 def position_at(events: ChangeEvents, i: int) -> MongoPosition:
     """The position behind an event."""
-    token = events.token_data.take(np.array([i])).strings()[0].as_py()
+    token = events.tokens[i].as_py()
     if token is None:
         raise UnknownLogEvent(
             "An event has no resume token: the stream could not go on behind it.",
@@ -257,7 +257,6 @@ def _sessions(lsid: Values, at: Ints, number: Ints) -> pa.Array:
 
 def up_to(events: ChangeEvents, order: str) -> int:
     """How many of the first events are not behind a position (:attr:`.MongoPosition.order`)."""
-    tokens = events.token_data.strings()
-    behind = pc.greater(tokens, pa.scalar(order, tokens.type))
+    behind = pc.greater(events.tokens, pa.scalar(order, events.tokens.type))
     found = np.flatnonzero(np.asarray(behind))
     return int(found[0]) if len(found) else len(events.operation)
