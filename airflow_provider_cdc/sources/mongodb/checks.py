@@ -68,10 +68,10 @@ def _version(deployment: Deployment, config: MongoDbConfig) -> Iterator[Finding]
             f"MongoDB {version} records no images, which capture.mode={config.capture_mode.value} needs: they came with 6.0.",
             "upgrade the deployment, or set capture.mode=change_streams_update_full and capture.mode.full.update.type=lookup",
         )
-    if config.oversize_handling_mode is Oversize.SPLIT and not deployment.splits:
+    if config.cursor_oversize_handling_mode is Oversize.SPLIT and not deployment.splits:
         yield Finding(
             f"MongoDB {version} cannot split large events: that came with 6.0.9.",
-            "upgrade the deployment, or set oversize.handling.mode=fail or skip",
+            "upgrade the deployment, or set cursor.oversize.handling.mode=fail or skip",
         )
 
 

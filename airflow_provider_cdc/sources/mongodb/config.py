@@ -176,17 +176,17 @@ class MongoDbConfig(ConnectorConfig):
         ge=0,
         description="How long the server waits for an event; 0 = as poll.interval.ms says.",
     )
-    oversize_handling_mode: Oversize = Field(
+    cursor_oversize_handling_mode: Oversize = Field(
         Oversize.FAIL,
-        alias="oversize.handling.mode",
+        alias="cursor.oversize.handling.mode",
         description="Events of more than 16 MB: fail says which property helps, skip leaves out documents above "
-        "oversize.skip.threshold, split has the server send them in parts (MongoDB 6.0.9 and newer).",
+        "cursor.oversize.skip.threshold, split has the server send them in parts (MongoDB 6.0.9 and newer).",
     )
-    oversize_skip_threshold: int = Field(
+    cursor_oversize_skip_threshold: int = Field(
         0,
-        alias="oversize.skip.threshold",
+        alias="cursor.oversize.skip.threshold",
         ge=0,
-        description="With oversize.handling.mode=skip: the largest document, in bytes.",
+        description="With cursor.oversize.handling.mode=skip: the largest document, in bytes.",
     )
     snapshot_fetch_size: int = Field(
         10_240,
@@ -312,8 +312,13 @@ class MongoDbConfig(ConnectorConfig):
 
     @model_validator(mode="after")
     def _oversize(self) -> Self:
-        if self.oversize_handling_mode is Oversize.SKIP and not 0 < self.oversize_skip_threshold <= _MOST_SIZE:
-            raise ValueError("oversize.skip.threshold: required by oversize.handling.mode=skip: 1 to 16777216 bytes")
+        if (
+            self.cursor_oversize_handling_mode is Oversize.SKIP
+            and not 0 < self.cursor_oversize_skip_threshold <= _MOST_SIZE
+        ):
+            raise ValueError(
+                "cursor.oversize.skip.threshold: required by cursor.oversize.handling.mode=skip: 1 to 16777216 bytes"
+            )
         return self
 
     @model_validator(mode="after")

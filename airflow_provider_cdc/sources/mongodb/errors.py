@@ -107,7 +107,7 @@ _LARGE = Meaning(
     PrerequisiteError,
     "A change is larger than the 16 MB that an event can have",
     _AGAIN,
-    "set oversize.handling.mode=split (MongoDB 6.0.9 and newer), or skip with oversize.skip.threshold; a capture.mode without pre-images makes events smaller",
+    "set cursor.oversize.handling.mode=split (MongoDB 6.0.9 and newer), or skip with cursor.oversize.skip.threshold; a capture.mode without pre-images makes events smaller",
 )
 _IMAGE = Meaning(
     PrerequisiteError,

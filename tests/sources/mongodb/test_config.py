@@ -91,7 +91,7 @@ def test_the_fields_of_a_connection() -> None:
         ({"capture_scope": "database"}, "capture.target"),
         ({"capture_scope": "collection", "capture_target": "shop"}, "capture.target"),
         ({"capture_target": "shop"}, "capture.target"),
-        ({"oversize_handling_mode": "skip"}, "oversize.skip.threshold"),
+        ({"cursor_oversize_handling_mode": "skip"}, "cursor.oversize.skip.threshold"),
         ({"capture_mode": "change_streams", "capture_mode_full_update_type": "post_image"}, "capture.mode.full.update.type"),
         ({"field_exclude_list": "shop.orders"}, "field.exclude.list"),
         ({"field_exclude_list": "shop.orders._id"}, "field.exclude.list"),
@@ -162,7 +162,7 @@ def test_own_stages_stand_where_the_order_says_and_the_split_is_last() -> None:
             config(
                 cursor_pipeline=[own],
                 cursor_pipeline_order=order,
-                oversize_handling_mode="split",
+                cursor_oversize_handling_mode="split",
                 collection_include_list="a.b",
             ),
             EIGHT,

@@ -246,8 +246,8 @@ def test_events_above_the_largest_size_stop_are_split_or_left_out(
     orders.insert_one({"_id": 2})
     with pytest.raises(PrerequisiteError, match="larger than the 16 MB") as caught:
         connector.capture()
-    assert "oversize.handling.mode=split" in str(caught.value.remedy)
-    connector.properties["oversize.handling.mode"] = "split"
+    assert "cursor.oversize.handling.mode=split" in str(caught.value.remedy)
+    connector.properties["cursor.oversize.handling.mode"] = "split"
     result = connector.capture()
     assert (result.events, result.metrics["streaming"]["NumberOfJoinedEvents"]) == (2, 1)
     assert {d["_id"]: d.get("n") for d in connector.documents(f"{database.name}.orders")} == {1: 1, 2: None}

@@ -82,7 +82,7 @@ def _rendered(
     while True:
         row, problem, at = render(buf, kinds, starts, ends, int(form), row, out, offsets)
         if problem == FINE:
-            return out[: offsets[-1]], offsets
+            return out[: offsets[-1]].copy(), offsets  # what waits to be written keeps no room that it does not need
         if problem != FULL:
             raise DamagedDocument(row, int(at - starts[row]), problem)
         more = np.empty(2 * len(out), np.uint8)

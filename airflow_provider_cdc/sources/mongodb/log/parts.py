@@ -39,7 +39,7 @@ class Parts:
             raise UnknownLogEvent(
                 f"Part {number} of {of} of a large event came where part {len(self._parts) + 1} was to come.",
                 safe="Everything before this event is captured.",
-                remedy="run again: the event is read from its first part on; if that does not help, set oversize.handling.mode=fail",
+                remedy="run again: the event is read from its first part on; if that does not help, set cursor.oversize.handling.mode=fail",
             )
         self._parts.append(part)
         if number < of:

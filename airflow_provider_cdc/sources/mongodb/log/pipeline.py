@@ -80,7 +80,7 @@ def stages(config: MongoDbConfig, deployment: Deployment, start: dict[str, Any])
     if order is PipelineOrder.USER_ONLY:
         internal = []
     behind = [*own, *internal] if order is PipelineOrder.USER_FIRST else [*internal, *own]
-    if config.oversize_handling_mode is Oversize.SPLIT:
+    if config.cursor_oversize_handling_mode is Oversize.SPLIT:
         behind.append({"$changeStreamSplitLargeEvent": {}})  # has to be the last one
     return [{"$changeStream": change_stream(config, deployment) | start}, *behind]
 
@@ -127,9 +127,9 @@ def _whole(pattern: str) -> dict[str, Any]:
 
 
 def _of_size(config: MongoDbConfig) -> list[dict[str, Any]]:
-    if config.oversize_handling_mode is not Oversize.SKIP:
+    if config.cursor_oversize_handling_mode is not Oversize.SKIP:
         return []
-    most = config.oversize_skip_threshold
+    most = config.cursor_oversize_skip_threshold
     images = ("$fullDocument", "$fullDocumentBeforeChange")
     sizes = [{"$lte": [{"$bsonSize": {"$ifNull": [image, {}]}}, most]} for image in images]
     return [{"$match": {"$expr": {"$and": sizes}}}]
