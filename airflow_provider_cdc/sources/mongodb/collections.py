@@ -48,7 +48,7 @@ DOCUMENTS: Final = Documents(
     table_field="collection",
     source_schema="io.debezium.connector.mongo.Source",
     columns=(UPDATE_DESCRIPTION, DISAMBIGUATED_PATHS),
-    fields=("before", "after", "updateDescription", "source", "op", "ts_ms", "transaction"),
+    fields=("before", "after", UPDATE_DESCRIPTION.name, "source", "op", "ts_ms", "transaction"),
     updates="mongodb",
 )
 VARIANTS: Final = DOCUMENTS.model_copy(update={"wanted": "variant"})

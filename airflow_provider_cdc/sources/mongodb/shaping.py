@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, arrow_type
 from airflow_provider_cdc.sources.mongodb.collections import UPDATE_DESCRIPTION, schema_of
@@ -62,9 +63,9 @@ class Shaping:
             truncated = pa.array([_arrays(arrays, rules) for arrays in truncated.to_pylist()], truncated.type)
         wanted = arrow_type(_DESCRIBED)
         columns = [
-            removed.cast(wanted.field("removedFields").type),
+            _none_if_empty(removed).cast(wanted.field("removedFields").type),
             texts(updated).cast(pa.string()),
-            truncated.cast(wanted.field("truncatedArrays").type),
+            _none_if_empty(truncated).cast(wanted.field("truncatedArrays").type),
         ]
         return pa.StructArray.from_arrays(columns, fields=[*wanted], mask=pa.array(~is_update))
 
@@ -178,6 +179,11 @@ def _arrays(arrays: list[dict[str, Any]] | None, rules: Sequence[FieldRule]) -> 
         if names := _names([one["field"]], rules):
             found.append(one | {"field": names[0]})
     return found
+
+
+def _none_if_empty(lists: pa.ListArray) -> pa.ListArray:
+    """An update that cuts no array has no list of such, and none of removed fields (spec MG-129, MG-130)."""
+    return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, lists.type), lists)
 
 
 def _each(values: Values, change: Any) -> Values:

@@ -76,7 +76,7 @@ def test_each_mode_has_its_images(
         after,
         before,
     )
-    assert update["updateDescription"] == {"removedFields": [], "updatedFields": '{"n": 2}', "truncatedArrays": []}
+    assert update["updateDescription"] == {"removedFields": None, "updatedFields": '{"n": 2}', "truncatedArrays": None}
     assert update["unavailable"] == (None if after else ["document"])
     orders.replace_one({"_id": 1}, {"n": 3})
     orders.delete_one({"_id": 1})

@@ -131,7 +131,8 @@ class BlockBuilder:
                 safe="Everything before this event is captured.",
                 remedy="leave fullDocument in the events that cursor.pipeline lets through",
             )
-        time = events.cluster_time[at]
+        time = (events.cluster_time[at] >> np.uint64(32)).astype(np.int64) * 1_000_000
+        wall = events.wall_time[at]
         return RowBlock(
             table=self._shaping.schema(table),
             op=op,
@@ -139,7 +140,7 @@ class BlockBuilder:
             after=None if deleted.all() else _images(key, after, deleted),
             order=order.astype(np.int64),
             transaction=group.astype(np.int32),
-            ts_us=(time >> np.uint64(32)).astype(np.int64) * 1_000_000,
+            ts_us=np.where(wall == MISSING, time, wall * 1000),
             source=_source(events, at),
             beside=self._described(table, events, at, operation),
             unavailable_before=_of_document(lacks_before),
