@@ -121,6 +121,20 @@ class Debezium:
             raise Problem(f"Debezium ended with {process.returncode}, {figures.get('events', 0)} events:\n{tail}")
         return figures
 
+    def records(self, *, idle_s: float = 5) -> list[str]:
+        """What comes until nothing has come for some seconds: for each record its topic, key and value as texts.
+
+        :raises Problem: it failed
+        """
+        file = self._folder / "records.txt"
+        with (self._folder / "debezium.log").open("w") as log:
+            command = self._command("bench.DebeziumRecords", str(file.absolute()), str(idle_s))
+            done = subprocess.run(command, cwd=self._folder, text=True, stdout=log, stderr=log, check=False)
+        if done.returncode:
+            tail = "".join((self._folder / "debezium.log").read_text().splitlines(keepends=True)[-15:])
+            raise Problem(f"Debezium ended with {done.returncode}:\n{tail}")
+        return file.read_text().split("\n")[:-1]
+
     def stream(self, table: str, probe: str) -> Streaming:
         """Capture until it is ended, measuring as it goes.
 
