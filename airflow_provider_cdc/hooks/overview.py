@@ -12,17 +12,18 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.lifecycle.status import RunState, status_of
-from airflow_provider_cdc.core.model.measured import Histogram, KeptSeries
+from airflow_provider_cdc.core.model.measured import KeptSeries
 from airflow_provider_cdc.core.model.overview import (
     ConnectorLine,
     Freshness,
     LastError,
+    NextRun,
     OpenTransaction,
     Rate,
     SnapshotProgress,
     Trouble,
 )
-from airflow_provider_cdc.core.model.recent import PIECE_S, Piece, of_last_hour
+from airflow_provider_cdc.core.model.recent import PIECE_S, LastHour
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord, SignalRecord, part_of
 from airflow_provider_cdc.hooks.alerts import Limits, problems
@@ -33,32 +34,38 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.status import Status
     from airflow_provider_cdc.state.store import StateStore
 
-Whole = tuple[KeptSeries, list[Piece]]
-"""What one producer has measured of a connector as a whole, and what there was in the last hour."""
+Whole = tuple[KeptSeries, list[dict[str, Any]]]
+"""What one producer has measured of a connector as a whole, and the pieces of the last hour."""
 
 
 def overview(
     store: StateStore,
     *,
     seen: Callable[[Sequence[ConnectorRecord]], Iterable[ConnectorRecord]] = lambda records: records,
+    next_run: Callable[[ConnectorRecord], NextRun | None] = lambda record: None,
     now: datetime | None = None,
 ) -> list[ConnectorLine]:
     """All connectors.
 
     :param seen: those of them that are shown to whoever asks
+    :param next_run: when the DAG that captures one of these runs next, where Airflow is asked
     """
     now = now or datetime.now(UTC)
-    records = list(seen(store.connectors()))
+    records = list(seen(store.connectors(metrics=False)))
     wholes: dict[str, list[Whole]] = {}
     for one in store.metrics.wholes():
         wholes.setdefault(one[0].connector, []).append(one)
     signals = store.open_signals()
-    lines = [line_of(r, wholes.get(r.connector, ()), signals.get(r.connector, ()), now) for r in records]
+    lines = [line_of(r, wholes.get(r.connector, ()), signals.get(r.connector, ()), now, next_run(r)) for r in records]
     return sorted(lines, key=_urgency)
 
 
 def line_of(
-    record: ConnectorRecord, wholes: Sequence[Whole], signals: Sequence[SignalRecord], now: datetime
+    record: ConnectorRecord,
+    wholes: Sequence[Whole],
+    signals: Sequence[SignalRecord],
+    now: datetime,
+    next_run: NextRun | None = None,
 ) -> ConnectorLine:
     """One connector.
 
@@ -66,7 +73,8 @@ def line_of(
     """
     status = status_of(record, signals)
     found = problems(record, [series for series, _ in wholes], Limits(), now)
-    gauges = next((series.gauges for series, _ in wholes if series.producer == "capture"), {})
+    captured = next((series for series, _ in wholes if series.producer == "capture"), None)
+    gauges = {} if captured is None else captured.gauges
     known, lag_ms = record.registration, gauges.get("streaming.MilliSecondsBehindSource")
     failed = status.state is RunState.FAILED
     return ConnectorLine(
@@ -75,9 +83,9 @@ def line_of(
         seq=record.seq, batch=record.batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
         captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if known is None else known.changelog,
         freshness=_freshness(wholes, now), lag_s=None if lag_ms is None else lag_ms / 1000, events_per_s=_rates(wholes, now),
-        snapshot=_snapshot(record, gauges, signals, now), oldest_transaction=_oldest(record, gauges),
+        snapshot=_snapshot(record, gauges, signals, now), oldest_transaction=_oldest(captured),
         error=LastError.of(status.last_error, status.last_error_at) if failed and status.last_error else None,
-        dag=None if known is None else known.connections.get("dag"),
+        dag=None if known is None else known.connections.get("dag"), next_run=next_run,
     )  # fmt: skip
 
 
@@ -113,31 +121,28 @@ def _phase(record: ConnectorRecord, status: Status) -> str:
 
 def _freshness(wholes: Sequence[Whole], now: datetime) -> Freshness | None:
     """Of the tables of the target that is the worst; of the change log where nothing was applied in the last hour."""
-    found = [(series.producer != "capture", _fresh(series, pieces, now)) for series, pieces in wholes]
+    found = [(s.producer != "capture", _fresh(s, LastHour.of(pieces, now.timestamp()))) for s, pieces in wholes]
     tables = [one for applied, one in found if applied and one is not None]
     return max(tables or [one for _, one in found if one is not None], key=lambda one: one.p95_s, default=None)
 
 
-def _fresh(series: KeptSeries, pieces: Sequence[Piece], now: datetime) -> Freshness | None:
-    histogram, worst = Histogram(), ("", 0.0)
-    for piece in of_last_hour(pieces, now.timestamp()):
-        histogram.merge(piece.freshness)
-        worst = max(worst, piece.worst or worst, key=lambda one: one[1])
-    p50, p95 = histogram.quantile(0.5), histogram.quantile(0.95)
+def _fresh(series: KeptSeries, hour: LastHour) -> Freshness | None:
+    p50, p95 = hour.freshness.quantile(0.5), hour.freshness.quantile(0.95)
     if p50 is None or p95 is None:
         return None
+    worst = hour.worst or ("", 0.0)
     return Freshness(
-        where="change log" if series.producer == "capture" else "tables", commits=sum(histogram.classes), p50_s=p50,
+        where="change log" if series.producer == "capture" else "tables", commits=sum(hour.freshness.classes), p50_s=p50,
         p95_s=p95, worst_topic=worst[0], worst_s=worst[1],
     )  # fmt: skip
 
 
 def _rates(wholes: Sequence[Whole], now: datetime) -> list[Rate]:
     captured = next((pieces for series, pieces in wholes if series.producer == "capture"), [])
-    found = []
-    for piece in of_last_hour(captured, now.timestamp()):
-        seconds = min(max(now.timestamp() - piece.at, 1.0), PIECE_S)  # the last one goes on
-        found.append(Rate(at=piece.at, events_per_s=round(piece.events / seconds, 3)))
+    found, now_s = [], now.timestamp()
+    for at, events in LastHour.of(captured, now_s).events:
+        seconds = min(max(now_s - at, 1.0), PIECE_S)  # the last one goes on
+        found.append(Rate(at=at, events_per_s=round(events / seconds, 3)))
     return found
 
 
@@ -164,11 +169,13 @@ def _left(part: float | None, elapsed_s: float | None) -> float | None:
     return None if not part or elapsed_s is None else round(elapsed_s * (1 - part) / part, 1)
 
 
-def _oldest(record: ConnectorRecord, gauges: Mapping[str, float]) -> OpenTransaction | None:
+def _oldest(captured: KeptSeries | None) -> OpenTransaction | None:
     """Only sources that keep open transactions measure it."""
-    age_ms = gauges.get("streaming.OldestTransactionAgeInMilliseconds")
-    id_ = record.metrics.get("streaming", {}).get("OldestTransactionId")
-    return OpenTransaction(id=str(id_), age_s=age_ms / 1000) if age_ms and id_ else None
+    if captured is None:
+        return None
+    age_ms = captured.gauges.get("streaming.OldestTransactionAgeInMilliseconds")
+    id_ = captured.texts.get("streaming.OldestTransactionId")
+    return OpenTransaction(id=id_, age_s=age_ms / 1000) if age_ms and id_ else None
 
 
 __all__ = ["Whole", "line_of", "overview"]

@@ -49,9 +49,12 @@ class Connectors:
             row = c.execute(sa.select(*columns).where(ConnectorRow.connector == connector)).one_or_none()
         return None if row is None else Registration(**row._mapping)
 
-    def list(self, connector: str | None = None) -> list[ConnectorRecord]:
-        """Every connector, by name, or one of them."""
-        statement = _statement(ConnectorRow, OffsetRow)
+    def list(self, connector: str | None = None, *, metrics: bool = True) -> list[ConnectorRecord]:
+        """Every connector, by name, or one of them.
+
+        :param metrics: with those of the last run
+        """
+        statement = _statement(ConnectorRow, OffsetRow, metrics=metrics)
         if connector is not None:
             statement = statement.where(statement.selected_columns.connector == connector)
         return _read(self._database, statement)
@@ -81,7 +84,7 @@ class Connectors:
                         c.execute(sa.delete(table).where(table.c.connector == lease.connector))
 
 
-def _statement(*tables: Any) -> sa.Select[Any]:
+def _statement(*tables: Any, metrics: bool = True) -> sa.Select[Any]:
     """All that there is of the connectors that are in any of these tables."""
     names = sa.union(*(sa.select(table.connector) for table in tables)).subquery()
     newest = sa.select(sa.func.max(SignalRow.id)).where(SignalRow.connector == names.c.connector).scalar_subquery()
@@ -91,7 +94,8 @@ def _statement(*tables: Any) -> sa.Select[Any]:
             ConnectorRow.properties, ConnectorRow.connections, ConnectorRow.updated_at.label("registered_at"),
             OffsetRow.offset, OffsetRow.version, OffsetRow.updated_at, LeaseRow.owner, LeaseRow.expires_ms, LeaseRow.taken_at,
             ControlRow.wanted, ControlRow.restarts, ControlRow.asked_by, ControlRow.reason, ControlRow.since,
-            ControlRow.run_ended_at, ControlRow.last_error, ControlRow.last_error_at, ControlRow.metrics,
+            ControlRow.run_ended_at, ControlRow.last_error, ControlRow.last_error_at,
+            ControlRow.metrics if metrics else sa.null().label("metrics"),
             newest.label("last_signal"),
         )
         .outerjoin(ConnectorRow, ConnectorRow.connector == names.c.connector)

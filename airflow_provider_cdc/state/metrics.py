@@ -69,8 +69,9 @@ class Metrics:
             rows = c.execute(statement).all()
         return sorted((_kept(row) for row in rows), key=lambda s: (s.connector, s.producer, s.topic))
 
-    def wholes(self, connector: str | None = None) -> list[tuple[KeptSeries, list[Piece]]]:
-        """Of all connectors or of one, each as a whole by each of its producers, and what there was in the last hour; by connector and producer.
+    def wholes(self, connector: str | None = None) -> list[tuple[KeptSeries, list[dict[str, Any]]]]:
+        """Of all connectors or of one, each as a whole by each of its producers, and the last pieces of :mod:`~airflow_provider_cdc.core.model.recent`; by
+        connector and producer.
 
         One query that reads no row of a topic, however many there are: a capture's row has a known key, those of applies are in the history once a run has ended.
         """
@@ -84,7 +85,7 @@ class Metrics:
             applied, captured = applied.where(m.connector == connector), captured.where(m.connector == connector)
         with self._database.engine.connect() as c:
             rows = {(row.connector, row.series): row for row in c.execute(sa.union_all(applied, captured))}
-        found = [(_kept(row), [Piece.of(one) for one in row.metrics.get("recent", ())]) for row in rows.values()]
+        found = [(_kept(row), row.metrics.get("recent", [])) for row in rows.values()]
         return sorted(found, key=lambda one: (one[0].connector, one[0].producer))
 
     def history(self, connector: str, producer: str = "capture") -> list[tuple[datetime, dict[str, Any]]]:
@@ -148,5 +149,6 @@ def _kept(row: sa.Row[Any]) -> KeptSeries:
     kept = row.metrics
     histograms = {name: Histogram.of(found) for name, found in kept["histograms"].items()}
     return KeptSeries(
-        row.connector, row.producer, row.tags, row.topic, row.at, kept["gauges"], kept["counters"], histograms
-    )
+        row.connector, row.producer, row.tags, row.topic, row.at, kept["gauges"], kept["counters"], histograms,
+        kept.get("texts", {}),
+    )  # fmt: skip

@@ -181,8 +181,12 @@ class StateStore:
     def registration(self, connector: str) -> Registration | None:
         return self._connectors.registration(connector)
 
-    def connectors(self) -> list[ConnectorRecord]:
-        return self._connectors.list()
+    def connectors(self, *, metrics: bool = True) -> list[ConnectorRecord]:
+        """Every connector, by name.
+
+        :param metrics: with what the last run of each has measured, which has names of all tables; :attr:`metrics` has the numbers
+        """
+        return self._connectors.list(metrics=metrics)
 
     def connector(self, name: str) -> ConnectorRecord | None:
         found = self._connectors.list(name)

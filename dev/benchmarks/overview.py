@@ -72,8 +72,8 @@ def _fill(url: str, name: str, tables: int) -> None:
     applied = {
         t: Series({}, {"apply.TotalNumberOfEventsApplied": 10}, {"apply.FreshnessInSeconds": [3.2]}) for t in topics
     }
-    for minutes in (60, 30, 0):
-        at, few = now - timedelta(minutes=minutes), topics[: tables if not minutes else 5]
+    for minutes in range(60, -1, -5):
+        at, few = now - timedelta(minutes=minutes), topics[: tables if minutes in (0, 60) else 5]
         whole = Series({"streaming.MilliSecondsBehindSource": 900, "run.LastRunFailed": 0})
         store.metrics.add(Measured(name, "capture", {}, at, {"": whole, **{t: captured[t] for t in few}}, True))
         done = Series({"apply.LastBatch": 1, "apply.LastRunFailed": 0})

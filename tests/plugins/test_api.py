@@ -17,6 +17,7 @@ from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.core.model.measured import Measured, Series
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.monitor import Monitor
 from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.plugins import rights
@@ -103,7 +104,9 @@ def test_lag_rate_and_the_oldest_transaction_are_shown(shop: Shop, asked: Asked)
     events = Series(counters={"topic.TotalNumberOfEventsCaptured": 6000})
     shop.store.register(Registration("late", "oracle", "/log"))
     measure(shop.store, "late", "capture", ago_s=1000, gauges=gauges, orders=events)
-    shop.store.ended("late", None, {"streaming": {"OldestTransactionId": "7.3.11"}})
+    monitor = Monitor("late", "capture", [shop.store.metrics.add])
+    monitor.document({"streaming": {"OldestTransactionId": "7.3.11", "LastEvent": "of orders"}}, {})
+    monitor.flush()
     found = line(asked, "late")
     assert (found["lag_s"], found["oldest_transaction"]) == (700, {"id": "7.3.11", "age_s": 90})
     assert found["events_per_s"][0]["events_per_s"] == 20

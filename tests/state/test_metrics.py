@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.measured import Measured, Series
-from airflow_provider_cdc.core.model.recent import PIECE_S, of_last_hour
+from airflow_provider_cdc.core.model.recent import PIECE_S, LastHour
 from airflow_provider_cdc.core.model.spans import SPANS, pieces_of
 from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.state import metrics as module
@@ -138,12 +138,16 @@ def test_the_last_hour_is_kept_in_pieces_of_five_minutes(store: StateStore) -> N
     ((whole, pieces),) = store.metrics.wholes()
     assert (whole.connector, whole.producer, whole.topic) == ("shop", "capture", "")
     first = int(NOW.timestamp() // PIECE_S) * PIECE_S
-    assert [(p.at - first) // 60 for p in pieces if p.events] == [5, 30, 60, 65]
-    assert [p.events for p in pieces] == [11] * 4
-    assert pieces[-1].worst == ("orders", 66.7)
-    assert sum(pieces[-1].freshness.classes) == 3
-    hour = of_last_hour(pieces, (NOW + timedelta(minutes=70)).timestamp())
-    assert [(p.at - first) // 60 for p in hour] == [30, 60, 65]
+    assert [(p["at"] - first) // 60 for p in pieces] == [5, 30, 60, 65]
+    assert [p["events"] for p in pieces] == [11] * 4
+    assert pieces[-1]["worst"] == ["orders", 66.7]
+    assert sum(pieces[-1]["freshness"]["classes"]) == 3
+    hour = LastHour.of(pieces, (NOW + timedelta(minutes=70)).timestamp())
+    assert [((at - first) // 60, events) for at, events in hour.events] == [(30, 11), (60, 11), (65, 11)]
+    assert (sum(hour.freshness.classes), hour.worst) == (9, ("orders", 66.7))
+    assert hour.freshness.total == sum(3 * [1.5 + 3.0]) + 30.7 + 61.7 + 66.7
+    nothing = LastHour.of(pieces, (NOW + timedelta(hours=9)).timestamp())
+    assert (nothing.events, sum(nothing.freshness.classes), nothing.worst) == ([], 0, None)
 
 
 def test_what_there_was_lately_of_all_connectors_is_one_query_without_their_topics(store: StateStore) -> None:

@@ -1,7 +1,7 @@
 """What was measured since the last time it was told, as plain numbers: what :class:`airflow_provider_cdc.core.spi.monitor.Monitor` gives to its sinks.
 
-A name is a context and a documented name, ``streaming.MilliSecondsBehindSource``. Texts, lists and maps of the documents are no numbers, and are left
-out here; of ``RowsScanned`` each table is a series of its own.
+A name is a context and a documented name, ``streaming.MilliSecondsBehindSource``. Lists and maps of the documents are no numbers, and are left
+out here; so are texts, but for :data:`TEXTS`. Of ``RowsScanned`` each table is a series of its own.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ _COUNTED = frozenset({
     "TotalCapturedDmlCount", "TotalParseTimeInMilliseconds", "TotalProcessedRows", "TotalProcessingTimeInMilliseconds",
     "TotalResultSetNextTimeInMilliseconds", "TotalMiningSessionStartTimeInMilliseconds", "UnparsableDdlCount", "WarningCount",
 })  # fmt: skip
+
+
+TEXTS = frozenset({"streaming.OldestTransactionId"})
+"""Texts that the overview of all connectors shows beside numbers: it reads nothing else of what a run has measured."""
 
 
 def counts(name: str) -> bool:
@@ -61,10 +65,13 @@ class Histogram:
             below += number
         return float(BOUNDS_S[-1])
 
-    def merge(self, other: Histogram) -> None:
-        """Add all values of another one."""
-        self.classes = [mine + its for mine, its in zip(self.classes, other.classes, strict=True)]
-        self.total += other.total
+    @classmethod
+    def merged(cls, documents: Sequence[dict[str, Any]]) -> Histogram:
+        """All values of several ones."""
+        if not documents:
+            return cls()
+        classes = zip(*(one["classes"] for one in documents), strict=True)
+        return cls([sum(one) for one in classes], sum(float(one["total"]) for one in documents))
 
     def document(self) -> dict[str, Any]:
         return {"classes": list(self.classes), "total": round(self.total, 3)}
@@ -81,11 +88,13 @@ class Series:
     :ivar gauges: name → value now
     :ivar counters: name → what was added
     :ivar observed: name → values that were observed, in seconds
+    :ivar texts: name → text now, of :data:`TEXTS`
     """
 
     gauges: dict[str, float] = field(default_factory=dict)
     counters: dict[str, float] = field(default_factory=dict)
     observed: dict[str, list[float]] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +130,7 @@ class KeptSeries:
     gauges: dict[str, float]
     counters: dict[str, float]
     histograms: dict[str, Histogram]
+    texts: dict[str, str] = field(default_factory=dict)
 
     def document(self) -> dict[str, Any]:
         """Fit for JSON."""
@@ -133,11 +143,12 @@ class KeptSeries:
             "gauges": dict(self.gauges),
             "counters": dict(self.counters),
             "histograms": {name: found.document() for name, found in self.histograms.items()},
+            "texts": dict(self.texts),
         }
 
 
 def added(before: dict[str, Any], series: Series) -> dict[str, Any]:
-    """What is kept of a series after more was measured, as a document of ``gauges``, ``counters`` and ``histograms``.
+    """What is kept of a series after more was measured, as a document of ``gauges``, ``counters``, ``histograms`` and ``texts``.
 
     :param before: such a document; empty for a new series
     """
@@ -151,6 +162,7 @@ def added(before: dict[str, Any], series: Series) -> dict[str, Any]:
         "gauges": {**before.get("gauges", {}), **series.gauges},
         "counters": counters,
         "histograms": {name: found.document() for name, found in histograms.items()},
+        "texts": {**before.get("texts", {}), **series.texts},
     }
 
 

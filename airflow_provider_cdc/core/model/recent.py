@@ -6,7 +6,6 @@ a whole, so that one row says it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,10 +90,32 @@ def continued(before: Sequence[Mapping[str, Any]], series: Mapping[str, Series],
     return [piece.document() for piece in pieces]
 
 
-def of_last_hour(pieces: Sequence[Piece], now_s: float | None = None) -> list[Piece]:
-    """Those that are not older than an hour: no piece comes for a connector at which nothing happens."""
-    since = (time.time() if now_s is None else now_s) - 3600 - PIECE_S
-    return [piece for piece in pieces if piece.at > since]
+@dataclass(frozen=True, slots=True)
+class LastHour:
+    """What pieces say of an hour.
+
+    :param events: when each piece began, and its events
+    :param worst: the topic with the largest freshness, and how many seconds it was
+    """
+
+    events: list[tuple[int, int]]
+    freshness: Histogram
+    worst: tuple[str, float] | None
+
+    @classmethod
+    def of(cls, pieces: Sequence[Mapping[str, Any]], now_s: float) -> LastHour:
+        """Of the pieces that are not older than an hour: none comes for a connector at which nothing happens. No object is made of each: there are
+        thousands when all connectors are looked at.
+
+        :param pieces: as :func:`continued` gives them
+        """
+        lately = [piece for piece in pieces if piece["at"] > now_s - 3600 - PIECE_S]
+        worst = max((piece["worst"] for piece in lately if piece["worst"]), key=lambda one: one[1], default=None)
+        return cls(
+            [(piece["at"], piece["events"]) for piece in lately],
+            Histogram.merged([piece["freshness"] for piece in lately]),
+            None if worst is None else (str(worst[0]), float(worst[1])),
+        )
 
 
-__all__ = ["KEPT", "PIECE_S", "Piece", "continued", "of_last_hour"]
+__all__ = ["KEPT", "PIECE_S", "LastHour", "Piece", "continued"]

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from airflow_provider_cdc.core.model.measured import Measured, Series, counts
+from airflow_provider_cdc.core.model.measured import TEXTS, Measured, Series, counts
 from airflow_provider_cdc.core.model.metrics import Value
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Monitor:
         self._seen.clear()
 
     def document(self, metrics: Mapping[str, Mapping[str, Value]], topics: Mapping[str, str]) -> None:
-        """Numbers of a document of :meth:`airflow_provider_cdc.core.model.metrics.RunMetrics.document`. A negative one means that nothing is known.
+        """Numbers, and a few texts, of a document of :meth:`airflow_provider_cdc.core.model.metrics.RunMetrics.document`. A negative one means that nothing is known.
 
         :param topics: table → its topic; tables without one are left out
         """
@@ -82,6 +82,8 @@ class Monitor:
                 elif isinstance(value, bool | int | float) and value >= 0:
                     report = self.total if counts(name) else self.gauge
                     report(f"{context}.{name}", float(value))
+                elif isinstance(value, str) and f"{context}.{name}" in TEXTS:
+                    self._of("").texts[f"{context}.{name}"] = value
 
     def flush(self, *, ended: bool = False) -> None:
         """Give everything to the sinks.

@@ -9,6 +9,7 @@ from fastapi import APIRouter, HTTPException, Query
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.lifecycle.status import RunState, status_of
 from airflow_provider_cdc.core.model.overview import ConnectorLine, NextRun
+from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks import status_texts
 from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.hooks.connector_view import properties_of, tables_of
@@ -16,7 +17,7 @@ from airflow_provider_cdc.hooks.overview import line_of, overview
 from airflow_provider_cdc.hooks.schema_diff import differences
 from airflow_provider_cdc.plugins.api import models
 from airflow_provider_cdc.plugins.api.reach import MOST, Readable, Store
-from airflow_provider_cdc.plugins.rights import KnownDag, Right, dags_of, may, rights_on
+from airflow_provider_cdc.plugins.rights import KnownDag, Right, dag_of, dags_of, may, rights_on
 
 router = APIRouter(tags=["connectors"])
 Limit = Annotated[int, Query(ge=1, le=MOST, description="Entries at most, the newest ones")]
@@ -37,7 +38,7 @@ def connectors(
         known.update(dags_of(records))
         return [record for record in records if may(user, record, Right.READ, known)]
 
-    lines = [_with_next(line, known) for line in overview(store, seen=seen)]
+    lines = overview(store, seen=seen, next_run=lambda record: _next_run(record, known))
     states = [line.state for line in lines]
     return models.Overview(
         connectors=[line for line in lines if _fits(line, state, source, text.casefold())],
@@ -54,9 +55,9 @@ def _fits(line: ConnectorLine, state: list[RunState] | None, source: list[str] |
     return not text or any(text in part.casefold() for part in (line.connector, line.phase, *line.problems))
 
 
-def _with_next(line: ConnectorLine, dags: dict[str, KnownDag]) -> ConnectorLine:
-    dag = dags.get(line.dag or "")
-    return line if dag is None else line.model_copy(update={"next_run": NextRun(at=dag.next_at, paused=dag.paused)})
+def _next_run(record: ConnectorRecord, dags: dict[str, KnownDag]) -> NextRun | None:
+    dag = dags.get(dag_of(record) or "")
+    return None if dag is None else NextRun(at=dag.next_at, paused=dag.paused)
 
 
 @router.get("/connectors/{connector}")
@@ -65,8 +66,9 @@ def connector(store: Store, reached: Readable) -> models.ConnectorDetail:
     record = reached.record
     signals = store.signals_of(reached.name, 100, under_way=True)
     reports, works, trouble = status_texts.beside_changelog(record)
+    wholes, now = store.metrics.wholes(reached.name), datetime.now(UTC)
     return models.ConnectorDetail(
-        line=_with_next(line_of(record, store.metrics.wholes(reached.name), signals, datetime.now(UTC)), reached.dags),
+        line=line_of(record, wholes, signals, now, _next_run(record, reached.dags)),
         rights=rights_on(reached.user, record, reached.dags),
         status=status_of(record, signals).document(),
         work=[{**work.document(), "text": work.text} for work in works],
