@@ -76,16 +76,17 @@ class Metrics:
         One query that reads no row of a topic, however many there are: a capture's row has a known key, those of applies are in the history once a run has ended.
         """
         m, h = MetricRow, MetricHistoryRow
-        ended = sa.select(h.connector, h.series).distinct().subquery()
+        capture = series_of("capture", "")
+        ended = sa.select(h.connector, h.series).where(h.series != capture).distinct().subquery()
         columns = list(m.__table__.columns)
         applied = sa.select(*columns).join(ended, (m.connector == ended.c.connector) & (m.series == ended.c.series))
         named = sa.select(ConnectorRow.connector)
-        captured = sa.select(*columns).where(m.connector.in_(named), m.series == series_of("capture", ""))
+        captured = sa.select(*columns).where(m.connector.in_(named), m.series == capture)
         if connector is not None:
             applied, captured = applied.where(m.connector == connector), captured.where(m.connector == connector)
         with self._database.engine.connect() as c:
-            rows = {(row.connector, row.series): row for row in c.execute(sa.union_all(applied, captured))}
-        found = [(_kept(row), row.metrics.get("recent", [])) for row in rows.values()]
+            rows = c.execute(sa.union_all(applied, captured)).all()
+        found = [(_kept(row), row.metrics.get("recent", [])) for row in rows]
         return sorted(found, key=lambda one: (one[0].connector, one[0].producer))
 
     def history(self, connector: str, producer: str = "capture") -> list[tuple[datetime, dict[str, Any]]]:
