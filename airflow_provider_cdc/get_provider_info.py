@@ -51,6 +51,7 @@ def get_provider_info() -> dict[str, Any]:
             "rebuild_database",
             "signal",
             "lifecycle",
+            "work_on_tables",
             "procedure",
         ),
         "sensors": _modules("sensors", "changes_available", "any_changes", "snapshot_completed", "applied"),

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import command, print_json, who
-from airflow_provider_cdc.cli.targets import database_of, one_target, spark_of
-from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.cli.targets import one_target, spark_of
+from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.database import TARGET
 
 if TYPE_CHECKING:
@@ -38,22 +38,14 @@ def _verified(
     args: argparse.Namespace, access: ConnectorAccess, target: str, location: str
 ) -> tuple[Verified, list[str]]:
     """What the comparison has found, and what was done to repair it."""
-    common: dict[str, Any] = {
-        "task_id": "verify", "definition": access.definition, "source_conn_id": access.conn_id, "tables": args.tables or (),
-        "values": args.values, "keys": args.keys or "", "repair": args.repair, "wait": timedelta(seconds=args.timeout),
-        "scratch": args.scratch, "keep_scratch": args.keep, "state_conn_id": access.state_conn_id,
-        "storage_conn_id": access.storage_conn_id,
+    from airflow_provider_cdc.operators.work_on_tables import comparing
+
+    options = {
+        "tables": args.tables or (), "values": args.values, "keys": args.keys or "", "repair": args.repair,
+        "wait": timedelta(seconds=args.timeout), "scratch": args.scratch, "keep_scratch": args.keep,
     }  # fmt: skip
-    if target == TARGET:
-        from airflow_provider_cdc.operators.verify_database import VerifyDatabaseOperator
-
-        conn_id, sink = database_of(access, location, args.database)
-        task = VerifyDatabaseOperator(conn_id=conn_id, sink=sink, **common)
-        return task.verify(who()), task.repaired
-    from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
-
-    job = VerifyTablesOperator(target=target, location=location, **common, **spark_of(args))
-    return job.verify({}, who()), job.repaired
+    job = comparing(access, target, location, spark_of(args), database=args.database, **options)
+    return (job.verify(who()) if target == TARGET else job.verify({}, who())), job.repaired
 
 
 @command
@@ -79,25 +71,12 @@ def _rebuilt(args: argparse.Namespace, access: ConnectorAccess, target: str, loc
 
     :raises ConfigError: an argument cannot be used
     """
-    common: dict[str, Any] = {
-        "task_id": "rebuild", "definition": access.definition, "tables": args.table, "storage_conn_id": access.storage_conn_id,
-    }  # fmt: skip
-    if target != TARGET:
-        from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
+    from airflow_provider_cdc.operators.work_on_tables import rebuilding
 
-        when = {"to": args.to or "", "batch": args.batch, "time": args.time or ""}
-        job = RebuildTablesOperator(target=target, location=location, **common, **when, **spark_of(args))
-        return job.rebuild({})
-    from airflow_provider_cdc.operators.rebuild_database import RebuildDatabaseOperator
-
-    if args.to or args.time or args.batch is not None:
-        raise ConfigError(
-            "Tables of a database are built in their places, as of the last batch.",
-            safe="No table was changed.",
-            remedy="leave --to, --batch and --time out",
-        )
-    conn_id, sink = database_of(access, location, args.database)
-    return RebuildDatabaseOperator(conn_id=conn_id, sink=sink, **common).rebuild()
+    when = {"to": args.to or "", "batch": args.batch, "time": args.time or ""}
+    job = rebuilding(access, target, location, args.table, spark_of(args), database=args.database, **when)
+    report: dict[str, Any] = job.rebuild() if target == TARGET else job.rebuild({})
+    return report
 
 
 def _not_done(e: Exception) -> SystemExit:

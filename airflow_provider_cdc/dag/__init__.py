@@ -21,6 +21,7 @@ from airflow_provider_cdc.dag.fleet import Fleet, cdc_dags
 from airflow_provider_cdc.dag.group import cdc_group_dag
 from airflow_provider_cdc.dag.on_demand import ad_hoc_snapshot_dag, signal_dag
 from airflow_provider_cdc.dag.pipeline import cdc_dag, cdc_task_group
+from airflow_provider_cdc.dag.table_work import tables_dag
 from airflow_provider_cdc.hooks.group import CaptureOf
 from airflow_provider_cdc.operators.apply_connectors import TablesOf
 from airflow_provider_cdc.runtime import ConnectorDefinition
@@ -39,5 +40,6 @@ __all__ = [
     "lifecycle_dag",
     "signal_dag",
     "table_asset",
+    "tables_dag",
     "watched",
 ]

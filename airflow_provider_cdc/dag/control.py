@@ -46,6 +46,10 @@ def lifecycle_dag(
             None, "of the offset to go back to, as airflow cdc offset history lists it", type=["null", "integer"], minimum=1,
             title="Version", section=_CHANGE,
         ),
+        "at_version": Param(
+            None, "do it only if the offset has this version still, as a plan had it", type=["null", "integer"], minimum=0,
+            title="Present version", section=_CHANGE,
+        ),
         "repair": forms.choice("Repair of a gap", "", _CHANGE, _REPAIRS),
         "plan_only": forms.switch("Plan only", "what would be done; nothing is changed", _SURE, on=True),
         "confirm": forms.text("Confirm", "the connector's name, typed", _SURE),
@@ -59,6 +63,7 @@ def lifecycle_dag(
             reason="{{ params.reason or '' }}",
             position="{{ params.position | tojson if params.position else '' }}",
             version="{{ params.version or '' }}",
+            at_version="{{ '' if params.at_version is none else params.at_version }}",
             repair="{{ params.repair }}",
             plan_only="{{ params.plan_only | lower }}",
             confirm="{{ params.confirm or '' }}",

@@ -1,26 +1,27 @@
 """What people do to a connector from a page: what it would do, then doing it, recorded with who, when and why.
 
->>> plan = plan_of(store, record, Pause(reason="upgrade of the database"))
+>>> plan = plan_of(store, record, Pause(reason="upgrade of the database"), runs)
 >>> plan.lines
 ['The run ada ends at the next boundary between two transactions; new ones are skipped.', …]
->>> carry_out(store, record, Pause(reason="upgrade of the database"), confirm=None, by="ann")
+>>> carry_out(store, record, Pause(reason="upgrade of the database"), runs, confirm=None, by="ann")
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.model.action import Action, ForgetTarget, Plan, Snapshot, StopSnapshot
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
 from airflow_provider_cdc.core.signals.requests import Refused, parse
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.hooks.captured_tables import captured_tables, chosen, listed
 from airflow_provider_cdc.hooks.connector import access_of
+from airflow_provider_cdc.hooks.run_actions import NOTHING, Runs, Work, by_run, work_of
 from airflow_provider_cdc.hooks.signal_texts import halted, progress_text, why_idle
 
 if TYPE_CHECKING:
@@ -29,93 +30,18 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.state.store import StateStore
 
-_NOTHING = "Nothing was changed."
-Name = Annotated[str, Field(min_length=1, max_length=2000)]
-
-
-class Action(BaseModel):
-    """What somebody asks for."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    reason: str = Field("", max_length=2000, description="Why; it is recorded")
-
-
-class Pause(Action):
-    """Capture nothing for a while."""
-
-    action: Literal["pause"] = "pause"
-
-
-class Stop(Action):
-    """Capture nothing until further notice."""
-
-    action: Literal["stop"] = "stop"
-
-
-class Resume(Action):
-    """Go on."""
-
-    action: Literal["resume"] = "resume"
-
-
-class Snapshot(Action):
-    """Read tables again."""
-
-    action: Literal["snapshot"] = "snapshot"
-    tables: list[Name] = Field(
-        min_length=1, max_length=1000, description="Names, or regular expressions that match whole names"
-    )
-    type: Literal["incremental", "blocking"] = Field(
-        "incremental", description="Beside the stream, in chunks; or instead of it"
-    )
-    replace: bool = Field(
-        False, description="Empty the tables in the targets first, so that rows that were deleted disappear"
-    )
-
-
-class StopSnapshot(Action):
-    """Stop reading tables in chunks."""
-
-    action: Literal["stop-snapshot"] = "stop-snapshot"
-    tables: list[Name] = Field(default_factory=list, max_length=1000, description="As for a snapshot; without any, all")
-
-
-class ForgetTarget(Action):
-    """Release what a target holds back of the change log."""
-
-    action: Literal["forget-target"] = "forget-target"
-    target: Name
-    location: Name
-
-
-class Plan(BaseModel):
-    """What an action does.
-
-    :param lines: for people
-    :param confirm: the connector's name has to be given, since something can be lost or repeated
-    :param done: whether it was carried out
-    :param signal: number of the signal that was sent
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    action: str
-    connector: str
-    lines: list[str]
-    confirm: bool
-    done: bool = False
-    signal: int | None = None
-
-
 _WANTED = {"pause": DesiredState.PAUSED, "stop": DesiredState.STOPPED, "resume": DesiredState.RUNNING}
 
 
-def plan_of(store: StateStore, record: ConnectorRecord, asked: Action) -> Plan:
+def plan_of(store: StateStore, record: ConnectorRecord, asked: Action, runs: Runs) -> Plan:
     """What an action would do. Nothing is changed.
+
+    :param runs: of Airflow, as the person who asks may begin them
 
     :raises CdcError: it cannot be done
     """
+    if by_run(asked):
+        return _plan(record, asked, work_of(store, record, asked, runs))
     match asked:
         case Snapshot():
             lines, confirm = _snapshot(store, record, asked), True
@@ -128,27 +54,47 @@ def plan_of(store: StateStore, record: ConnectorRecord, asked: Action) -> Plan:
     return Plan(action=_name(asked), connector=record.connector, lines=lines, confirm=confirm)
 
 
-def carry_out(store: StateStore, record: ConnectorRecord, asked: Action, *, confirm: str | None, by: str) -> Plan:
+def _plan(record: ConnectorRecord, asked: Action, work: Work) -> Plan:
+    return Plan(
+        action=_name(asked), connector=record.connector, lines=list(work.lines), confirm=work.confirm, dag=work.dag,
+        obstacle=" ".join(work.obstacles) or None, version=work.version,
+    )  # fmt: skip
+
+
+def carry_out(
+    store: StateStore, record: ConnectorRecord, asked: Action, runs: Runs, *, confirm: str | None, by: str
+) -> Plan:
     """Do it. It is recorded before, and if it fails that is recorded too.
 
+    :param runs: of Airflow, as the person who asks may begin them
     :param confirm: the connector's name, where the plan wants it
     :param by: who asks
     :raises CdcError: it cannot be done, or is not confirmed
     """
-    plan = plan_of(store, record, asked)
+    work = work_of(store, record, asked, runs) if by_run(asked) else None
+    plan = plan_of(store, record, asked, runs) if work is None else _plan(record, asked, work)
     if plan.confirm and confirm != record.connector:
         raise ConfigError(
             f"To {plan.action.replace('-', ' ')} is not confirmed: the name given is {confirm or ''!r}, and the connector is {record.connector}.",
-            safe=_NOTHING,
+            safe=NOTHING,
             remedy="give the connector's name",
         )
-    _record(store, record, asked, by, Type.ASKED_FOR)
+    if plan.obstacle is not None:
+        raise CdcError(plan.obstacle, where=f"connector {record.connector}", safe=NOTHING)
+    # the record names the run before there is one: what it does is never without it
+    run = None if work is None else f"cdc_{plan.action}__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}_{uuid.uuid4().hex[:8]}"
+    where = {} if work is None or run is None else {"dag": work.dag, "run": run}
+    _record(store, record, asked, by, Type.ASKED_FOR, **where)
     try:
-        signal = _do(store, record, asked, by)
+        signal = None
+        if work is None or run is None:
+            signal = _do(store, record, asked, by)
+        else:
+            runs.begin(work.dag, run, work.conf)
     except CdcError as e:
-        _record(store, record, asked, by, Type.FAILED, error=str(e))
+        _record(store, record, asked, by, Type.FAILED, error=str(e), **where)
         raise
-    return plan.model_copy(update={"done": True, "signal": signal})
+    return plan.model_copy(update={"done": True, "signal": signal, "run": run})
 
 
 def _name(asked: Action) -> str:
@@ -248,7 +194,7 @@ def _access(record: ConnectorRecord) -> ConnectorAccess:
     if (access := access_of(record)) is None:
         raise CdcError(
             f"It is not recorded where the change log of {record.connector} is.",
-            safe=_NOTHING,
+            safe=NOTHING,
             remedy="let the connector capture once",
         )
     return access
@@ -277,7 +223,7 @@ def forgettable(access: ConnectorAccess, connector: str, target: str, location: 
         raise CdcError(
             f"Nothing was applied for {connector} to {target} at {location}.",
             where=f"targets: {'; '.join(one.name for one in known) or 'there is none'}",
-            safe=_NOTHING,
+            safe=NOTHING,
             remedy=f"airflow cdc targets {connector} lists them",
         )
     if Turns(storage, connector, target, location).busy():
@@ -289,6 +235,4 @@ def forgettable(access: ConnectorAccess, connector: str, target: str, location: 
     return need
 
 
-__all__ = [
-    "Action", "ForgetTarget", "Pause", "Plan", "Resume", "Snapshot", "Stop", "StopSnapshot", "carry_out", "forgettable", "plan_of",
-]  # fmt: skip
+__all__ = ["carry_out", "forgettable", "plan_of"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connector import access_of, find_connector
 from airflow_provider_cdc.hooks.links import ConnectorLink
 from airflow_provider_cdc.hooks.signal_texts import gap_text
@@ -84,13 +84,14 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
     :param version: of ``offset-restore``, an offset in the connector's history (templated)
     :param repair: of ``repair-gap``: ``snapshot``, ``incremental`` or ``skip`` (templated)
     :param with_changelog: of ``delete``: delete the change log too (templated: ``"true"`` or ``"false"``)
+    :param at_version: of actions on the offset: do nothing unless it has this version still, as a plan had that somebody has seen (templated)
     :param state_conn_id: Airflow connection to the state tables (templated)
     :param wait_for_end: seconds to wait for the run that is alive to end, of ``pause`` and ``stop``; 0 = do not wait
     """
 
     template_fields: Sequence[str] = (
         *StateFields.STATE_FIELDS, "action", "reason", "confirm", "plan_only", "position", "version", "repair",
-        "with_changelog",
+        "with_changelog", "at_version",
     )  # fmt: skip
     template_fields_renderers = {"position": "json"}
     operator_extra_links = (ConnectorLink(),)
@@ -108,6 +109,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         version: int | str | None = None,
         repair: str | None = None,
         with_changelog: bool | str = False,
+        at_version: int | str | None = None,
         state_conn_id: str = DEFAULT_CONN_ID,
         wait_for_end: float = 120.0,
         **kwargs: Any,
@@ -117,6 +119,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         self.action, self.reason, self.confirm = str(action), reason, confirm
         self.plan_only, self.with_changelog = plan_only, with_changelog
         self.position, self.version, self.repair = position, version, repair
+        self.at_version = at_version
         self.wait_for_end = wait_for_end
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -174,6 +177,13 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
                 return self._repair(lifecycle, dry, by)
             plan = self._plan(action, lifecycle)
             self._show(plan)
+            if self.at_version not in (None, "", plan.version, str(plan.version)):
+                raise ConfigError(
+                    "The offset has moved since the plan was made.",
+                    where=f"connector {self.connector}: version {self.at_version}, now {plan.version}",
+                    safe="Nothing was changed.",
+                    remedy="look at the plan again",
+                )
             if dry:
                 return {"plan_only": True, **plan.document()}
             if self.reason:

@@ -42,12 +42,14 @@ class KnownDag:
     """What Airflow knows of a DAG.
 
     :param next_at: when its next run is due; ``None``: nothing but an event or a person starts it
+    :param stale: no file has it any more
     """
 
     id: str
     team: str | None = None
     next_at: datetime | None = None
     paused: bool = False
+    stale: bool = False
 
 
 def known_dags(ids: Iterable[str]) -> dict[str, KnownDag]:
@@ -55,11 +57,13 @@ def known_dags(ids: Iterable[str]) -> dict[str, KnownDag]:
     wanted = sorted(set(ids))
     if not wanted:
         return {}
-    columns = sa.select(DagModel.dag_id, DagModel.next_dagrun_create_after, DagModel.is_paused)
+    columns = sa.select(DagModel.dag_id, DagModel.next_dagrun_create_after, DagModel.is_paused, DagModel.is_stale)
     with create_session() as session:
         teams = DagModel.get_dag_id_to_team_name_mapping(wanted, session=session)
         rows = session.execute(columns.where(DagModel.dag_id.in_(wanted))).all()
-    return {id_: KnownDag(id_, teams.get(id_), next_at, bool(paused)) for id_, next_at, paused in rows}
+    return {
+        id_: KnownDag(id_, teams.get(id_), next_at, bool(paused), bool(stale)) for id_, next_at, paused, stale in rows
+    }
 
 
 def dag_of(record: ConnectorRecord) -> str | None:

@@ -25,6 +25,7 @@ from airflow_provider_cdc.dag import (
     lifecycle_dag,
     signal_dag,
     table_asset,
+    tables_dag,
     watched,
 )
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
@@ -55,10 +56,11 @@ def entered(dag: DAG, **values: Any) -> dict[str, Any]:
 
 
 def test_a_form_that_nobody_filled_in_is_valid_and_asks_for_nothing() -> None:
-    for made in (ad_hoc_snapshot_dag([SHOP]), signal_dag([SHOP]), lifecycle_dag([SHOP])):
+    for made in (ad_hoc_snapshot_dag([SHOP]), signal_dag([SHOP]), lifecycle_dag([SHOP]), tables_dag([SHOP])):
         assert entered(made)["connector"] == "shop"
     assert entered(lifecycle_dag([SHOP]))["action"] == "status"
     assert entered(lifecycle_dag([SHOP]))["plan_only"] is True
+    assert entered(tables_dag([SHOP]))["work"] == "verify"
 
 
 def test_a_form_takes_what_people_enter(shop: Shop) -> None:
@@ -88,7 +90,7 @@ def test_a_form_refuses_what_has_the_wrong_type(wrong: dict[str, Any]) -> None:
         entered(ad_hoc_snapshot_dag([SHOP]), **wrong)
 
 
-@pytest.mark.parametrize("make", [ad_hoc_snapshot_dag, signal_dag, lifecycle_dag])
+@pytest.mark.parametrize("make", [ad_hoc_snapshot_dag, signal_dag, lifecycle_dag, tables_dag])
 def test_a_control_dag_takes_no_connector_that_it_was_not_given(make: Any) -> None:
     """Airflow checks this too when a run is triggered by REST: who may trigger the DAG reaches its connectors and no others."""
     with pytest.raises(ParamValidationError):

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
+from airflow.sdk import DAG
 from fastapi.testclient import TestClient
 
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
@@ -34,11 +36,46 @@ class PerDag(SimpleAuthManager):
         return bool(super().is_authorized_dag(user=user, details=details, **more))
 
 
+@pytest.fixture(scope="session")
+def metadata() -> None:
+    """Airflow's own tables, in the database of this test process."""
+    from airflow import settings
+    from airflow.models import import_all_models
+    from airflow.models.base import Base
+    from airflow.utils.db import synchronize_log_template
+    from airflow.utils.session import create_session
+
+    import_all_models()
+    Base.metadata.create_all(settings.engine)
+    with create_session() as session:
+        synchronize_log_template(session=session)
+
+
+def known_to_airflow(*dags: DAG, paused: bool = False) -> None:
+    """Have Airflow know these DAGs and no others, as if it had parsed their file."""
+    from airflow.dag_processing.collection import update_dag_parsing_results_in_db
+    from airflow.models.dag import DagModel
+    from airflow.models.dagbundle import DagBundleModel
+    from airflow.serialization.serialized_objects import LazyDeserializedDAG
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        session.execute(sa.update(DagModel).values(is_stale=True))
+        if session.get(DagBundleModel, "tests") is None:
+            session.add(DagBundleModel(name="tests"))
+    with create_session() as session:
+        parsed, errors = [LazyDeserializedDAG.from_dag(dag) for dag in dags], dict[tuple[str, str], str]()
+        update_dag_parsing_results_in_db("tests", None, parsed, errors, None, set(), session)
+        assert not errors
+        known = DagModel.dag_id.in_([dag.dag_id for dag in dags])
+        session.execute(sa.update(DagModel).where(known).values(is_paused=paused))
+
+
 @pytest.fixture
-def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, metadata: None) -> Iterator[Shop]:
     """A connector ``shop``, which a DAG has captured once."""
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", PerDag())
-    # there is no metadata DB of Airflow's here: tests/system has one
+    # DAGs that have captured are not parsed here
     monkeypatch.setattr(rights, "known_dags", lambda ids: {id_: KnownDag(id_) for id_ in ids})
     monkeypatch.setattr(rights, "known_connections", lambda prefix, kinds: [KnownConnection("shop", "memory")])
     monkeypatch.setattr(rights, "team_of", lambda conn_id: None)

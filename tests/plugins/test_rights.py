@@ -15,6 +15,8 @@ from tests.support.face import Shop
 BODIES: dict[str, Any] = {
     "snapshot": {"tables": ["inventory.orders"]},
     "forget-target": {"target": "delta", "location": "/lake"},
+    "rebuild": {"tables": ["inventory.orders"]},
+    "restore-offset": {"version": 1},
     "row": {"table": "inventory.orders", "key": ["1"]},
     "definition": {"source": "mariadb", "name": "shop", "conn_id": "shop"},
 }
@@ -45,7 +47,7 @@ def called(client: TestClient, method: str, path: str, connector: str = "shop") 
 
 def test_the_document_has_every_right() -> None:
     assert {right for _, _, right in ROUTES} == set(ALLOWED)
-    assert len(ROUTES) >= 18
+    assert len(ROUTES) >= 23
 
 
 @pytest.mark.parametrize("role", ["VIEWER", "USER", "OP", "ADMIN", None])

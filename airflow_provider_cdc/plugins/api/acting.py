@@ -4,19 +4,24 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from airflow_provider_cdc.hooks.actions import (
+from airflow_provider_cdc.core.model.action import (
     Action,
     ForgetTarget,
     Pause,
     Plan,
+    Rebuild,
+    Repair,
+    RestoreOffset,
     Resume,
+    RunNow,
     Snapshot,
     Stop,
     StopSnapshot,
-    carry_out,
-    plan_of,
+    Verify,
 )
+from airflow_provider_cdc.hooks.actions import carry_out, plan_of
 from airflow_provider_cdc.plugins.api.reach import Administrable, Operable, Reached, Store
+from airflow_provider_cdc.plugins.runs import AirflowRuns
 from airflow_provider_cdc.state.store import StateStore
 
 router = APIRouter(prefix="/connectors/{connector}/actions", tags=["actions"])
@@ -25,9 +30,10 @@ Confirm = Annotated[str | None, Query(max_length=250, description="The connector
 
 
 def _acted(store: StateStore, reached: Reached, asked: Action, plan: bool, confirm: str | None) -> Plan:
+    runs = AirflowRuns(reached.user)
     if plan:
-        return plan_of(store, reached.record, asked)
-    return carry_out(store, reached.record, asked, confirm=confirm, by=reached.user.get_name())
+        return plan_of(store, reached.record, asked, runs)
+    return carry_out(store, reached.record, asked, runs, confirm=confirm, by=reached.user.get_name())
 
 
 @router.post("/pause")
@@ -67,4 +73,38 @@ def forget_target(
     store: Store, reached: Administrable, asked: ForgetTarget, plan: PlanOnly = True, confirm: Confirm = None
 ) -> Plan:
     """Release what a target holds back of the change log."""
+    return _acted(store, reached, asked, plan, confirm)
+
+
+@router.post("/run")
+def run_now(store: Store, reached: Operable, asked: RunNow, plan: PlanOnly = True) -> Plan:
+    """Have the DAG that captures run now."""
+    return _acted(store, reached, asked, plan, None)
+
+
+@router.post("/verify")
+def verify(store: Store, reached: Operable, asked: Verify, plan: PlanOnly = True) -> Plan:
+    """Compare tables of a target with the source."""
+    return _acted(store, reached, asked, plan, None)
+
+
+@router.post("/repair")
+def repair(store: Store, reached: Operable, asked: Repair, plan: PlanOnly = True, confirm: Confirm = None) -> Plan:
+    """Compare tables of a target with the source, and have the rows that differ read again."""
+    return _acted(store, reached, asked, plan, confirm)
+
+
+@router.post("/rebuild")
+def rebuild(
+    store: Store, reached: Administrable, asked: Rebuild, plan: PlanOnly = True, confirm: Confirm = None
+) -> Plan:
+    """Build tables of a target again from the change log."""
+    return _acted(store, reached, asked, plan, confirm)
+
+
+@router.post("/restore-offset")
+def restore_offset(
+    store: Store, reached: Administrable, asked: RestoreOffset, plan: PlanOnly = True, confirm: Confirm = None
+) -> Plan:
+    """Go back to an offset that the connector has had."""
     return _acted(store, reached, asked, plan, confirm)

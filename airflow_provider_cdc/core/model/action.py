@@ -1,0 +1,144 @@
+"""What people may ask of a connector on a page, and what is answered: what it would do, or that it was done."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(min_length=1, max_length=2000)]
+
+
+class Action(BaseModel):
+    """What somebody asks for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    reason: str = Field("", max_length=2000, description="Why; it is recorded")
+
+
+class Pause(Action):
+    """Capture nothing for a while."""
+
+    action: Literal["pause"] = "pause"
+
+
+class Stop(Action):
+    """Capture nothing until further notice."""
+
+    action: Literal["stop"] = "stop"
+
+
+class Resume(Action):
+    """Go on."""
+
+    action: Literal["resume"] = "resume"
+
+
+class Snapshot(Action):
+    """Read tables again."""
+
+    action: Literal["snapshot"] = "snapshot"
+    tables: list[Name] = Field(
+        min_length=1, max_length=1000, description="Names, or regular expressions that match whole names"
+    )
+    type: Literal["incremental", "blocking"] = Field(
+        "incremental", description="Beside the stream, in chunks; or instead of it"
+    )
+    replace: bool = Field(
+        False, description="Empty the tables in the targets first, so that rows that were deleted disappear"
+    )
+
+
+class StopSnapshot(Action):
+    """Stop reading tables in chunks."""
+
+    action: Literal["stop-snapshot"] = "stop-snapshot"
+    tables: list[Name] = Field(default_factory=list, max_length=1000, description="As for a snapshot; without any, all")
+
+
+class ForgetTarget(Action):
+    """Release what a target holds back of the change log."""
+
+    action: Literal["forget-target"] = "forget-target"
+    target: Name
+    location: Name
+
+
+class RunNow(Action):
+    """Have the DAG that captures run now."""
+
+    action: Literal["run"] = "run"
+
+
+class _OnTables(Action):
+    """Work on the tables of a target; it may be left out where there is but one."""
+
+    target: str = Field("", max_length=2000, description="Kind of the target")
+    location: str = Field("", max_length=2000, description="Where its tables are, as its apply has it")
+
+
+class Verify(_OnTables):
+    """Compare tables of a target with the source."""
+
+    action: Literal["verify"] = "verify"
+    tables: list[Name] = Field(default_factory=list, max_length=1000, description="As for a snapshot; without any, all")
+
+
+class Repair(Verify):
+    """Compare, and have the rows that differ read again."""
+
+    action: Literal["repair"] = "repair"  # type: ignore[assignment]
+
+
+class Rebuild(_OnTables):
+    """Build tables of a target again from the change log."""
+
+    action: Literal["rebuild"] = "rebuild"
+    tables: list[Name] = Field(min_length=1, max_length=1000, description="As for a snapshot")
+
+
+class RestoreOffset(Action):
+    """Go back to an offset that the connector has had."""
+
+    action: Literal["restore-offset"] = "restore-offset"
+    version: int = Field(ge=1, lt=1 << 63, description="Of that offset")
+    at_version: int | None = Field(
+        None,
+        ge=0,
+        lt=1 << 63,
+        description="Of the present offset, as the plan had it: nothing is done if it has moved since",
+    )
+
+
+class Plan(BaseModel):
+    """What an action does.
+
+    :param lines: for people
+    :param confirm: the connector's name has to be given, since something can be lost or repeated
+    :param done: whether it was carried out
+    :param signal: number of the signal that was sent
+    :param obstacle: why it cannot be done now, and what helps
+    :param dag: the DAG of which a run does it
+    :param run: id of that run
+    :param version: of the offset that the plan is about
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    action: str
+    connector: str
+    lines: list[str]
+    confirm: bool
+    done: bool = False
+    signal: int | None = None
+    obstacle: str | None = None
+    dag: str | None = None
+    run: str | None = None
+    version: int | None = None
+
+
+__all__ = [
+    "Action", "ForgetTarget", "Name", "Pause", "Plan", "Rebuild", "Repair", "RestoreOffset", "Resume", "RunNow", "Snapshot", "Stop", "StopSnapshot",
+    "Verify",
+]  # fmt: skip

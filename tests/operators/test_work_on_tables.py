@@ -1,0 +1,93 @@
+"""The task that works on tables of a connector that is only named: the same as the tasks that are told everything, on a real change log and a real database."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_cdc.hooks.targets import known_access
+from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
+from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
+from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
+from airflow_provider_cdc.operators.work_on_tables import WorkOnTablesOperator, comparing, rebuilding
+from tests.support import face
+from tests.support.face import Shop, connect, context, make_shop
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    monkeypatch.setattr(face, "SHOP", {"id": "int64!", "note": "string"})
+    shop = make_shop(monkeypatch, tmp_path, str(tmp_path))
+    connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
+    for key in range(3):
+        shop.order(key, f"note {key}")
+    captured_and_applied(shop)
+    yield shop
+    shop.store.close()
+
+
+def captured_and_applied(shop: Shop) -> None:
+    CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
+    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
+
+
+def work(what: str, *tables: str, confirm: str | None = None) -> Any:
+    task = WorkOnTablesOperator(
+        task_id="work", connector="shop", work=what, tables=json.dumps(tables) if tables else "", confirm=confirm, wait=timedelta(0)
+    )  # fmt: skip
+    return task.execute(context())
+
+
+def change(folder: Path, statement: str) -> None:
+    with sqlite3.connect(folder / "warehouse.db") as connection:
+        connection.execute(statement)
+    connection.close()
+
+
+def test_tables_are_compared_repaired_and_built_again(shop: Shop, tmp_path: Path) -> None:
+    assert work("verify")["tables"] == {"shop.inventory.orders": 3}
+    change(tmp_path, "UPDATE shop_inventory_orders SET note = 'else' WHERE id = 1")
+    with pytest.raises(AirflowFailException, match="1 different"):
+        work("verify", r"inventory\.orders")
+    with pytest.raises(AirflowFailException, match="signal 1 was sent"):
+        work("repair", confirm="shop")
+    captured_and_applied(shop)
+    assert work("verify")["tables"] == {"shop.inventory.orders": 3}
+    change(tmp_path, "DELETE FROM shop_inventory_orders")
+    assert work("rebuild", "inventory.orders", confirm="shop")["tables"].keys() == {"shop.inventory.orders"}
+    assert work("verify")["tables"] == {"shop.inventory.orders": 3}
+
+
+@pytest.mark.parametrize("what", ["repair", "rebuild"])
+def test_what_changes_tables_wants_the_connectors_name(shop: Shop, what: str) -> None:
+    for confirm in (None, "", "shopp"):
+        with pytest.raises(AirflowFailException, match="is not confirmed"):
+            work(what, "inventory.orders", confirm=confirm)
+    with pytest.raises(AirflowFailException, match="give one of verify, repair, rebuild"):
+        work("drop", confirm="shop")
+    assert shop.store.signals_of("shop") == []
+
+
+def test_tables_of_a_lakehouse_are_given_to_spark_as_the_user_says(shop: Shop) -> None:
+    access = known_access(shop.store, "shop")
+    spark = {"conn_id": "spark_big", "conf": {"spark.ui.enabled": "false"}}
+    job = comparing(access, "iceberg", "lake.{table}", spark, tables=["x"], repair=True)
+    assert isinstance(job, VerifyTablesOperator)
+    assert (job.target, job.location, job.conf, job.repair, job.source_conn_id) == (
+        "iceberg",
+        "lake.{table}",
+        spark["conf"],
+        True,
+        "shop",
+    )
+    again = rebuilding(access, "delta", "/lake/{table}", ["x"], spark)
+    assert isinstance(again, RebuildTablesOperator)
+    assert (again.location, again.tables) == ("/lake/{table}", ["x"])
