@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from airflow_provider_cdc.core.lifecycle.status import RunState, state_of, status_of
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.measured import KeptSeries
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
-from airflow_provider_cdc.hooks.status_texts import age
+from airflow_provider_cdc.hooks.status_texts import age, until
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +24,12 @@ class Limits:
 
     :param behind_s: how far a capture may be behind its source
     :param silent_s: how long ago the last run of a capture or of an apply may have ended; a run that goes on is not silent
+    :param log_left_s: how soon the source may remove the log at the position of a capture
     """
 
     behind_s: float = 600
     silent_s: float = 3600
+    log_left_s: float = 7200
 
 
 def alerts(
@@ -37,7 +40,7 @@ def alerts(
 ) -> list[str]:
     """A sentence for each thing that is not as it should be, with the command that shows more; empty if all is well.
 
-    Connectors that somebody has paused or stopped are left out.
+    Connectors that somebody has stopped are left out; of those that are paused, only a log that is removed soon is told.
 
     :param series: what was measured, of these connectors and maybe of others
     """
@@ -58,7 +61,10 @@ def problems(record: ConnectorRecord, series: Iterable[KeptSeries], limits: Limi
 
     :param series: what was measured of the connector as a whole
     """
-    if state_of(record)[0] in (RunState.PAUSED, RunState.STOPPED):
+    state = state_of(record)[0]
+    if state is RunState.PAUSED:  # the source's log does not wait for it
+        return [text for one in series for text in _of_log(one, limits, now)]
+    if state is RunState.STOPPED:
         return []
     return [
         *_of_capture(record, limits, now),
@@ -81,6 +87,7 @@ def _of_series(one: KeptSeries, record: ConnectorRecord, limits: Limits, now: da
     behind_s = one.gauges.get("streaming.MilliSecondsBehindSource", 0) / 1000
     if behind_s > limits.behind_s:
         yield f"{behind_s:,.0f} s behind its source"
+    yield from _of_log(one, limits, now)
     if "apply.LastRunFailed" not in one.gauges:
         return
     where = f"the apply to {one.tags.get('target', '')} ({one.tags.get('place', '')})"
@@ -92,3 +99,9 @@ def _of_series(one: KeptSeries, record: ConnectorRecord, limits: Limits, now: da
     waits = record.batch > one.gauges.get("apply.LastBatch", 0)
     if waits and (now - one.at).total_seconds() > limits.silent_s:
         yield f"{where} has not run since {age(one.at, now)}, and batches up to {record.batch} wait"
+
+
+def _of_log(one: KeptSeries, limits: Limits, now: datetime) -> Iterator[str]:
+    gone_at = LogWindow.of(one.gauges, "streaming.").gone_at
+    if gone_at is not None and (gone_at - now).total_seconds() < limits.log_left_s:
+        yield f"its source removes the log at its position {until(gone_at, now)}: what is not captured by then is lost"

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.lifecycle.status import RunState, status_of
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.measured import KeptSeries
 from airflow_provider_cdc.core.model.overview import (
     ConnectorLine,
@@ -76,13 +77,14 @@ def line_of(
     captured = next((series for series, _ in wholes if series.producer == "capture"), None)
     gauges = {} if captured is None else captured.gauges
     known, lag_ms = record.registration, gauges.get("streaming.MilliSecondsBehindSource")
-    failed = status.state is RunState.FAILED
+    failed, window = status.state is RunState.FAILED, LogWindow.of(gauges, "streaming.")
     return ConnectorLine(
         connector=record.connector, source=record.source, state=status.state.value, since=status.since,
         phase=_phase(record, status), trouble=_trouble(status, wholes, found), problems=found, position=record.position,
         seq=record.seq, batch=record.batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
         captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if known is None else known.changelog,
-        freshness=_freshness(wholes, now), lag_s=None if lag_ms is None else lag_ms / 1000, events_per_s=_rates(wholes, now),
+        freshness=_freshness(wholes, now), lag_s=None if lag_ms is None else lag_ms / 1000,
+        lag_bytes=window.behind_bytes, log_gone_at=window.gone_at, events_per_s=_rates(wholes, now),
         snapshot=_snapshot(record, gauges, signals, now), oldest_transaction=_oldest(captured),
         error=LastError.of(status.last_error, status.last_error_at) if failed and status.last_error else None,
         dag=None if known is None else known.connections.get("dag"), next_run=next_run,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.lifecycle.status import state_of
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.hooks.signal_texts import progress_text
 
 if TYPE_CHECKING:
@@ -42,6 +43,28 @@ def age(moment: datetime | None, now: datetime | None = None) -> str:
         if seconds >= length:
             return f"{seconds // length} {unit} ago"
     return f"{seconds} s ago"
+
+
+def until(moment: datetime, now: datetime | None = None) -> str:
+    """How soon something is.
+
+    >>> until(datetime(2024, 1, 1, 5, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC))
+    'in 5 h'
+    """
+    now = now or datetime.now(UTC)
+    return f"in {age(now, moment).removesuffix(' ago')}" if moment > now else f"now: it was to be {age(moment, now)}"
+
+
+def log_text(window: LogWindow, now: datetime | None = None) -> str:
+    """How far a connector is from both ends of its source's log; empty where nothing is known.
+
+    >>> log_text(LogWindow(behind_bytes=48000))
+    '48 kB behind its end'
+    """
+    parts = [] if window.behind_bytes is None else [f"{_size(window.behind_bytes)} behind its end"]
+    if window.gone_at is not None:
+        parts.append(f"removed at the position {until(window.gone_at, now)}")
+    return "; ".join(parts)
 
 
 def summary(connector: ConnectorRecord) -> dict[str, Any]:
@@ -95,6 +118,8 @@ def status_lines(status: Status) -> Iterator[str]:
         first, *more = status.last_error.splitlines() or [""]
         yield f"  Last error: {age(status.last_error_at)}: {first}"
         yield from (f"              {line}" for line in more)
+    if text := log_text(LogWindow.of(status.metrics.get("streaming", {}))):
+        yield f"  Its log:    {text}"
     if status.pending:
         yield f"  To be read: {', '.join(status.pending)}"
     if status.waiting:

@@ -101,6 +101,23 @@ def test_a_capture_that_is_too_far_behind_is_told(shop: Shop) -> None:
     assert found(shop, behind_s=701) == []
 
 
+def test_a_log_that_is_removed_soon_is_told_also_while_the_connector_is_paused(shop: Shop) -> None:
+    def gone(at: float) -> None:
+        series = {"": Series(gauges={"streaming.LogGoneAtInSeconds": at})}
+        shop.store.metrics.add(Measured("shop", "capture", {}, datetime.now(UTC), series, ended=False))
+
+    gone(datetime.now(UTC).timestamp() + 3630)
+    soon = [f"shop: its source removes the log at its position in 1 h: what is not captured by then is lost{LOOK}"]
+    assert found(shop) == soon
+    assert found(shop, log_left_s=3000) == []
+    shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
+    assert found(shop) == soon
+    gone(datetime.now(UTC).timestamp() - 130)
+    assert "removes the log at its position now: it was to be 2 min ago" in found(shop)[0]
+    shop.store.set_control("shop", DesiredState.STOPPED, "ann", "for good")
+    assert found(shop) == []
+
+
 @pytest.mark.parametrize("wanted", [DesiredState.PAUSED, DesiredState.STOPPED])
 def test_what_somebody_has_paused_or_stopped_is_no_trouble(shop: Shop, wanted: DesiredState) -> None:
     applied(shop, LastRunFailed=1)

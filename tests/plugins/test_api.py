@@ -100,7 +100,10 @@ def test_freshness_is_of_the_last_hour_and_names_the_worst_table(shop: Shop, ask
 
 
 def test_lag_rate_and_the_oldest_transaction_are_shown(shop: Shop, asked: Asked) -> None:
-    gauges = {"streaming.MilliSecondsBehindSource": 700_000, "streaming.OldestTransactionAgeInMilliseconds": 90_000}
+    gauges = {
+        "streaming.MilliSecondsBehindSource": 700_000, "streaming.OldestTransactionAgeInMilliseconds": 90_000,
+        "streaming.LogBytesBehindSource": 4_800, "streaming.LogGoneAtInSeconds": 4e9,
+    }  # fmt: skip
     events = Series(counters={"topic.TotalNumberOfEventsCaptured": 6000})
     shop.store.register(Registration("late", "oracle", "/log"))
     measure(shop.store, "late", "capture", ago_s=1000, gauges=gauges, orders=events)
@@ -109,6 +112,8 @@ def test_lag_rate_and_the_oldest_transaction_are_shown(shop: Shop, asked: Asked)
     monitor.flush()
     found = line(asked, "late")
     assert (found["lag_s"], found["oldest_transaction"]) == (700, {"id": "7.3.11", "age_s": 90})
+    assert (found["lag_bytes"], found["log_gone_at"]) == (4800, "2096-10-02T07:06:40Z")
+    assert (line(asked)["lag_bytes"], line(asked)["log_gone_at"]) == (None, None)
     assert found["events_per_s"][0]["events_per_s"] == 20
     assert (found["trouble"], found["problems"]) == (2, ["700 s behind its source"])
 

@@ -84,13 +84,16 @@ class AskFirst:
         """
         return self._definition() or self._state() or self._log() or self._left_behind()
 
-    def metrics(self) -> dict[str, dict[str, Value]]:
-        """What a whole run would have measured: nothing but how many tables and schema changes are known, as the last run has recorded."""
+    def metrics(self, window: Mapping[str, Value]) -> dict[str, dict[str, Value]]:
+        """What a whole run would have measured: nothing but how many tables and schema changes are known, as the last run has recorded.
+
+        :param window: of :class:`.log_watch.LogWatch`
+        """
         assert self._record is not None
         last, found = self._record.metrics, RunMetrics()
         history = last["schema-history"]
         found.history.known(int(history["ChangesApplied"]), str(history["LastAppliedChange"]))
-        return found.document(last["streaming"]["CapturedTables"], self._inputs.source.metrics())
+        return found.document(last["streaming"]["CapturedTables"], {**self._inputs.source.metrics(), **window})
 
     def _definition(self) -> str | None:
         """What the properties alone decide."""

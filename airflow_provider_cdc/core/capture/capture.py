@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.core.capture.ask_first import AskFirst
 from airflow_provider_cdc.core.capture.control_watch import Stop
+from airflow_provider_cdc.core.capture.log_watch import LogWatch
 from airflow_provider_cdc.core.config.filters import WHOLE, Filters
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
 from airflow_provider_cdc.core.lean import without_pandas
@@ -162,31 +163,33 @@ class Capture:
         before = self._store.connector(self.name)
         with self._store.lease(self.name, self._owner, wait_s=self._lease_wait_s) as lease:
             self._verify_store(lease)
+            watch = LogWatch(self._source, {} if before is None else before.metrics)
             if run_for_s is None and not self._stop.requested:
                 asked = AskFirst(self._inputs, lease, before)
                 if (reason := asked.reason()) is None:
-                    return self._nothing(asked, time.monotonic() - began)
+                    return self._nothing(asked, watch, time.monotonic() - began)
                 log.info("Capturing: %s.", reason)
-            return self._whole(lease, began, run_for_s)
+            return self._whole(lease, watch, began, run_for_s)
 
-    def _nothing(self, asked: AskFirst, seconds: float) -> CaptureResult:
+    def _nothing(self, asked: AskFirst, watch: LogWatch, seconds: float) -> CaptureResult:
         """The result of a run that has asked first, and found that there is nothing to do."""
         assert asked.offset.position is not None
-        position = str(self._source.parse_position(asked.offset.position))
+        at = self._source.parse_position(asked.offset.position)
+        position = str(at)
         log.info("Nothing to capture: the log has not gone on from %s.", position)
-        metrics = asked.metrics()
+        metrics = asked.metrics(watch.metrics(at))
         self._monitor.begin()
         self._monitor.document(metrics, {})
         return CaptureResult(self.name, position, asked.offset.seq, 0, {}, [], seconds, metrics)
 
-    def _whole(self, lease: Lease, began: float, run_for_s: float | None) -> CaptureResult:
+    def _whole(self, lease: Lease, watch: LogWatch, began: float, run_for_s: float | None) -> CaptureResult:
         without_pandas()
         from airflow_provider_cdc.core.capture.run import Run
 
         with _flat_memory():
             for attempt in range(_CONFLICTS):
                 try:
-                    self._run_now = run = Run(self._inputs, self._stop, lease, self._monitor)
+                    self._run_now = run = Run(self._inputs, self._stop, lease, self._monitor, watch)
                     run.execute(run_for_s)
                     run.report()
                     return _result(run, self._inputs, time.monotonic() - began)

@@ -25,6 +25,7 @@ from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.control_watch import ControlWatch, Stop
 from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
 from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
+from airflow_provider_cdc.core.capture.log_watch import LogWatch
 from airflow_provider_cdc.core.capture.rereads import Rereads
 from airflow_provider_cdc.core.capture.run_plan import Plan, Planner
 from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
@@ -71,11 +72,11 @@ class Run:
     :ivar batcher: the batches that the run has committed, and the one in progress
     """
 
-    def __init__(self, inputs: RunInputs, stop: Stop, lease: Lease, monitor: Monitor) -> None:
+    def __init__(self, inputs: RunInputs, stop: Stop, lease: Lease, monitor: Monitor, watch: LogWatch) -> None:
         name, source, config, store = inputs.name, inputs.source, inputs.config, inputs.store
         self._inputs, self._stop, self._policy = inputs, stop, snapshot_policy(config)
         self._reads_rows, self._planned = reads_rows(self._policy), Plan(Offset())
-        self.metrics, self._monitor = RunMetrics(), monitor
+        self.metrics, self._monitor, self._log_watch, self._failed = RunMetrics(), monitor, watch, False
         self._cpu_began_s = time.process_time()
         monitor.begin()
         self.batcher = Batcher(
@@ -178,6 +179,7 @@ class Run:
                 if not state.snapshot.pending or stop.due:
                     return
         except BaseException:
+            self._failed = True
             try:
                 self.batcher.abandon()
             except CdcError as e:  # the original error matters more
@@ -196,8 +198,10 @@ class Run:
         """The run's metrics."""
         hidden, filters = self._signal_table, self._filters
         captured = [t for t in self._history.tables if filters.table(t) and t != hidden]
-        source = self._inputs.source
-        return self.metrics.document(captured, source.metrics(), source.snapshot_metrics())
+        source, reached = self._inputs.source, self.batcher.offset.position
+        at = None if reached is None else source.parse_position(reached)
+        window = self._log_watch.metrics(at, ask=not self._failed)
+        return self.metrics.document(captured, {**source.metrics(), **window}, source.snapshot_metrics())
 
     def report(self) -> None:
         """Report everything that was measured so far."""

@@ -89,12 +89,14 @@ class Series:
     :ivar counters: name → what was added
     :ivar observed: name → values that were observed, in seconds
     :ivar texts: name → text now, of :data:`TEXTS`
+    :ivar unknown: names of gauges that have no value any more
     """
 
     gauges: dict[str, float] = field(default_factory=dict)
     counters: dict[str, float] = field(default_factory=dict)
     observed: dict[str, list[float]] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +160,9 @@ def added(before: dict[str, Any], series: Series) -> dict[str, Any]:
     histograms = {name: Histogram.of(found) for name, found in before.get("histograms", {}).items()}
     for name, values in series.observed.items():
         _observe(histograms.setdefault(name, Histogram()), values)
+    gauges = {**before.get("gauges", {}), **series.gauges}
     return {
-        "gauges": {**before.get("gauges", {}), **series.gauges},
+        "gauges": {name: value for name, value in gauges.items() if name not in series.unknown},
         "counters": counters,
         "histograms": {name: found.document() for name, found in histograms.items()},
         "texts": {**before.get("texts", {}), **series.texts},

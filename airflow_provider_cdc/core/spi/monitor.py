@@ -46,8 +46,14 @@ class Monitor:
         return bool(self._sinks) and time.monotonic() - self._flushed >= EVERY_S
 
     def gauge(self, name: str, value: float, topic: str = "") -> None:
-        """A value now."""
-        self._of(topic).gauges[name] = value
+        """A value now; a negative one means that it is not known any more."""
+        series = self._of(topic)
+        if value < 0:
+            series.gauges.pop(name, None)
+            series.unknown.add(name)
+            return
+        series.unknown.discard(name)
+        series.gauges[name] = value
 
     def count(self, name: str, more: float, topic: str = "") -> None:
         """Something was added."""
@@ -79,7 +85,7 @@ class Monitor:
                     for table, rows in value.items():
                         if table in topics:
                             self.total(f"{context}.{name}", float(rows), topics[table])
-                elif isinstance(value, bool | int | float) and value >= 0:
+                elif isinstance(value, bool | int | float) and (value >= 0 or not counts(name)):
                     report = self.total if counts(name) else self.gauge
                     report(f"{context}.{name}", float(value))
                 elif isinstance(value, str) and f"{context}.{name}" in TEXTS:

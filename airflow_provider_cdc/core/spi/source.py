@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
@@ -314,6 +315,15 @@ class Source(abc.ABC):
     def snapshot_metrics(self) -> Mapping[str, Value]:
         """The same of the snapshots that it has taken."""
         return {}
+
+    def log_window(self, position: Position) -> LogWindow | None:
+        """How far a position is from both ends of the log, by a question or two that cost the database nothing: it is asked each minute, beside a stream.
+
+        ``None`` where the source has nothing like it. What it cannot tell now is ``None`` in the answer, and never a number that looks like one.
+
+        :raises CdcError: it cannot be asked
+        """
+        return None
 
     @abc.abstractmethod
     def close(self) -> None:

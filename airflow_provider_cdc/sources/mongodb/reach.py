@@ -9,6 +9,7 @@ import pymongo.errors as driver
 from bson import Timestamp
 
 from airflow_provider_cdc.core.errors import PositionLost
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Client, deployment_of, now_of
 from airflow_provider_cdc.sources.mongodb.errors import FORBIDDEN, HISTORY_LOST, code_of
@@ -53,6 +54,34 @@ def oplog_window(client: Client) -> OplogWindow | None:
     assert first is not None
     assert last is not None
     return OplogWindow(_time(first["ts"]), _time(last["ts"]), (first.get("o") or {}).get("msg") == _INITIATED)
+
+
+def window_around(client: Client, position: MongoPosition) -> LogWindow:
+    """How far a position is from both ends of the oplog, which removes its beginning as its end grows: as if it was written evenly.
+
+    Nothing is known where the account, or a router, does not show the oplog; no bytes, where it does not show its size.
+    """
+    window = oplog_window(client)
+    if window is None:
+        return LogWindow()
+    behind, held = max(window.last.seconds - position.time.seconds, 0), window.last.seconds - window.first.seconds
+    if held <= 0:  # it has just begun
+        return LogWindow(None if behind else 0)
+    size, most = _sizes(client)
+    room_s = max(most - size, 0) / size * held if size else 0.0  # until it is full
+    left_s = max(position.time.seconds - window.first.seconds, 0) + room_s
+    return LogWindow(round(size * min(behind / held, 1.0)) if size else None, now_of(client).seconds + left_s)
+
+
+def _sizes(client: Client) -> tuple[int, int]:
+    """Bytes of the oplog now, and at most; 0 where that is not shown."""
+    try:
+        found = client.local.command("collStats", _OPLOG)
+    except driver.OperationFailure as e:
+        if code_of(e) == FORBIDDEN:
+            return 0, 0
+        raise
+    return int(found.get("size", 0)), int(found.get("maxSize", 0))
 
 
 def oldest(client: Client, config: MongoDbConfig) -> MongoPosition:

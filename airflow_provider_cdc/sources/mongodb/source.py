@@ -17,6 +17,7 @@ from bson.json_util import JSONMode, JSONOptions
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.events import LogItem
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
@@ -30,7 +31,7 @@ from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
 from airflow_provider_cdc.sources.mongodb.log.stream import ChangeStream
 from airflow_provider_cdc.sources.mongodb.metrics import SnapshotMetrics, StreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
-from airflow_provider_cdc.sources.mongodb.reach import oldest, verify
+from airflow_provider_cdc.sources.mongodb.reach import oldest, verify, window_around
 
 
 class MongoDbSource(Source):
@@ -69,6 +70,11 @@ class MongoDbSource(Source):
         assert isinstance(position, MongoPosition)
         with self._asking(str(position)) as client:
             verify(client, self._config, position)
+
+    def log_window(self, position: Position) -> LogWindow:
+        assert isinstance(position, MongoPosition)
+        with self._asking("how far the log reaches") as client:
+            return window_around(client, position)
 
     def parse_position(self, document: dict[str, Any]) -> MongoPosition:
         return MongoPosition.from_json(document)

@@ -159,6 +159,14 @@ def retention_seconds(v: Mapping[str, str]) -> float | None:
     return seconds or float(v.get("expire_logs_days") or 0) * 86_400 or None
 
 
+def kept_for_s(connection: Connection) -> float | None:
+    """The same as the server is set up now; ``None`` too where it removes nothing by itself."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW GLOBAL VARIABLES LIKE '%expire\\_logs%'")
+        found = {str(name): str(value) for name, value in cursor.fetchall()}
+    return None if found.get("binlog_expire_logs_auto_purge") == "OFF" else retention_seconds(found)
+
+
 def _privileges(connection: Connection, config: MySqlConfig) -> list[Finding]:
     """Findings for missing privileges. LOCK TABLES can replace RELOAD: the tables are locked one by one then. With
     ``snapshot.locking.mode=custom`` it is not known which privileges the statements need."""

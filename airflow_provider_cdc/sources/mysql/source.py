@@ -14,13 +14,14 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.source import VARIED, Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.checks import check, retention_seconds
+from airflow_provider_cdc.sources.mysql.checks import check, kept_for_s, retention_seconds
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, server_of, translated
 from airflow_provider_cdc.sources.mysql.dump_errors import position_lost
@@ -29,7 +30,7 @@ from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_mariadb_gtid
 from airflow_provider_cdc.sources.mysql.log.failover import verify_beginnings, verify_gtids
 from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
-from airflow_provider_cdc.sources.mysql.log.log_end import log_end
+from airflow_provider_cdc.sources.mysql.log.log_end import log_end, log_files
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
@@ -108,6 +109,28 @@ class MySqlSource(Source):
             self._verify_gtids(position)
         # the rest only the server can check: request its log at the position
         self._probe(position)
+
+    def log_window(self, position: Position) -> LogWindow:
+        """By the sizes of the files, and how long the server keeps each after the next one was begun. Of files that another server has, nothing is known."""
+        assert isinstance(position, MySqlPosition)
+        with translated(self._config, str(position)):
+            connection = connect(self._config)
+            try:
+                files, kept = log_files(connection), kept_for_s(connection)
+            finally:
+                connection.close()
+        if position.server != self.server.identity or position.file not in files:
+            return LogWindow()
+        names = [*files]
+        at = names.index(position.file)
+        behind = files[position.file] - position.pos + sum(files[name] for name in names[at + 1 :])
+        # a prepared XA transaction is read again from where it begins
+        begins = [str(one["file"]) for one in position.prepared.values() if one.get("server") == position.server]
+        first = min([at, *(names.index(name) if name in files else 0 for name in begins)])
+        if kept is None:
+            return LogWindow(max(behind, 0))
+        closed = self._file_created(names[first + 1]) if first + 1 < len(names) else int(time.time())
+        return LogWindow(max(behind, 0), closed + kept if closed else None)
 
     def _log_from(self, position: MySqlPosition) -> BinlogConnection:
         """The raw log from a position on, beside a stream."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mongodb.checks import _without_documents
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Deployment
+from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb
 from tests.support.mongodb import mongodb_connector
@@ -196,3 +199,25 @@ def test_a_certificate_has_to_name_the_host_unless_it_is_said_otherwise(tmp_path
         assert MongoDbSource(MongoDbConfig.parse(allowed)).current_position().time.seconds > 0
         with pytest.raises(PrerequisiteError, match="secure connection"):
             MongoDbSource(MongoDbConfig.parse(allowed | {"mongodb.ssl.ca": None})).current_position()
+
+
+def test_how_far_the_log_reaches_is_told_as_far_as_the_account_may_see_it(guarded: MongoDb) -> None:
+    with source(guarded, "root", "secret") as all_, source(guarded, "any") as few:
+        at = all_.current_position()
+        time.sleep(1.1)  # an oplog is measured in seconds
+        with guarded.connect(username="root", password="secret") as root:
+            root.shop.orders.insert_many([{"_id": n, "text": "x" * 1000} for n in range(200)])
+            stats = root.local.command("collStats", "oplog.rs")
+            first, last = (root.local["oplog.rs"].find_one({}, sort=[("$natural", n)])["ts"].time for n in (1, -1))
+        found = all_.log_window(all_.current_position())
+        assert found.behind_bytes == 0
+        assert found.gone_at_s is not None
+        held = max(last - first, 1)
+        left = found.gone_at_s - last
+        assert left >= held, "it is not full yet: it goes on for longer than it is old"
+        assert left == pytest.approx(held * stats["maxSize"] / stats["size"], rel=0.5)
+        early = all_.log_window(MongoPosition(ClusterTime(first, 1)))
+        assert early.behind_bytes == pytest.approx(stats["size"], rel=0.2)
+        assert early.gone_at_s is not None
+        assert early.gone_at_s < found.gone_at_s
+        assert few.log_window(at) == LogWindow()

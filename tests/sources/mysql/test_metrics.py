@@ -6,6 +6,7 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pymysql
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, SourceUnavailable, UnknownLogEvent
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.metrics import RunMetrics
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.gtid import parse_gtids
@@ -336,3 +338,32 @@ def test_locks_are_told_as_long_as_they_are_held(db: Any, mode: str, held: bool)
                 with pytest.raises(pymysql.err.OperationalError) if held else contextlib.nullcontext():
                     cursor.execute("INSERT INTO u VALUES (9)")
         assert source.metrics()["HoldingGlobalLock"] is False
+
+
+def test_how_far_the_log_reaches_is_told_by_its_files(db: Any, made: Callable[..., Connector]) -> None:
+    """As the server says itself; the clock of what it removes is the moment at which the next file was begun."""
+    connector = made()
+    kept = connector.capture().metrics["streaming"]
+    before, now = db.server.sql("SELECT @@GLOBAL.binlog_expire_logs_seconds")[0][0], time.time()
+    try:
+        db.sql("SET GLOBAL binlog_expire_logs_seconds = 36000")
+        with source_of(db.server) as source:
+            at = source.current_position()
+            assert source.log_window(at) == LogWindow(0, pytest.approx(now + 36_000, abs=60))
+            db.sql("INSERT INTO t VALUES (4, 4)", "FLUSH BINARY LOGS")
+            sizes = {str(name): int(size) for name, size, *_ in db.server.sql("SHOW BINARY LOGS")}
+            names = [*sizes]
+            wanted = sizes[at.file] - at.pos + sum(sizes[name] for name in names[names.index(at.file) + 1 :])
+            found = source.log_window(at)
+            assert found.behind_bytes is not None
+            assert found.behind_bytes >= wanted > 0
+            assert found.gone_at_s == pytest.approx(now + 36_000, abs=60)
+            held = {"x": {"file": names[0], "pos": 4, "server": at.server}}
+            assert (source.log_window(replace(at, prepared=held)).gone_at_s or 0) <= found.gone_at_s
+            db.sql("SET GLOBAL binlog_expire_logs_seconds = 0")
+            assert source.log_window(at).gone_at_s is None
+            assert source.log_window(replace(at, server="another")) == LogWindow()
+            assert source.log_window(replace(at, file="binlog.999999")) == LogWindow()
+    finally:
+        db.sql(f"SET GLOBAL binlog_expire_logs_seconds = {before}")
+    assert kept["LogBytesBehindSource"] >= 0

@@ -3,7 +3,7 @@ import { Link, useNavigate, useParams } from "react-router-dom";
 
 import { ActionButtons } from "./Actions";
 import { part, type Detail } from "./api";
-import { Failure, ROOT, Shown, State, Trouble } from "./bits";
+import { Failure, LogEnds, ROOT, Shown, State, Trouble } from "./bits";
 import { Charts } from "./Charts";
 import { CheckTab } from "./CheckTab";
 import { GapReport } from "./GapReport";
@@ -91,6 +91,7 @@ function Facts({ found }: { found: Detail }) {
         Source {line.source}; position <Code>{position(line.position)}</Code>; batch {line.batch}; offset moved {ago(line.moved_at)}; behind its source {duration(line.lag_s)}
         {line.freshness ? `; ${line.freshness.where} are ${duration(line.freshness.p50_s)} (p50) and ${duration(line.freshness.p95_s)} (p95) after the source, worst ${line.freshness.worst_topic}` : ""}
       </Text>
+      <LogEnds line={line} />
       {found.targets.map((target) => (
         <Text key={`${target.target} ${target.location}`}>
           Target {target.target} at <Code>{target.location}</Code>: applied up to batch {target.last_batch} of {line.batch}

@@ -3,7 +3,7 @@ import { Link, useSearchParams } from "react-router-dom";
 
 import { part, type Line, type Overview } from "./api";
 import { FirstUse } from "./FirstUse";
-import { Failure, Grid, ROOT, Spark, State, Trouble } from "./bits";
+import { Failure, Grid, LogEnds, ROOT, Spark, State, Trouble } from "./bits";
 import { ago, duration } from "./texts";
 import { useAsked } from "./useAsked";
 
@@ -124,6 +124,7 @@ function cells(line: Line) {
     ),
     <Box key="lag">
       {duration(line.lag_s)}
+      <LogEnds line={line} />
       {line.oldest_transaction ? <Text color="fg.muted">open since {duration(line.oldest_transaction.age_s)}: {line.oldest_transaction.id}</Text> : null}
     </Box>,
     <Spark key="rate" line={line} />,

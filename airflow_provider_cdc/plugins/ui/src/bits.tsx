@@ -2,6 +2,7 @@ import { Alert, Badge, Box, Code, Heading, Spinner, Table, Text } from "@chakra-
 import type { ReactNode } from "react";
 
 import { Refused, type Line } from "./api";
+import { ago, bytes } from "./texts";
 
 export const ROOT = "/plugin/cdc";
 
@@ -135,5 +136,19 @@ export function Spark({ line }: { line: Line }) {
       </svg>
       {last.events_per_s.toLocaleString("en", { maximumFractionDigits: 1 })}/s
     </Box>
+  );
+}
+
+/** How far a connector is from both ends of its source's log, where the source tells. */
+export function LogEnds({ line }: { line: Line }) {
+  const { lag_bytes: behind, log_gone_at: gone } = line;
+  if ((behind === null || behind === undefined) && !gone) {
+    return null;
+  }
+  return (
+    <Text color="fg.muted">
+      {behind !== null && behind !== undefined ? `${bytes(behind)} of the source's log left to read` : ""}
+      {gone ? `${behind === null || behind === undefined ? "" : "; "}the source removes the log there ${ago(gone)}` : ""}
+    </Text>
   );
 }

@@ -1,4 +1,4 @@
-"""The end of the binary log: the position at which the server writes next."""
+"""The files of the binary log, and its end: the position at which the server writes next."""
 
 from __future__ import annotations
 
@@ -42,3 +42,10 @@ def end_of(rows: Sequence[Sequence[object]], server: Server, gtids: str = "") ->
     if not server.mariadb and len(row) > 4:
         gtids = str(row[4]).replace("\n", "")
     return MySqlPosition(str(row[0]), int(str(row[1])), gtids if server.gtids else "", server=server.identity)
+
+
+def log_files(connection: Connection) -> dict[str, int]:
+    """The files that the server keeps, oldest first, with their sizes in bytes."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW BINARY LOGS")
+        return {str(row[0]): int(row[1]) for row in cursor.fetchall()}

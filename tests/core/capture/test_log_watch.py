@@ -1,0 +1,95 @@
+"""How far a connector is from both ends of its source's log: asked once a minute over all runs, and nothing that looks like a number where it is not known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.core.capture.log_watch import ASKED_AT, LogWatch
+from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.runtime import open_capture
+from airflow_provider_cdc.sources.memory.source import MemorySource
+from tests.support.face import Shop, make_shop
+
+ANSWERS: list[LogWindow | Exception | None] = []
+ASKED: list[str] = []
+
+
+class Telling(MemorySource):
+    """Tells of its log what a test has it tell."""
+
+    def log_window(self, position: Position) -> LogWindow | None:
+        ASKED.append(str(position))
+        if isinstance(answer := ANSWERS[0], Exception):
+            raise answer
+        return answer
+
+
+@pytest.fixture
+def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
+    shop = make_shop(monkeypatch, tmp_path, "log_watch")
+    ASKED.clear()
+    monkeypatch.setattr("airflow_provider_cdc.runtime.load_source", lambda kind: Telling)
+    yield shop
+    shop.store.close()
+
+
+def run(shop: Shop, answer: LogWindow | Exception | None) -> tuple[dict[str, Any], dict[str, float]]:
+    """What the last run has measured, and what is kept of all."""
+    ANSWERS[:] = [answer]
+    url = shop.store.database.engine.url.render_as_string(hide_password=False)
+    with open_capture(shop.definition, url, secrets={"memory.database": "log_watch"}) as capture:
+        found = capture.run().metrics["streaming"]
+    ((kept, _),) = shop.store.metrics.wholes("shop")
+    return found, {name: value for name, value in kept.gauges.items() if name.startswith("streaming.Log")}
+
+
+def passed(shop: Shop, seconds: float) -> None:
+    """The last run was so long ago."""
+    record = shop.store.connector("shop")
+    assert record is not None
+    metrics = {context: dict(values) for context, values in record.metrics.items()}
+    metrics["streaming"][ASKED_AT] -= seconds
+    shop.store.ended("shop", None, metrics)
+
+
+def test_it_is_asked_once_a_minute_over_runs_with_and_without_changes(shop: Shop) -> None:
+    found, kept = run(shop, LogWindow(70, 5e9))
+    assert (found["LogBytesBehindSource"], found["LogGoneAtInSeconds"]) == (70, 5e9)
+    assert kept == {
+        f"streaming.{name}": float(found[name]) for name in ("LogBytesBehindSource", "LogGoneAtInSeconds", ASKED_AT)
+    }
+    for key in (1, 2):
+        shop.order(key)
+        assert run(shop, LogWindow(0))[1] == kept
+        assert run(shop, LogWindow(0))[1] == kept  # there is nothing to capture
+    assert len(ASKED) == 1
+    passed(shop, 61)
+    found, kept = run(shop, LogWindow(0))
+    assert (found["LogBytesBehindSource"], found["LogGoneAtInSeconds"]) == (0, -1)
+    assert LogWindow.of(kept, "streaming.") == LogWindow(0, None)
+    assert "streaming.LogGoneAtInSeconds" not in kept, "what was known before is not known now"
+    assert ASKED == ["entry 1", "entry 3"]
+
+
+@pytest.mark.parametrize("answer", [None, SourceUnavailable("it is away")])
+def test_what_is_not_told_is_absent_and_costs_no_run(shop: Shop, answer: Any) -> None:
+    found, kept = run(shop, answer)
+    assert not [name for name in found if name.startswith("Log")]
+    assert kept == {}
+    run(shop, LogWindow(70, 5e9))
+    passed(shop, 61)
+    assert LogWindow.of(run(shop, answer)[1], "streaming.") == LogWindow()
+
+
+def test_a_run_that_fails_does_not_ask(shop: Shop) -> None:
+    source = Telling.__new__(Telling)
+    watch = LogWatch(source, {"streaming": {"LogBytesBehindSource": 7, ASKED_AT: 0.0}})
+    ANSWERS[:] = [SourceUnavailable("it is away")]
+    assert watch.metrics(object(), ask=False) == {"LogBytesBehindSource": 7, ASKED_AT: 0.0}  # type: ignore[arg-type]
+    assert ASKED == []
