@@ -215,9 +215,10 @@ def test_the_wizard_goes_from_a_connection_to_a_definition_that_captures(
     assert 'source: "mariadb"' in shown.locator("pre").inner_text()
     connector = runpy.run_path(str(file))["connector"]
     url = f"sqlite:///{tmp_path}/state.db"
+    store = StateStore(url)
+    store.create_tables()
     with open_capture(connector, url, secrets=looked.secrets) as run:
         run.run()
-    store = StateStore(url)
     changed = [str(one.id) for change in store.schema_history("made") for one in change.changes]
     store.close()
     assert changed == [f"nasty.{NASTY}"]
