@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
     from airflow_provider_cdc.core.model.offset import Offset
     from airflow_provider_cdc.core.model.position import Position
+    from airflow_provider_cdc.core.model.schema import TableSchema
     from airflow_provider_cdc.core.spi.event_forms import EventForm
     from airflow_provider_cdc.core.spi.monitor import Sink
     from airflow_provider_cdc.core.spi.records import ConnectorRecord, Registration
@@ -143,6 +144,7 @@ def open_capture(
     lease_ttl_s: float = 30.0,
     lease_wait_s: float = 60.0,
     sinks: Sequence[Sink] = (),
+    like: Iterable[TableSchema] = (),
 ) -> Iterator[Capture]:
     """A capture that is ready to run.
 
@@ -150,6 +152,7 @@ def open_capture(
     :param connections: ids of the connections that the secrets came from, so that a later reader can look them up; recorded in the state
     :param owner: name of the run, as the lease and errors show it
     :param sinks: take what the run measures, besides the state tables
+    :param like: tables as another connector of the same source has them, with which the rows are compared
     :raises StateError: the state tables are not there
     """
     from airflow_provider_cdc.changelog.log import ChangeLog
@@ -167,6 +170,7 @@ def open_capture(
         store.register(registration(definition, config, connections))
         changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
         with open_source(definition, secrets) as source, contextlib.ExitStack() as stack:
+            source.like(like)
             channels = open_channels(config, definition.name)
             for channel in channels:
                 stack.callback(channel.close)

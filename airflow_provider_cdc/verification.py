@@ -268,6 +268,7 @@ class Verification:
     def _read(self, tables: Collection[TableId]) -> _Read:
         """Read tables into the scratch change log, all at one position."""
         from airflow_provider_cdc.changelog.scratch import scratch_folder
+        from airflow_provider_cdc.core.model.schema_history import SchemaHistory
         from airflow_provider_cdc.state.store import StateStore
 
         self._number += 1
@@ -277,8 +278,10 @@ class Verification:
             state = f"sqlite:///{folder}/state.db"
             with contextlib.closing(StateStore(state)) as store:
                 store.create_tables()
+            history = SchemaHistory.of(self._store.schemas(self._definition.name))
+            known = [schema for table in tables if (schema := history.get(table)) is not None]
             with open_capture(
-                definition, state, secrets=self._secrets, storage_secrets=self._storage_secrets
+                definition, state, secrets=self._secrets, storage_secrets=self._storage_secrets, like=known
             ) as capture:
                 result = capture.run()
         manifests = list(self.scratch.manifests(definition.name))

@@ -86,7 +86,7 @@ def look(store: StateStore, asked: Asked, tell: Callable[[int, int], None] | Non
     if asked.as_of is None:
         story.targets = at_targets(story, access, table, masks, asked.conn_ids)
     if asked.compare:
-        story.source = at_source(story, access, table, key)
+        story.source = at_source(story, access, table, key, SchemaHistory.of(store.schemas(connector)).get(table))
     return story
 
 

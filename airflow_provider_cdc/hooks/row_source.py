@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-def at_source(story: RowStory, access: ConnectorAccess, table: TableId, key: RowKey) -> SourceNow:
+def at_source(
+    story: RowStory, access: ConnectorAccess, table: TableId, key: RowKey, known: TableSchema | None
+) -> SourceNow:
     """The row at the source now, masked and with the columns that the connector captures.
 
+    :param known: the table as the connector's schema history has it
     :raises CdcError: the source cannot be asked
     """
     from airflow_provider_cdc.changelog.key_index import key_columns
@@ -30,6 +33,7 @@ def at_source(story: RowStory, access: ConnectorAccess, table: TableId, key: Row
     properties = current.properties()
     config = parse_config(current.definition, properties)
     with current.open_source(properties) as source, source.chunks(signals=None) as reader:
+        source.like([known] if known is not None else [])
         found = reader.table(table)
         if found is None:
             return SourceNow(row=None, equal=story.row.state == "no row", position=str(source.current_position()))
@@ -42,19 +46,20 @@ def at_source(story: RowStory, access: ConnectorAccess, table: TableId, key: Row
             )
         wanted = KeyRange(found, schema.key, keys=tuple(reader.keys(found, schema.key, [values])))
         blocks = reader.read(wanted, 2).rows
-        row = _encoded(config, source, blocks) if blocks else None
+        row = _encoded(config, source, blocks, known) if blocks else None
         position = str(source.current_position())
     return _compared(story, schema, row, position)
 
 
-def _encoded(config: Any, source: Any, blocks: Sequence[Any]) -> Row | None:
+def _encoded(config: Any, source: Any, blocks: Sequence[Any], known: TableSchema | None) -> Row | None:
     """The row as an event has it."""
     from airflow_provider_cdc.changelog.plain import plain
     from airflow_provider_cdc.core.config.filters import Filters
     from airflow_provider_cdc.core.writing.envelope import Envelope
 
     envelope = Envelope(config, Filters(config), source.connector, source.source_fields)
-    batches, _ = envelope.encode_read(blocks[0], source.current_position(), 0, snapshot="false")
+    rows = blocks[0] if source.STRUCTURED else source.settled(blocks[0], known)
+    batches, _ = envelope.encode_read(rows, source.current_position(), 0, snapshot="false")
     return plain(batches[0].events["after"])[0] if batches else None
 
 

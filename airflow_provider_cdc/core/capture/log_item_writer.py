@@ -42,8 +42,7 @@ class LogItemWriter:
             case LogBlock():
                 for watermark in self._signal_table.rows(item):
                     self._incremental.watermark(watermark)
-                self._found.of(item.rows, item.position.to_json())
-                self._writer.rows(item, since=self._state.offset.position or {})
+                self._writer.rows(self._found.within(item), since=self._state.offset.position or {})
                 if not item.open:
                     self._state.move(item.position)
                 self._incremental.events(item)

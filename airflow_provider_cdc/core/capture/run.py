@@ -126,10 +126,9 @@ class Run:
         changes = SchemaChanges(
             inputs, output, history, tables, self._reads_rows, incremental, rereads, self.metrics.streaming
         )
-        found = NewTables(
-            output.writer, history, self._signal_table,
-            structured=inputs.source.STRUCTURED, truncates="t" not in config.skipped_operations,
-        )  # fmt: skip
+        self._found = found = NewTables(
+            output.writer, history, self._signal_table, inputs.source, truncates="t" not in config.skipped_operations
+        )
         items = LogItemWriter(output, changes, signal_table, incremental, found)
         chunk_writer = IncrementalWriter(output, incremental, progress, chunks, found)
         self._streaming = Streaming(
@@ -272,7 +271,7 @@ class Run:
 
     def _snapshotter(self) -> Snapshotter:
         return Snapshotter(
-            self._inputs, self._output, self._history, self.metrics, policy=self._policy, hidden=self._signal_table,
+            self._inputs, self._output, self._history, self.metrics, self._found, policy=self._policy, hidden=self._signal_table,
             stopped=self._watch.halted, progress=self._read_on,
         )  # fmt: skip
 

@@ -253,7 +253,7 @@ class IncrementalCoordinator:
         schema = self._history.get(window.table)
         if window.empty or window.problem is not None:
             return []
-        if schema is None and not self._source.STRUCTURED:
+        if not self._source.STRUCTURED:  # rows get the columns in force where they are written
             schema = window.schema
         if schema is None or window.schema is None or _shape(schema) != _shape(window.schema):
             return None
@@ -262,7 +262,7 @@ class IncrementalCoordinator:
             return None
         blocks = []
         for rows in window.left(key):
-            kept = _renumbered(rows, schema)
+            kept = _renumbered(rows, schema if self._source.STRUCTURED else rows.table)
             kept.ts_us = np.where(kept.ts_us > 0, kept.ts_us, 0)
             blocks.append(kept)
         if (gone := window.deletes()) is not None and window.chunk is not None:

@@ -59,8 +59,7 @@ class IncrementalWriter:
             return
         self.feed()  # after a large transaction reading begins anew; a scan may also have been added meanwhile
         for found in self._incremental.ready(lambda: state.incremental):
-            self._tables.of(found.blocks, state.offset.position or {})
-            for rows in found.blocks:
+            for rows in self._tables.of(found.blocks, state.offset.position or {}):
                 self._writer.read(rows, state.position, snapshot="incremental", metrics=self._metrics)
             if found.window.probe and found.ended is None:
                 self._empty(found)

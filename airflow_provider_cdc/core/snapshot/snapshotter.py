@@ -26,6 +26,7 @@ from airflow_provider_cdc.core.snapshot.row_marks import MarkedRows, Marks
 from airflow_provider_cdc.core.spi.progress import WorkProgress
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
+from airflow_provider_cdc.core.writing.new_tables import NewTables
 from airflow_provider_cdc.core.writing.output import Output
 from airflow_provider_cdc.core.writing.snapshot_notifications import SnapshotNotifications
 
@@ -45,6 +46,7 @@ class Snapshotter:
         output: Output,
         history: SchemaHistory,
         metrics: RunMetrics,
+        tables: NewTables,
         *,
         policy: SnapshotPolicy,
         hidden: TableId | None,
@@ -52,6 +54,7 @@ class Snapshotter:
         progress: Callable[[str, int, int, int], None],
     ) -> None:
         """
+        :param tables: records what rows have
         :param policy: is called when snapshots end
         :param hidden: the signal table, of which only the schema is read
         :param stopped: whether the run was asked to end
@@ -61,7 +64,9 @@ class Snapshotter:
         self._source, self._filters, self._history, self._run_metrics = inputs.source, inputs.filters, history, metrics
         self._state, self._batcher = output.state, output.batcher
         self._writer, self._committer = output.writer, output.committer
-        self._policy, self._hidden, self._stopped, self._progress = policy, hidden, stopped, progress
+        self._tables, self._policy, self._hidden, self._stopped, self._progress = (
+            tables, policy, hidden, stopped, progress
+        )  # fmt: skip
         self._readers, self._group_rows = config.snapshot_max_threads, config.batch_max_rows
         self._order, self._query = config.snapshot_tables_order_by_row_count, snapshot_query(config)
         self._board, self._metrics = inputs.changelog.board(inputs.name), SnapshotMetrics()
@@ -242,7 +247,10 @@ class Snapshotter:
     def _structure(self, session: SnapshotSession, table: TableId) -> None:
         known = self._history.get(table)
         kind: Literal["ALTER", "CREATE"] = "ALTER" if known is not None else "CREATE"
-        change = self._history.apply(TableChange(type=kind, id=table, table=session.schemas[table]))
+        found = session.schemas[table]
+        if known is not None and not self._source.STRUCTURED:
+            found = self._source.goes_on(found, known)
+        change = self._history.apply(TableChange(type=kind, id=table, table=found))
         if change is not None and change.table is not None:
             self._record(session, table, change, [change.table] if table != self._hidden else [])
 
@@ -307,7 +315,7 @@ class Snapshotter:
 
     def _write(self, session: SnapshotSession, blocks: Iterable[MarkedRows]) -> None:
         for block in blocks:
-            rows = block.rows
+            (rows,) = self._tables.of([block.rows], session.position.to_json())
             schema = self._history.get(rows.table.id)
             if schema is not None:
                 rows.table = schema

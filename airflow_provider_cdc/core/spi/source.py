@@ -8,7 +8,7 @@ filters, schema history, sequence numbers, batching and offsets are in ``core``,
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
@@ -132,8 +132,8 @@ class Source(abc.ABC):
     :cvar PSEUDO_COLUMNS: unique columns that every table has without listing them in its schema (a row's address)
     :cvar PROCEDURES: name → what an administrator can have done at the source, see :mod:`airflow_provider_cdc.core.spi.procedures`
     :cvar CARRIES: its streams carry something over from one to the next, see :mod:`airflow_provider_cdc.core.spi.carried`
-    :cvar STRUCTURED: its tables have structures, which change. If not, every table of the source has the same columns for ever, and the schema
-        history is no more than the list of its tables: core adds a table with its first rows, and nothing depends on what the history holds.
+    :cvar STRUCTURED: its tables have structures, which statements change. If not, rows tell which tables there are, and which columns a table
+        has (:meth:`settled`): core adds a table with its first rows, and columns with the first rows that have them.
         Such a stream yields a :class:`~airflow_provider_cdc.core.model.events.SchemaChange` only where a table was dropped or renamed, and no
         ``Rollback``
     :cvar POSITION_SIGNAL: type of the signal that moves a connector to another position in the log, where the documents name one
@@ -234,6 +234,32 @@ class Source(abc.ABC):
         """
         id_, type_, data = [*row.values(), None, None, None][:3]
         return id_, type_, data
+
+    def settled(self, rows: RowBlock, known: TableSchema | None) -> RowBlock:
+        """Rows in the form in which they are written, of a source that is not :attr:`STRUCTURED`. Its readers may give rows in a form of their own,
+        since they do not know which columns the table has by the time that the rows are written.
+
+        Called in one thread, in the order of the events.
+
+        :param known: the table's schema in force; ``None``: it has none yet
+        :return: as many rows, in the same order, with that schema or one that has further columns behind it
+        :raises CdcError: they cannot be written in the form that the table has
+        """
+        return rows
+
+    def like(self, tables: Iterable[TableSchema]) -> None:  # noqa: B027 - only sources whose rows tell the columns do something
+        """Give tables the columns that they have elsewhere, of a source that is not :attr:`STRUCTURED`: what it reads is compared with that.
+
+        :param tables: as they are elsewhere
+        """
+
+    def goes_on(self, found: TableSchema, known: TableSchema) -> TableSchema:
+        """The schema of a table that is read once more, of a source that is not :attr:`STRUCTURED`.
+
+        :param found: as a view of the source has it
+        :param known: the one in force
+        """
+        return found
 
     def orders_by(self, name: str) -> bool:
         """Whether chunks may be in the order of something that is no column of the table's schema (``surrogate-key``)."""

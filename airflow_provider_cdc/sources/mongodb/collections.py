@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -95,6 +95,13 @@ def described(client: Client) -> Iterator[tuple[TableId, dict[str, Any]]]:
         for found in client[database].list_collections(authorizedCollections=True, nameOnly=True):
             if found["type"] == "collection" and not found["name"].startswith("system."):
                 yield TableId(namespace=database, name=found["name"]), dict(found)
+
+
+def validator_of(client: Client, table: TableId) -> Mapping[str, Any] | None:
+    """The JSON Schema of a collection's validator; ``None``: it has none."""
+    options = options_of(client, table.namespace).get(table.name, {})
+    found = options.get("validator", {}).get("$jsonSchema")
+    return found if isinstance(found, Mapping) else None
 
 
 def options_of(client: Client, database: str) -> dict[str, dict[str, Any]]:

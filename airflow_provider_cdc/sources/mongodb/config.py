@@ -8,16 +8,13 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any, ClassVar, Self
 from urllib.parse import unquote
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.values import Patterns
-from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mongodb.config_values import (
     CaptureMode,
@@ -29,6 +26,7 @@ from airflow_provider_cdc.sources.mongodb.config_values import (
 )
 from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule, excluded, parts_of, renamed
 from airflow_provider_cdc.sources.mongodb.filter_overrides import with_filters
+from airflow_provider_cdc.sources.mongodb.form_config import FormsConfig, with_schemas
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +36,7 @@ _SECRET_OPTIONS = re.compile(r"tlsCertificateKeyFilePassword|sslPEMKeyPassword|A
 _MOST_SIZE = 16 * 1024 * 1024
 
 
-@lru_cache(maxsize=4096)
-def _names(table: str, patterns: tuple[str, ...]) -> bool:
-    """Whether one of some patterns means a collection."""
-    return any(re.fullmatch(pattern, table, re.IGNORECASE) for pattern in patterns)
-
-
-class MongoDbConfig(ConnectorConfig):
+class MongoDbConfig(FormsConfig):
     """Documented names and defaults (Debezium MongoDB connector, "Connector properties")."""
 
     mongodb_connection_string: str = Field(
@@ -157,11 +149,6 @@ class MongoDbConfig(ConnectorConfig):
         alias="field.renames",
         description="Fields to call otherwise, as database.collection.field.nested:newName, one after the other.",
     )
-    document_variant_list: Patterns = Field(
-        (),
-        alias="document.variant.list",
-        description="Ours. Collections whose documents are VARIANT in Delta and Iceberg tables, instead of texts, as database.collection.",
-    )
     cursor_pipeline: Stages = Field(
         (), alias="cursor.pipeline", description="Stages of one's own for the change stream, as a JSON array."
     )
@@ -200,7 +187,6 @@ class MongoDbConfig(ConnectorConfig):
         description="Names of collections; the property of this name, a dot and the collection's name is the filter, a document as "
         "extended JSON, of what a snapshot reads of it. The stream has all documents.",
     )
-
     TABLES: ClassVar[tuple[str, str]] = ("collection.include.list", "collection.exclude.list")
     FORM: ClassVar[ConnectionForm] = ConnectionForm(
         labels={"host": "Connection string, or host", "login": "User", "schema": "Database of the user"},
@@ -237,6 +223,7 @@ class MongoDbConfig(ConnectorConfig):
         "collection.exclude.list": Decides.TABLES,
         "field.exclude.list": Decides.COLUMNS,
         "field.renames": Decides.COLUMNS,
+        "document.columns.list": Decides.COLUMNS,
         "snapshot.collection.filter.overrides": Decides.QUERIES,
         "cursor.pipeline": Decides.FORM,
         "document.variant.list": Decides.FORM,
@@ -261,7 +248,7 @@ class MongoDbConfig(ConnectorConfig):
         if hosts and not given.get("mongodb.connection.string"):
             log.warning("mongodb.hosts is an older property; give mongodb.connection.string.")
             given["mongodb.connection.string"] = hosts
-        return super().parse(with_filters(given))
+        return super().parse(with_schemas(with_filters(given)))
 
     @field_validator("mongodb_connection_string")
     @classmethod
@@ -322,19 +309,20 @@ class MongoDbConfig(ConnectorConfig):
         return self
 
     @model_validator(mode="after")
+    def _whole_documents(self) -> Self:
+        if not self.capture_mode.full:
+            self.refuse_forms(
+                f"updates have no whole document with capture.mode={self.capture_mode.value}; "
+                "set change_streams_update_full, or change_streams_update_full_with_pre_image"
+            )
+        self.check_columns()
+        return self
+
+    @model_validator(mode="after")
     def _images(self) -> Self:
         if self.capture_mode_full_update_type is FullUpdate.POST_IMAGE and not self.capture_mode.full:
             raise ValueError(
                 f"capture.mode.full.update.type: without effect with capture.mode={self.capture_mode.value}; choose one with update_full"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _whole_documents(self) -> Self:
-        if self.document_variant_list and not self.capture_mode.full:
-            raise ValueError(
-                f"document.variant.list: not with capture.mode={self.capture_mode.value}: an update without its document cannot be applied to a "
-                "VARIANT, which does not keep the order of fields; choose a mode with update_full"
             )
         return self
 
@@ -377,28 +365,16 @@ class MongoDbConfig(ConnectorConfig):
             return table.namespace == self.capture_target
         return str(table) == self.capture_target
 
-    def as_variant(self, table: TableId) -> bool:
-        """Whether tables that can are to have the documents of a collection as variants.
-
-        :raises ConfigError: they are to be columns, too
-        """
-        if not _names(str(table), self.document_variant_list):
-            return False
-        if _names(str(table), getattr(self, "document_columns_list", ())):
-            raise ConfigError(
-                f"Documents of {table} are to be a VARIANT and columns at once: it is in document.variant.list and in document.columns.list.",
-                safe="Nothing of it was read.",
-                remedy="leave it out of one of the two lists",
-            )
-        return True
-
     def field_rules(self, table: TableId) -> tuple[FieldRule, ...]:
         """What is done with fields of a collection, in this order."""
         rules = (*excluded(self.field_exclude_list), *renamed(self.field_renames))
         return tuple(rule for rule in rules if rule.concerns(table))
 
     def shows_more(self, before: Self, table: TableId) -> bool:
-        return self.field_rules(table) != before.field_rules(table)
+        return (self.field_rules(table), self.as_columns(table)) != (
+            before.field_rules(table),
+            before.as_columns(table),
+        )
 
     def dataset(self, table: TableId) -> tuple[str, str]:
         return f"mongodb://{self.address.partition(',')[0]}", str(table)

@@ -31,21 +31,36 @@ class Shaping:
         self._config = config
         self._rules: dict[TableId, tuple[FieldRule, ...]] = {}
 
+    def as_columns(self, table: TableId) -> bool:
+        """Whether the documents of a collection become columns, by the configuration."""
+        return self._config.as_columns(table)
+
     def rules(self, table: TableId) -> tuple[FieldRule, ...]:
         """The rules about a collection, in their order."""
         if table not in self._rules:
             self._rules[table] = self._config.field_rules(table)
         return self._rules[table]
 
-    def schema(self, table: TableId) -> TableSchema:
-        """The schema of a collection."""
-        return schema_of(self._config, table)
-
     def texts(self, table: TableId, documents: Values) -> pa.StringArray:
         """The texts of documents; null where there is none."""
         if rules := self.rules(table):
             documents = _each(documents, lambda raw: shaped(raw, rules))
         return texts(documents).cast(pa.string())
+
+    def bodies(
+        self, table: TableId, documents: Values, *, columns: bool | None = None
+    ) -> tuple[TableSchema, pa.StringArray | pa.BinaryArray]:
+        """What stands for documents in rows, and the schema of these: texts, or the bytes of documents that become columns.
+
+        :param columns: whether they do; ``None``: as the configuration says
+        """
+        if not (self._config.as_columns(table) if columns is None else columns):
+            return schema_of(self._config, table), self.texts(table, documents)
+        from airflow_provider_cdc.sources.mongodb.columns.rows import unsettled
+
+        if rules := self.rules(table):
+            documents = _each(documents, lambda raw: shaped(raw, rules))
+        return unsettled(table), documents.binary().cast(pa.binary())
 
     def described(
         self,

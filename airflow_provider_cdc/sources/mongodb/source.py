@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 from bson import json_util
@@ -24,7 +25,7 @@ from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
 from airflow_provider_cdc.sources.mongodb.checks import check
-from airflow_provider_cdc.sources.mongodb.collections import SOURCE_FIELDS, described, schema_of
+from airflow_provider_cdc.sources.mongodb.collections import SOURCE_FIELDS, described, schema_of, validator_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Client, connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
@@ -32,6 +33,11 @@ from airflow_provider_cdc.sources.mongodb.log.stream import ChangeStream
 from airflow_provider_cdc.sources.mongodb.metrics import SnapshotMetrics, StreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
 from airflow_provider_cdc.sources.mongodb.reach import oldest, verify, window_around
+
+if TYPE_CHECKING:
+    # a run that finds nothing does without rows, and so without NumPy
+    from airflow_provider_cdc.core.model.events import RowBlock
+    from airflow_provider_cdc.sources.mongodb.columns.rows import ColumnTables
 
 
 class MongoDbSource(Source):
@@ -52,9 +58,7 @@ class MongoDbSource(Source):
 
     def discover(self) -> dict[TableId, TableSchema]:
         with self._asking("the list of collections") as client:
-            return {
-                table: schema_of(self._config, table) for table, _ in described(client) if self._config.in_scope(table)
-            }
+            return {table: self._schema(table) for table, _ in described(client) if self._config.in_scope(table)}
 
     def current_position(self) -> MongoPosition:
         with self._asking("the end of the log") as client:
@@ -81,17 +85,41 @@ class MongoDbSource(Source):
 
     # -- documents ----------------------------------------------------------------------------------------------------
 
+    def _schema(self, table: TableId) -> TableSchema:
+        """A collection's table before anything is known of its documents."""
+        return self._columns.schema(table) if self._config.as_columns(table) else schema_of(self._config, table)
+
+    @cached_property
+    def _columns(self) -> ColumnTables:
+        from airflow_provider_cdc.sources.mongodb.columns.rows import ColumnTables
+
+        return ColumnTables(self._config, self._validator)
+
+    def _validator(self, table: TableId) -> Mapping[str, Any] | None:
+        with self._asking(f"the validator of {table}") as client:
+            return validator_of(client, table)
+
+    def settled(self, rows: RowBlock, known: TableSchema | None) -> RowBlock:
+        return self._columns.settled(rows, known)
+
+    def like(self, tables: Iterable[TableSchema]) -> None:
+        if found := [table for table in tables if table.documents is None]:  # others need no kernels
+            self._columns.like(found)
+
+    def goes_on(self, found: TableSchema, known: TableSchema) -> TableSchema:
+        return self._columns.schema(found.id, known) if self._config.as_columns(found.id) else found
+
     def snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
         from airflow_provider_cdc.sources.mongodb.snapshot.snapshot import MongoSnapshot
 
-        return MongoSnapshot(self._config, tables, readers, selects, self._snapshots)
+        return MongoSnapshot(self._config, tables, readers, selects, self._snapshots, self._schema)
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.mongodb.snapshot.chunk_reader import MongoChunkReader
 
-        return MongoChunkReader(self._config, signals)
+        return MongoChunkReader(self._config, signals, self._schema)
 
     def signal_table(self, text: str) -> TableId:
         database, collection = parts_of(text)

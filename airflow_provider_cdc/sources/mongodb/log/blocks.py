@@ -118,8 +118,9 @@ class BlockBuilder:
                 remedy="leave documentKey in the events that cursor.pipeline lets through",
             )
         key = _texts(key)
-        after = self._shaping.texts(table, events.field(b"fullDocument").take(at))
-        before = self._shaping.texts(table, events.field(b"fullDocumentBeforeChange").take(at))
+        columns = self._in_columns(table)
+        schema, after = self._shaping.bodies(table, events.field(b"fullDocument").take(at), columns=columns)
+        _, before = self._shaping.bodies(table, events.field(b"fullDocumentBeforeChange").take(at), columns=columns)
         deleted = op == DELETE
         lacks_after = ~deleted & np.asarray(after.is_null())
         created = op == CREATE
@@ -134,7 +135,7 @@ class BlockBuilder:
         time = (events.cluster_time[at] >> np.uint64(32)).astype(np.int64) * 1_000_000
         wall = events.wall_time[at]
         return RowBlock(
-            table=self._shaping.schema(table),
+            table=schema,
             op=op,
             before=None if created.all() else _images(key, before, created),
             after=None if deleted.all() else _images(key, after, deleted),
@@ -142,10 +143,15 @@ class BlockBuilder:
             transaction=group.astype(np.int32),
             ts_us=np.where(wall == MISSING, time, wall * 1000),
             source=_source(events, at),
-            beside=self._described(table, events, at, operation),
+            beside={} if columns else self._described(table, events, at, operation),
             unavailable_before=_of_document(lacks_before),
             unavailable_after=_of_document(lacks_after),
         )
+
+    def _in_columns(self, table: TableId) -> bool:
+        """Whether documents become columns: as the table has it, whatever the configuration says meanwhile."""
+        known = self._tables.get(table)
+        return self._shaping.as_columns(table) if known is None else known.documents is None
 
     def _described(
         self, table: TableId, events: ChangeEvents, at: Ints, operation: npt.NDArray[np.uint8]
@@ -227,7 +233,7 @@ def _behind(events: ChangeEvents, kept: Ints, group: npt.NDArray[np.int32], befo
     return position_at(events, int(kept[complete[-1]])) if len(complete) else before
 
 
-def _images(key: pa.StringArray, document: pa.StringArray, absent: npt.NDArray[np.bool_]) -> pa.StructArray:
+def _images(key: pa.StringArray, document: pa.Array, absent: npt.NDArray[np.bool_]) -> pa.StructArray:
     mask = pa.array(absent) if absent.any() else None
     return pa.StructArray.from_arrays([key, document], ["_id", "document"], mask=mask)
 

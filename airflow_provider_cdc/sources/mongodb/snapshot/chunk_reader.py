@@ -6,7 +6,7 @@ Each chunk is read as the collection was at one moment, which is both its low an
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,7 +17,6 @@ from airflow_provider_cdc.core.config.values import CHUNK_BYTES
 from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange
-from airflow_provider_cdc.sources.mongodb.collections import schema_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
@@ -41,9 +40,16 @@ class MongoChunkReader(ChunkReader):
     """Reads chunks; see :class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`.
 
     :param signals: the signalling collection, for written watermarks
+    :param schema: collection → its table
     """
 
-    def __init__(self, config: MongoDbConfig, signals: TableId | None) -> None:
+    def __init__(
+        self,
+        config: MongoDbConfig,
+        signals: TableId | None,
+        schema: Callable[[TableId], TableSchema],
+    ) -> None:
+        self._schema = schema
         self._config, self._signals, self._shaping = config, signals, Shaping(config)
         self._client = connect(config)
         try:
@@ -59,7 +65,7 @@ class MongoChunkReader(ChunkReader):
             found = self._client[table.namespace].list_collection_names(
                 filter={"name": table.name, "type": "collection"}, authorizedCollections=True
             )
-        return schema_of(self._config, table) if found else None
+        return self._schema(table) if found else None
 
     def last(self, rows: KeyRange) -> Key | None:
         at = self._now(rows)

@@ -30,7 +30,7 @@ def read_rows(
     n = len(documents)
     try:
         key = keys(documents.field(b"_id")).cast(pa.string())
-        body = shaping.texts(table, documents.values)
+        schema, body = shaping.bodies(table, documents.values)
     except DocumentError as e:
         raise UnreadableValue(
             f"A document of {table} cannot be read: {e}",
@@ -38,7 +38,7 @@ def read_rows(
             remedy="mend the document, leave it out with snapshot.collection.filter.overrides, or the collection with collection.exclude.list",
         ) from e
     return RowBlock(
-        table=shaping.schema(table),
+        table=schema,
         op=np.full(n, READ, np.int8),
         before=None,
         after=pa.StructArray.from_arrays([key, body], ["_id", "document"]),

@@ -10,7 +10,7 @@ import base64
 import itertools
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import bson
@@ -18,9 +18,9 @@ import pymongo.errors as driver
 from bson import Timestamp
 
 from airflow_provider_cdc.core.model.events import RowBlock
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
-from airflow_provider_cdc.sources.mongodb.collections import described, schema_of
+from airflow_provider_cdc.sources.mongodb.collections import described
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import RAW, Client, connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
@@ -47,6 +47,7 @@ class MongoSnapshot(SnapshotSession):
     """A view of some collections at one moment.
 
     :param selects: collection → filter, as extended JSON
+    :param schema: collection → its table
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class MongoSnapshot(SnapshotSession):
         readers: int,
         selects: Mapping[TableId, str],
         metrics: SnapshotMetrics,
+        schema: Callable[[TableId], TableSchema],
     ) -> None:
         self._config, self._readers, self._shaping, self._metrics = config, readers, Shaping(config), metrics
         given = {table: config.snapshot_collection_filter_overrides.get(str(table)) for table in tables} | dict(selects)
@@ -70,7 +72,7 @@ class MongoSnapshot(SnapshotSession):
             self._client.close()
             raise
         self.position = MongoPosition(self._at)
-        self.schemas = {table: schema_of(config, table) for table in tables if table in there}
+        self.schemas = {table: schema(table) for table in tables if table in there}
         self.ddl = {}
         self.ts_us = time.time_ns() // 1000
         self.source = source_values(self._at)

@@ -1,0 +1,1 @@
+"""Documents as rows of typed columns (docs/sources/mongodb.md, "Documents as columns")."""

@@ -1,0 +1,195 @@
+"""Which field of documents is in which column, and the schema that this makes.
+
+A column is a field with one form of values. The first form that a field has gives the column the field's name; a further form has a column of its own,
+``price__string`` beside ``price``. So a schema only ever gets more columns: no value that is in a table has to change its type. Each column's declaration says
+its form (``type_name``) and the path of its field (``type_expression``), and is all that there is to know when the next documents come.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from airflow_provider_cdc.core.model.schema import Column, Declared, TableId, TableSchema
+from airflow_provider_cdc.sources.mongodb.kernels import columns as k
+
+KEY: Final = "_id"
+REST: Final = "_rest"
+"""The column of what has no column of its own: extended JSON, null where there is nothing left."""
+_JSON: Final = "io.debezium.data.Json"
+_LONGEST: Final = 60
+"""Bytes that a name may have: PostgreSQL takes 63."""
+_FIELDS_FOR_EACH_COLUMN: Final = 8
+"""Documents whose fields are columns have none themselves; how many fields there may be, columns or not."""
+
+Path = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One form that values have in a column.
+
+    :param word: its name, also in names of columns
+    :param type: Arrow type
+    """
+
+    word: str
+    type: str
+    semantic: str | None = None
+
+
+FORMS: Final = {
+    k.LONG: Form("long", "int64"),
+    k.DOUBLE: Form("double", "double"),
+    k.STRING: Form("string", "string"),
+    k.BOOL: Form("bool", "bool"),
+    k.DATE: Form("date", "timestamp[us, tz=UTC]", "io.debezium.time.ZonedTimestamp"),
+    k.OBJECT_ID: Form("objectid", "string"),
+    k.BINARY: Form("bindata", "binary"),
+    k.UUID: Form("uuid", "string", "io.debezium.data.Uuid"),
+    k.DECIMAL: Form("decimal", "string"),
+    k.JSON: Form("json", "string", _JSON),
+}
+NUMBERS: Final = {form.word: number for number, form in FORMS.items()}
+FIRST: Final = (Column(name=KEY, type="string", nullable=False), Column(name=REST, type="string", semantic=_JSON))
+
+
+def in_columns(schema: TableSchema | None) -> bool:
+    """Whether the documents of a table are in columns."""
+    return schema is not None and schema.columns[: len(FIRST)] == FIRST
+
+
+def empty_schema(table: TableId) -> TableSchema:
+    """A table none of whose fields is known."""
+    return TableSchema(id=table, key=(KEY,), columns=FIRST)
+
+
+def path_of(column: Column) -> Path:
+    """The field that a column is of."""
+    return tuple(json.loads(column.declared.type_expression))
+
+
+class Fields:
+    """The fields of one collection, as arrays that kernels read.
+
+    :param columns: those that its table has, of fields alone
+    :param depth: how many levels of documents are taken apart; 1: top-level fields are columns
+    :param most: how many columns there may be
+    """
+
+    def __init__(self, columns: Sequence[Column], depth: int, most: int) -> None:
+        self.depth, self._most = depth, most
+        self.columns: list[Column] = []
+        self.forms: list[int] = []
+        self._names = {KEY, REST}
+        self._at: dict[tuple[int, str], int] = {}
+        self._parents: list[int] = []
+        self._texts: list[bytes] = []
+        self._opens: list[bool] = []
+        self._levels: list[int] = []
+        self._of: list[list[int]] = []
+        self._made = 0
+        key = self._field(-1, KEY)
+        self._of[key] = [k.NOWHERE] * k.FORMS
+        for column in columns:
+            self._put(self._entered(path_of(column)), column)
+        self._arrays()
+
+    @property
+    def room(self) -> bool:
+        """Whether there may be more columns."""
+        return len(self.columns) < self._most and len(self._parents) < _FIELDS_FOR_EACH_COLUMN * (self._most + 1)
+
+    def close(self) -> None:
+        """No other field gets a column, nor a field another form: all others are in the rest."""
+        self._most = 0
+
+    def declare(self, columns: Iterable[tuple[Path, int]]) -> None:
+        """Have columns for fields and forms of their values, as long as there is room."""
+        for path, number in columns:
+            field = self._entered(path)
+            if self.room and self._of[field][number] == k.REST:
+                self._put(field, self._column(path, number))
+        self._arrays()
+
+    def learn(self, field: int, within: int, name: str, number: int) -> None:
+        """A field that documents have, or a form of its values that is not known.
+
+        :param field: -1: not known
+        :param within: the field that it is within, or -1
+        :param number: the form, or :data:`~.kernels.columns.WITHIN`
+        """
+        field = field if field >= 0 else self._field(within, name)
+        if number != k.WITHIN:
+            self._put(field, self._column(self._path(field), number))
+        self._arrays()
+
+    # -- fields -------------------------------------------------------------------------------------------------------
+
+    def _entered(self, path: Path) -> int:
+        """The field of a path, from now on known."""
+        field = -1
+        for name in path:
+            known = self._at.get((field, name))
+            field = self._field(field, name) if known is None else known
+        return field
+
+    def _field(self, within: int, name: str) -> int:
+        number, level = len(self._parents), 1 if within < 0 else self._levels[within] + 1
+        self._at[within, name] = number
+        self._parents.append(within)
+        self._texts.append(name.encode() + b"\0")
+        self._levels.append(level)
+        self._opens.append(level < self.depth)
+        self._of.append([k.REST] * k.FORMS)
+        return number
+
+    def _path(self, field: int) -> Path:
+        path: list[str] = []
+        while field >= 0:
+            path.insert(0, self._texts[field][:-1].decode())
+            field = self._parents[field]
+        return tuple(path)
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def _put(self, field: int, column: Column) -> None:
+        self._of[field][NUMBERS[column.declared.type_name]] = len(self.columns)
+        self.columns.append(column)
+        self.forms.append(NUMBERS[column.declared.type_name])
+        self._names.add(column.name.lower())
+
+    def _column(self, path: Path, number: int) -> Column:
+        form, field = FORMS[number], self._entered(path)
+        first = all(column < 0 for column in self._of[field])
+        declared = Declared(type_name=form.word, type_expression=json.dumps(path, ensure_ascii=False))
+        name = self._name(path, "" if first else f"__{form.word}")
+        return Column(name=name, type=form.type, semantic=form.semantic, declared=declared)
+
+    def _name(self, path: Path, suffix: str) -> str:
+        """A name that all targets take and no other column has, whether capitals count or not."""
+        plain = "".join(c if c.isalnum() or c == "_" else "_" for c in "_".join(path)) or "_"
+        for number in itertools.count(1):
+            end = suffix if number == 1 else f"{suffix}__{number}"
+            name = plain.encode()[: _LONGEST - len(end)].decode(errors="ignore") + end
+            if name.lower() not in self._names:
+                return name
+        raise AssertionError
+
+    # -- arrays -------------------------------------------------------------------------------------------------------
+
+    def _arrays(self) -> None:
+        """Make the kernels' arrays anew."""
+        self.parents = np.array(self._parents, np.int32)
+        self.names = np.frombuffer(b"".join(self._texts), np.uint8)
+        self.begins = np.cumsum([0, *map(len, self._texts)], dtype=np.int64)
+        self.opens = np.array(self._opens, np.bool_)
+        self.numbers = np.array(self._of, np.int32)
+        self.guess = np.full(len(self._parents) + 1, -1, np.int32)
+        self.table = np.full(1 << (2 * len(self._parents)).bit_length(), -1, np.int32)
+        k.enter_names(self.parents, self.names, self.begins, self.table)
