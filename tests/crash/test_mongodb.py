@@ -15,8 +15,12 @@ from typing import Any
 
 import pymongo
 import pytest
+import sqlalchemy as sa
 
+from airflow_provider_cdc.core.model.schema import TableSchema
 from dev.servers.mongodb import ReplicaSet, ShardedCluster
+from tests.sink.test_apply import rows, sink
+from tests.support import mongodb_columns
 from tests.support.fork import Forks
 from tests.support.leftovers import consistent
 from tests.support.mongodb import MongoConnector, mongodb_connector
@@ -53,13 +57,20 @@ class Spread(Work):
 class Bench:
     """A writer on a deployment, and a connector whose runs die."""
 
-    def __init__(self, deployment: Any, url: str, forks: Forks, folder: Path, work: type[Work] = Work) -> None:
+    def __init__(
+        self, deployment: Any, url: str, forks: Forks, folder: Path, work: type[Work] = Work, **properties: object
+    ) -> None:
         self.members, self._forks, self._folder = deployment, forks, folder
         self.client: pymongo.MongoClient[dict[str, object]] = deployment.connect()
         self.client.drop_database(DATABASE)
         self.work = work(self.client, DATABASE, 5)
         self.connector: MongoConnector = mongodb_connector(
-            url, folder, database_include_list=DATABASE, batch_max_rows=20, snapshot_max_threads=2
+            url,
+            folder,
+            database_include_list=DATABASE,
+            batch_max_rows=20,
+            snapshot_max_threads=2,
+            **properties,
         )
         self.died: Counter[str] = Counter()
 
@@ -91,6 +102,7 @@ def forks() -> Iterator[Forks]:
         "tests.support.crash",
         "airflow_provider_cdc.sources.mongodb.source",
         "airflow_provider_cdc.sources.mongodb.documents.extended_json",
+        "airflow_provider_cdc.sources.mongodb.columns.rows",
     ) as forks:
         yield forks
 
@@ -195,3 +207,54 @@ def test_a_stream_of_a_sharded_cluster_killed_beside_moved_chunks_and_elections_
         assert bench.died.total() > 4
         assert {*moved} == {*shards}
         bench.ends_equal()
+
+
+class ColumnBench(Bench):
+    """The same, with documents as columns that a table of a database follows."""
+
+    def __init__(self, members: ReplicaSet, forks: Forks, folder: Path) -> None:
+        columns = {"document_columns_list": r"crash\.letters", "document_columns_depth": 2, "document_columns_max": 50}
+        super().__init__(members, members.url(), forks, folder, **columns)
+        self.engine = sa.create_engine(f"sqlite:///{folder}/target.db")
+
+    def ends_equal(self) -> None:
+        for times in (0, 5):
+            self.work.write(times)
+            self.connector.capture()
+            self.applied_equal()
+        consistent(self.connector)
+
+    def applied_equal(self) -> None:
+        """What is captured, and what is applied of it, has every value of the collection."""
+        sink(self.engine, self.connector, collection__name__format="letters").apply()
+        (schema,) = self.newest()
+        replayed = super(MongoConnector, self.connector).rows(f"{DATABASE}.letters")
+        for found in (replayed, rows(self.engine, "letters")):
+            mongodb_columns.same(found, schema, self.work.collection, 2)
+
+    def newest(self) -> list[TableSchema]:
+        """The newest schema of each table in the change log."""
+        found: dict[str, TableSchema] = {}
+        for manifest in self.connector.changelog.manifests(self.connector.name):
+            found |= {topic: versions[max(versions, key=int)] for topic, versions in manifest.schemas.items()}
+        return list(found.values())
+
+
+def test_columns_that_runs_find_before_they_are_killed_are_neither_lost_nor_found_twice(
+    members: ReplicaSet, forks: Forks, folder: Path
+) -> None:
+    """A column comes with the first document that has the field: in a snapshot of two readers, in the stream, within transactions."""
+    bench = ColumnBench(members, forks, folder)
+    with contextlib.closing(bench.client):
+        bench.work.write(60)
+        step = 1
+        while bench.run(step):
+            bench.work.write(2)
+            step += 9
+        r = Random(3)
+        for _ in range(8):
+            bench.work.write(12)
+            bench.run(r.randrange(1, 40))
+        assert bench.died.total() > 6
+        bench.ends_equal()
+        assert len(bench.newest()[0].columns) == 52

@@ -22,10 +22,12 @@ class Work:
     """Changes a collection; what it does follows from the seed.
 
     :param client: of the deployment
+    :param drops: whether it is dropped now and then; with it go the images that it records
     :param images: the collection keeps images of documents, also when it is made again
     """
 
-    def __init__(self, client: Any, database: str, seed: int, *, images: bool = False) -> None:
+    def __init__(self, client: Any, database: str, seed: int, *, drops: bool = True, images: bool = False) -> None:
+        self._drops = drops
         self.client, self.collection, self.random = client, client[database].letters, Random(seed)
         self._images = images
         self._make()
@@ -53,7 +55,7 @@ class Work:
                         self._ids = before
                     else:
                         session.commit_transaction()
-            elif r.random() < 0.02:
+            elif r.random() < 0.02 and self._drops:
                 self._drop()
                 self._ids.clear()
                 self._make()

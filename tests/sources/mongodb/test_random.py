@@ -1,18 +1,21 @@
-"""Random work on a collection ends in a change log, and in a table of a relational target, that have the same documents."""
+"""Random work on a collection ends in a change log, and in a table of a relational target, that have the same documents: as texts, and as columns."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.sink.config import SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
 from tests.sink.test_apply import rows, sink
 from tests.sink.test_verify import compare, only, opened, verified
-from tests.support.mongodb import mongodb_connector
+from tests.support import mongodb_columns
+from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.mongodb_work import Work, same
 
 
@@ -105,3 +108,80 @@ def test_a_table_of_a_relational_target_is_compared_with_its_collection_and_repa
     ours.capture()
     sink(engine, ours, **named).apply()
     same([row["document"] for row in rows(engine, "letters")], work.collection.find())
+
+
+COLUMNS = {"document_columns_list": r".*\.letters", "document_columns_depth": 2, "document_columns_max": 40}
+"""Fewer columns than the work has fields and types."""
+MODES: list[dict[str, Any]] = [
+    {"capture_mode": "change_streams_update_full"},
+    {"capture_mode": "change_streams_update_full_with_pre_image", "capture_mode_full_update_type": "post_image"},
+]
+
+
+def columns_are_equal(connector: MongoConnector, found: list[dict[str, Any]], collection: Any) -> None:
+    """Assert that rows are the documents of a collection, by the newest schema of the change log."""
+    (schema,) = (one for one in _schemas(connector).values() if one.id.name == "letters")
+    mongodb_columns.same(found, schema, collection, 2)
+
+
+def _schemas(connector: MongoConnector) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for manifest in connector.changelog.manifests(connector.name):
+        found |= {topic: versions[max(versions, key=int)] for topic, versions in manifest.schemas.items()}
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES, ids=["lookup", "images"])
+def test_random_work_ends_equal_in_tables_of_columns(
+    uri: str, client: Any, database: Any, tmp_path: Path, mode: dict[str, Any]
+) -> None:
+    database.create_collection("letters", changeStreamPreAndPostImages={"enabled": True})
+    work = Work(client, database.name, len(mode), drops=mode is MODES[0])
+    work.write(60)
+    given = {**COLUMNS, **mode, "batch_max_rows": 40, "snapshot_max_threads": 2}
+    ours = mongodb_connector(uri, tmp_path, database_include_list=database.name, **given)
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    for turn in range(4):
+        ours.capture()
+        if turn == 2:  # chunks beside the stream find columns, too
+            ours.store.send("test", chunks_of(f"{database.name}.letters"))
+            work.write(30)
+            ours.capture()
+        sink(engine, ours, collection__name__format="letters").apply()
+        columns_are_equal(ours, rows(engine, "letters"), work.collection)
+        columns_are_equal(ours, super(type(ours), ours).rows(f"{database.name}.letters"), work.collection)
+        work.write(40)
+
+
+def chunks_of(table: str) -> SentSignal:
+    data = json.dumps({"type": "incremental", "data-collections": [table]})
+    return SentSignal("chunks", "execute-snapshot", data, "airflow", None, "test")
+
+
+def test_a_table_of_columns_is_compared_with_its_collection_and_repaired(
+    uri: str, client: Any, database: Any, tmp_path: Path
+) -> None:
+    """The comparison gives the same columns to the same fields, though it meets the documents in another order."""
+    work = Work(client, database.name, 9)
+    ours = mongodb_connector(uri, tmp_path, database_include_list=database.name, **COLUMNS)
+    work.write(1)
+    ours.capture()
+    work.write(60)
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    named = {"collection__name__format": "letters"}
+    ours.capture()
+    sink(engine, ours, **named).apply()
+    count = work.collection.count_documents({})
+    compared = only(verified(engine, ours, **named))
+    assert (compared.source, compared.target, compared.different) == (count, count, 0)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE letters SET list = '[]' WHERE _id = (SELECT min(_id) FROM letters)")
+        connection.exec_driver_sql("DELETE FROM letters WHERE _id = (SELECT max(_id) FROM letters)")
+    with opened(ours) as verification:
+        found = compare(engine, ours, verification, keys=True, **named)
+        compared = only(found)
+        assert (compared.missing, compared.surplus, compared.different) == (1, 0, 1)
+        verification.send(verification.repairs(found.document()), "test")
+    ours.capture()
+    sink(engine, ours, **named).apply()
+    columns_are_equal(ours, rows(engine, "letters"), work.collection)

@@ -22,6 +22,14 @@ KEY: Final = "_id"
 REST: Final = "_rest"
 """The column of what has no column of its own: extended JSON, null where there is nothing left."""
 _JSON: Final = "io.debezium.data.Json"
+_TAKEN: Final = frozenset(
+    {
+        "_row_id_", "_file_name_", "_source_row_present_", "_target_row_present_", "_row_dropped_", "__delta_internal_is_row_deleted",
+        "__delta_internal_row_index", "_metadata", "filepath", "rowindexcol", "deletionvectorid", "_file", "_pos", "_deleted", "_spec_id", "_partition",
+        "_row_id", "_last_updated_sequence_number",
+    }
+)  # fmt: skip
+"""Names that formats of tables have for columns of their own."""
 _LONGEST: Final = 60
 """Bytes that a name may have: PostgreSQL takes 63."""
 _FIELDS_FOR_EACH_COLUMN: Final = 8
@@ -86,7 +94,7 @@ class Fields:
         self.depth, self._most = depth, most
         self.columns: list[Column] = []
         self.forms: list[int] = []
-        self._names = {KEY, REST}
+        self._names = {KEY, REST, *_TAKEN}
         self._at: dict[tuple[int, str], int] = {}
         self._parents: list[int] = []
         self._texts: list[bytes] = []
@@ -95,7 +103,7 @@ class Fields:
         self._of: list[list[int]] = []
         self._made = 0
         key = self._field(-1, KEY)
-        self._of[key] = [k.NOWHERE] * k.FORMS
+        self._of[key], self._opens[key] = [k.NOWHERE] * k.FORMS, False
         for column in columns:
             self._put(self._entered(path_of(column)), column)
         self._arrays()
