@@ -371,10 +371,7 @@ class MongoDbConfig(FormsConfig):
         return tuple(rule for rule in rules if rule.concerns(table))
 
     def shows_more(self, before: Self, table: TableId) -> bool:
-        return (self.field_rules(table), self.as_columns(table)) != (
-            before.field_rules(table),
-            before.as_columns(table),
-        )
+        return self.field_rules(table) != before.field_rules(table)
 
     def dataset(self, table: TableId) -> tuple[str, str]:
         return f"mongodb://{self.address.partition(',')[0]}", str(table)

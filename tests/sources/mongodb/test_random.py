@@ -185,3 +185,39 @@ def test_a_table_of_columns_is_compared_with_its_collection_and_repaired(
     ours.capture()
     sink(engine, ours, **named).apply()
     columns_are_equal(ours, rows(engine, "letters"), work.collection)
+
+
+def test_a_table_keeps_its_form_until_it_is_read_again(
+    uri: str, client: Any, database: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = Work(client, database.name, 12)
+    work.write(40)
+    ours = mongodb_connector(uri, tmp_path, database_include_list=database.name)
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    named = {"collection__name__format": "letters"}
+    ours.capture()
+    sink(engine, ours, **named).apply()
+    for properties in (COLUMNS, {}):
+        ours.properties = {name: value for name, value in ours.properties.items() if name != "document.columns.list"}
+        ours.properties |= {name.replace("_", "."): value for name, value in properties.items()}
+        work.write(20)
+        ours.capture()
+        sink(engine, ours, **named).apply()
+        assert "--type blocking" in caplog.text
+        caplog.clear()
+        if properties:
+            same([row["document"] for row in rows(engine, "letters")], work.collection.find())
+        else:
+            columns_are_equal(ours, rows(engine, "letters"), work.collection)
+        blocking = json.dumps({"type": "blocking", "data-collections": [f"{database.name}.letters"]})
+        ours.store.send("test", SentSignal("again", "execute-snapshot", blocking, "airflow", None, "test"))
+        ours.capture()
+        work.write(10)
+        ours.capture()
+        sink(engine, ours, **named).apply()
+        found = rows(engine, "letters")
+        if properties:
+            assert all(row["document"] is None for row in found)
+            columns_are_equal(ours, found, work.collection)
+        else:
+            same([row["document"] for row in found], work.collection.find())
