@@ -123,12 +123,11 @@ def test_documents_are_variants_by_patterns_like_those_of_collections() -> None:
 
 
 def test_documents_that_are_to_be_columns_too_are_refused() -> None:
-    class Both(MongoDbConfig):
-        document_columns_list: tuple[str, ...] = (".*",)
-
-    both = Both.model_construct(**dict(config(document_variant_list=r"shop\..*")))
-    with pytest.raises(ConfigError, match=r"shop\.orders .*document\.variant\.list and in document\.columns\.list"):
-        both.as_variant(TableId(namespace="shop", name="orders"))
+    both = config(document_variant_list=r"shop\..*", document_columns_list=".*")
+    for asked in (both.as_variant, both.as_columns):
+        with pytest.raises(ConfigError, match=r"shop\.orders .*document\.variant\.list and in document\.columns\.list"):
+            asked(TableId(namespace="shop", name="orders"))
+    assert both.as_columns(TableId(namespace="other", name="orders"))
 
 
 def test_scopes() -> None:
