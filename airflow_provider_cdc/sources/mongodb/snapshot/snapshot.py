@@ -25,7 +25,7 @@ from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import RAW, Client, connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
 from airflow_provider_cdc.sources.mongodb.errors import SNAPSHOT_TOO_OLD, code_of, resumable, translate
-from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
+from airflow_provider_cdc.sources.mongodb.log.cursor import BATCH_DOCUMENTS, Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.metrics import SnapshotMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
@@ -151,7 +151,7 @@ class _Reader:
                     yield documents
                 if not cursor.open:
                     return
-                answer = cursor.more(documents=self._documents)
+                answer = cursor.more(documents=self._documents or BATCH_DOCUMENTS)
 
     def _command(self) -> dict[str, Any]:
         command: dict[str, Any] = {
