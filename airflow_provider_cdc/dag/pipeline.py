@@ -86,7 +86,8 @@ def cdc_task_group(
         wait, captures = False, {"run_for": length, "hand_over": True, "lease_wait": 5 * OVERLAP.total_seconds()}
         applies = {"run_for": length, **applies}
     common: dict[str, Any] = {"definition": definition, "conn_id": conn_id, "state_conn_id": state_conn_id}
-    with TaskGroup(group_id or definition.name, prefix_group_id=group_id is not None) as group:
+    shown = definition.name.replace(".", "_")  # Airflow has no dots in the names of groups
+    with TaskGroup(group_id or shown, prefix_group_id=group_id is not None) as group:
         capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
         common_apply: dict[str, Any] = {
             "task_id": "apply",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,12 @@ def test_a_form_without_connectors_is_refused() -> None:
 def test_arguments_of_the_dag_are_the_users() -> None:
     dag = signal_dag([SHOP], dag_id="mine", tags=["shop"], dag_display_name="Mine")
     assert (dag.dag_id, dag.tags, dag.dag_display_name) == ("mine", {"shop"}, "Mine")
+
+
+@pytest.mark.parametrize("name", ["eu.shop", "shop-2", "shop_2", "0", "a" * 200])
+def test_every_name_that_a_connector_may_have_makes_a_dag(name: str) -> None:
+    made = cdc_dag(replace(SHOP, name=name), conn_id="shop", dag_id="capture")
+    assert {*made.task_ids} == {"wait", "capture"}
 
 
 def test_a_watched_table_is_its_asset_with_a_watcher() -> None:
