@@ -123,8 +123,8 @@ def written(asked: NewDefinition) -> WrittenDefinition:
     )
 
 
-_TASKS = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,199}")
-"""What a group of Airflow's tasks may be called."""
+_DAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+"""What a connector may be called that has a DAG of its own."""
 _EVENTS = {"events.path": "/data/events/*.jsonl"}
 """Where Debezium events are, no connection says; this stands there until somebody does."""
 
@@ -143,10 +143,10 @@ def _refuse(asked: NewDefinition, config: type[ConnectorConfig]) -> None:
 
     :raises ConfigError: something cannot be used
     """
-    if not _TASKS.fullmatch(asked.name):
+    if not _DAG.fullmatch(asked.name):
         raise ConfigError(
-            f"{asked.name!r} cannot be the name of a connector with a DAG of its own: its tasks are called by it.",
-            remedy="use letters, digits, hyphens and underscores, beginning with a letter or digit",
+            f"{asked.name!r} cannot be the name of a connector with a DAG of its own, which is called by it.",
+            remedy="use letters, digits, dots, hyphens and underscores, beginning with a letter or digit",
         )
     if asked.mode not in MODES:
         raise ConfigError(f"{asked.mode!r} is not among {', '.join(MODES)}.", remedy="choose one of these modes")

@@ -78,8 +78,8 @@ def test_modes_that_are_offered_can_be_used(kind: str) -> None:
     ("body", "text"),
     [
         ({"source": "oracel"}, "not a kind of source"),
-        ({"name": "a b"}, "its tasks are called by it"),
-        ({"name": "a.b"}, "its tasks are called by it"),
+        ({"name": "a b"}, "which is called by it"),
+        ({"name": ".b"}, "which is called by it"),
         ({"mode": "now"}, "choose one of these modes"),
         ({"properties": {"database.password": "hunter2"}}, "belong to the connection"),
         ({"properties": {"heartbeat.intervall.ms": 1}}, "did you mean heartbeat.interval.ms?"),
