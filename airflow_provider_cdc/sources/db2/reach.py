@@ -12,8 +12,9 @@ from collections.abc import Mapping
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.db2.asn.control import Published, clock_us, published
+from airflow_provider_cdc.sources.db2.asn.control import Published, capture_parameters, clock_us, published
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection
@@ -79,6 +80,16 @@ def verify(connection: Connection, config: Db2Config, position: Db2Position) -> 
             "again, or set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
             f"{config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
         )
+
+
+def window_around(connection: Connection, config: Db2Config, position: Db2Position) -> LogWindow:
+    """When the agent prunes changes behind a position, which it does ``RETENTION_LIMIT`` minutes after they were committed, whoever has read them. Change tables have no bytes that
+    could be told."""
+    parameters = capture_parameters(connection, config.capture_schema)
+    kept = None if parameters is None or parameters.autoprune is False else parameters.retention_limit
+    if not position.published_us or kept is None:
+        return LogWindow()
+    return LogWindow(gone_at_s=position.published_us / 1_000_000 + kept * 60)
 
 
 def _captured(connection: Connection, config: Db2Config) -> dict[TableId, Registration]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.model.events import LogItem
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
@@ -26,7 +27,7 @@ from airflow_provider_cdc.sources.db2.log.stream import AsnStream
 from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.procedures import PROCEDURES
-from airflow_provider_cdc.sources.db2.reach import end_of_log, oldest, verify
+from airflow_provider_cdc.sources.db2.reach import end_of_log, oldest, verify, window_around
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.schema_signal import signal_table, table_of
 from airflow_provider_cdc.sources.db2.snapshot.chunk_reader import Db2ChunkReader
@@ -66,6 +67,11 @@ class Db2Source(Source):
         assert isinstance(position, Db2Position)
         with self._asking(str(position)) as connection:
             verify(connection, self._config, position)
+
+    def log_window(self, position: Position) -> LogWindow:
+        assert isinstance(position, Db2Position)
+        with self._asking(str(position)) as connection:
+            return window_around(connection, self._config, position)
 
     def parse_position(self, document: dict[str, Any]) -> Db2Position:
         return Db2Position.from_json(document)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.model.events import LogItem
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
@@ -32,6 +33,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
 )
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
 from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
+from airflow_provider_cdc.sources.oracle.mining.log_window import window_around
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogCollector
 from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream, verified
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
@@ -98,6 +100,17 @@ class OracleSource(Source):
             )
         with self._logs() as logs:
             logs.collect(position.scn, max(position.scn, min(position.read_scn, newest.read_scn)))
+
+    def log_window(self, position: Position) -> LogWindow:
+        assert isinstance(position, OraclePosition)
+        if (position.dbid, position.resetlogs) != (self.database.dbid, self.database.resetlogs):
+            return LogWindow()
+        connection = connect(self._config, host=self._config.log_mining_readonly_hostname)
+        try:
+            with translated(self._config, str(position)):
+                return window_around(connection, position)
+        finally:
+            connection.close()
 
     def parse_position(self, document: dict[str, Any]) -> OraclePosition:
         return OraclePosition.from_json(document)

@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.metrics import RunMetrics
+from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.snapshot.snapshot import Db2Snapshot
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
@@ -147,3 +150,27 @@ def test_the_schema_history_tells_what_was_read_and_what_was_added(db: Db2Adapte
     assert 0 < found["MilliSecondsSinceLastAppliedChange"] < found["MilliSecondsSinceLastRecoveredChange"] < 60_000
     assert found["LastRecoveredChange"].startswith(f"{s}.U: ")
     assert found["LastAppliedChange"].startswith(f"{s}.ALTERED: ")
+
+
+def test_when_the_agent_prunes_what_is_not_captured_is_told(db: Db2Adapter, made: Made) -> None:
+    connector, schema = made(), "ASNCDC"
+    parameters = "SELECT RETENTION_LIMIT, AUTOPRUNE FROM ASNCDC.IBMSNAP_CAPPARMS"
+    with db.server.connect() as connection:
+        (limit, prune), *_ = connection.rows(parameters)
+    try:
+        for minutes, pruned in ((600, "Y"), (1200, "Y"), (600, "N")):
+            db.server.transaction(
+                f"UPDATE {schema}.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = {minutes}, AUTOPRUNE = '{pruned}'"
+            )
+            with open_source(connector.definition(), connector.secrets) as source:
+                at = source.current_position()
+                assert isinstance(at, Db2Position)
+                found = source.log_window(at)
+                assert found is not None
+                assert found.behind_bytes is None
+                wanted = at.published_us / 1_000_000 + 60 * minutes if pruned == "Y" else None
+                assert found.gone_at_s == wanted
+                undated = source.parse_position({"commit_lsn": at.to_json()["commit_lsn"]})
+                assert source.log_window(undated) == LogWindow()
+    finally:
+        db.server.transaction(f"UPDATE {schema}.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = {limit}, AUTOPRUNE = '{prune}'")

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
+from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.sources.oracle.connect import database_of
 from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.mining.log_switch import Progress
@@ -20,7 +22,9 @@ from airflow_provider_cdc.sources.oracle.mining.query import BATCH
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogFile
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from airflow_provider_cdc.sources.oracle.mining.windows import Windows
+from airflow_provider_cdc.sources.oracle.source import OracleSource
 from dev.servers.oracle import Oracle
+from dev.servers.oracle.redo import MEMBER_SIZE
 from tests.sources.oracle.mined import ids, insert, mined, now, session_of, settings
 from tests.support.oracle_server import run
 
@@ -48,6 +52,22 @@ def switches(server: Oracle, count: int) -> Callable[[], None]:
             server.switch_log()
 
     return switch
+
+
+def test_what_is_left_to_mine_is_the_archived_logs_behind_the_position(server: Oracle) -> None:
+    source = OracleSource(settings(server))
+    with closing(source):
+        server.switch_log()
+        at = source.current_position()
+        assert source.log_window(at) == LogWindow(0)
+        for logs in (1, 2, 3):
+            insert(server, logs)
+            server.switch_log()
+            found = source.log_window(at).behind_bytes
+            assert found is not None
+            # the first one has SCNs from before the position, too
+            assert (logs - 1) * MEMBER_SIZE < found <= logs * MEMBER_SIZE
+        assert source.log_window(replace(at, dbid=at.dbid + 1)) == LogWindow()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
