@@ -107,6 +107,6 @@ class TestMongoDb(_MongoDb, SourceSuite):
 class TestIncremental(_MongoDb, IncrementalSuite):
     """Chunks beside the stream."""
 
-    # these name columns of keys; keys of documents are in mongodb/test_ranges.py
+    # these name columns of keys; keys of documents are in mongodb/test_row.py and test_snapshots.py
     test_ranges_of_keys_are_repaired_beside_a_writer = None  # type: ignore[assignment]
     test_ranges_of_composite_keys = None  # type: ignore[assignment]
