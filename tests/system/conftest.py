@@ -93,7 +93,8 @@ def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")  # its driver has an event loop that runs in this thread: tests of other modules may want one of their own
+# not of the package: its driver has an event loop that runs in this thread, and tests of other modules want one of their own
+@pytest.fixture(scope="module")
 def page(services: Services) -> Iterator[Any]:
     """A page of Chromium, logged in as ``admin``; ``asked`` has every address that it asked for, ``errors`` what its scripts have thrown."""
     from playwright.sync_api import sync_playwright
