@@ -11,28 +11,22 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.partial import DocumentsLost
 from airflow_provider_cdc.changelog.pending import Batches, Pending
-from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, ConfigError, TargetError
+from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
-from airflow_provider_cdc.sink import texts, windows
-from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.beginnings import Beginnings
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import place_of, unavailable
 from airflow_provider_cdc.sink.dialects import dialect_of
-from airflow_provider_cdc.sink.dialects.base import Dialect, There
-from airflow_provider_cdc.sink.documents import Completion, completes, present_in
 from airflow_provider_cdc.sink.done import Done
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
-from airflow_provider_cdc.sink.events import Step, steps
-from airflow_provider_cdc.sink.evolution import bring_up, brought_up
 from airflow_provider_cdc.sink.markers import Markers, MarkerTable, Overtaken
 from airflow_provider_cdc.sink.order import Held, Refused, Topics, ordered, references
 from airflow_provider_cdc.sink.room import with_room
-from airflow_provider_cdc.sink.tables import SinkTable, name_of, table_of
+from airflow_provider_cdc.sink.table_writer import TableWriter
+from airflow_provider_cdc.sink.tables import table_of
 from airflow_provider_cdc.sink.topics import chosen
 
 log = logging.getLogger(__name__)
@@ -47,7 +41,7 @@ _ENSURED = 5
 """How often tables of our own are looked for, if other runs make them at the same time."""
 
 
-class Sink:
+class Sink(TableWriter):
     """Brings the tables of one database up to date with a change log.
 
         >>> Sink(open_engine(config), config, ChangeLog("/data/changelog"), "shop").apply().batch
@@ -68,25 +62,21 @@ class Sink:
         *,
         noted: Mapping[str, Any] | None = None,
     ) -> None:
-        self._noted, self._newest = dict(noted or {}), dict[str, int]()
+        self._noted = dict(noted or {})
         self.done = Done(place_of(engine, config))
-        self._engine, self._config, self._changelog, self._connector = engine, config, changelog, connector
         try:
             with engine.connect() as connection:  # only then is it known what it is
-                self._dialect: Dialect = dialect_of(engine, config.zone)
-                self._dialect.look(connection)
+                dialect = dialect_of(engine, config.zone)
+                dialect.look(connection)
         except sa.exc.DBAPIError as e:  # of Oracle and Db2, a wrong password is no OperationalError
             raise unavailable(engine, e) from e
         self._markers = MarkerTable(config.marker_table, connector, config.name)
-        self._errors = ErrorsTable(config.errors_table, self._markers.of)
+        super().__init__(
+            engine, dialect, config, changelog, connector, ErrorsTable(config.errors_table, self._markers.of)
+        )
         self._reports = AppliedReports(changelog.storage, connector)
-        self._way, self._at_work = (0, 0), ""
-        self._held: Held | None = None
+        self._way = 0, 0
         self._ordered = True
-        self._not_new = set[str]()
-        """Topics whose tables had rows already that the source called new: none of theirs are taken for new any more."""
-        self._lost = set[str]()
-        """Topics that lack documents which later batches may have: their batches are applied together."""
 
     def apply(self) -> Done:
         """Apply everything that the change log has.
@@ -153,10 +143,6 @@ class Sink:
         """How far the tables are now."""
         found: Markers = self._retried(self._markers.read)
         return found
-
-    def fold(self, name: str) -> str:
-        """What the database makes of a name without quotes."""
-        return name if self._config.quote_identifiers else self._dialect.fold(name)
 
     def set_back(self, topic: str, schema: TableSchema, batch: int, why: str) -> None:
         """Empty the table of a topic, and have it begin after a batch: it is behind the others then, and :meth:`apply` brings it up to them.
@@ -397,197 +383,6 @@ class Sink:
                 ) from e
             except CdcError:
                 continue  # its turn has told it
-
-    # -- one table ----------------------------------------------------------------------------------------------------
-
-    def _prepare(self, tables: Sequence[Pending]) -> dict[str, str]:
-        """DDL of a database that ends transactions by it.
-
-        :return: topic → why its table cannot be brought up
-        """
-        failed = dict[str, str]()
-        for pending in tables if not self._dialect.DDL_IN_TRANSACTION else ():
-            try:
-                table = self._wanted(pending)
-                with self._engine.begin() as connection:
-                    self._dialect.defer(connection)
-                    bring_up(self._dialect, connection, table, pending, self._config)
-            except CdcError as e:
-                failed[pending.topic] = str(e)
-            except sa.exc.DBAPIError as e:
-                if not self._dialect.transient(e):
-                    failed[pending.topic] = f"The table {pending.topic} cannot take a change: {e.orig}"
-                log.warning("The table of %s could not be brought up: %s", pending.topic, e)
-        return failed
-
-    def _name(self, pending: Pending) -> str:
-        return str(name_of(pending.topic, pending.schema, self._config, self.fold))
-
-    def _wanted(self, pending: Pending) -> SinkTable:
-        return table_of(pending.topic, pending.schema, self._config, self._dialect.fold)
-
-    def _table(self, connection: sa.Connection, topic: str, pending: Pending) -> str:
-        """Apply what is pending to one table; why it could not be done, or nothing.
-
-        What the database refuses in arrays is done again one event after the other: a value that is unique may go from one row to another.
-        """
-        if not (pending.files or pending.changes):
-            return ""
-        self._at_work = topic
-        try:
-            table = self._wanted(pending)
-            try:
-                self._saved(connection, table, pending, each=False)
-            except sa.exc.DBAPIError as e:
-                if self._dialect.transient(e):
-                    raise
-                log.info("%s refuses rows of %s, which are written one by one now: %s", table.name, topic, e.orig)
-                self._saved(connection, table, pending, each=True)
-        except sa.exc.DBAPIError as e:
-            if self._dialect.transient(e):
-                raise
-            return f"The table {topic} cannot take a change: {e.orig}"
-        except DocumentsLost as e:
-            self._lost.add(topic)
-            return str(e)
-        except (TargetError, ConfigError) as e:  # the configuration does not fit this table; it may fit the others
-            return str(e)
-        return ""
-
-    def _saved(self, connection: sa.Connection, table: SinkTable, pending: Pending, *, each: bool) -> None:
-        """Apply what is pending to one table; if that fails, what other tables have got in the transaction stays."""
-        if self._held is not None:
-            self._held.begin(pending.topic, at_once=each)
-        savepoint = connection.begin_nested()
-        try:
-            if self._dialect.DDL_IN_TRANSACTION:
-                there = bring_up(self._dialect, connection, table, pending, self._config)
-            else:
-                there = brought_up(self._dialect, connection, table)
-            self._apply(connection, table, pending, there, each=each)
-        except sa.exc.DBAPIError as e:
-            # after a deadlock there is nothing left to go back to: the database has undone the whole transaction
-            if not self._dialect.transient(e):
-                savepoint.rollback()
-            raise
-        except CdcError:
-            savepoint.rollback()
-            raise
-        savepoint.commit()
-
-    def _apply(
-        self, connection: sa.Connection, table: SinkTable, pending: Pending, there: There, *, each: bool
-    ) -> None:
-        def committed(ms: int) -> None:
-            self._newest[table.topic] = max(ms, self._newest.get(table.topic, 0))
-
-        given = (self._changelog, self._connector, pending, table, self._config)
-        if (documents := completes(pending, table, self._config)) is not None:
-            present = present_in(self._dialect, connection, table, documents)
-            whole = Completion(pending, table, documents, present)
-            # each step is made before the next one is read: it is read from the table
-            for step in steps(*given, each=each, committed=committed, completed=whole):
-                self._made(connection, table, step, there, each=each)
-            return
-        in_order = each or there.takes_others(table) or not windows.fit(pending, table, self._config)
-        if not in_order and not self._dialect.refers_to_itself(connection, table.name):
-            made = windows.Windows(*given, committed=committed).steps()
-        else:
-            made = steps(*given, each=each, committed=committed)
-        with ahead(made) as coming:
-            for step in coming:
-                self._made(connection, table, step, there, each=each)
-
-    def _made(self, connection: sa.Connection, table: SinkTable, step: Step, there: There, *, each: bool) -> None:
-        try:
-            if each and self._config.errors_tolerance is OnError.ALL:
-                self._or_kept(connection, table, step, there)
-            else:
-                self._step(connection, table, step, there)
-        except sa.exc.DBAPIError as e:
-            if not each or self._dialect.transient(e):
-                raise
-            raise self._refused(table, step, e) from e
-
-    def _or_kept(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
-        """Make a step of one event, or keep its row with the errors."""
-        savepoint = connection.begin_nested()
-        try:
-            self._step(connection, table, step, there)
-        except sa.exc.DBAPIError as e:
-            if self._dialect.transient(e):
-                raise
-            savepoint.rollback()
-            log.warning("%s", self._refused(table, step, e))
-            self._errors.keep(connection, table, step, str(e.orig))
-        else:
-            savepoint.commit()
-
-    def _step(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
-        if self._held is not None and (step := self._held.take(connection, table, step)) is None:  # type: ignore[assignment]
-            return
-        match step.what:
-            case "empty":
-                self._dialect.empty(connection, table)
-            case "delete":
-                self._dialect.delete(connection, table, step.rows)
-            case "move":
-                self._dialect.move(connection, table, step.rows)
-            case "write" if self._config.insert_mode is InsertMode.INSERT:
-                self._dialect.insert(connection, table, step.rows)
-            case "write" if self._config.insert_mode is InsertMode.UPDATE:
-                self._dialect.update(connection, table, step.rows)
-            case _:
-                if not (step.new and self._inserted(connection, table, step, there)):
-                    self._dialect.upsert(connection, table, step.rows, unique=there.takes_others(table))
-
-    def _inserted(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> bool:
-        """Insert new rows, which is cheaper than to look whether they are there; whether the table took them."""
-        if table.topic in self._not_new or set(there.key) != {field.name for field in table.key}:
-            return False
-        savepoint = connection.begin_nested()
-        try:
-            self._dialect.insert(connection, table, step.rows)
-        except sa.exc.DBAPIError as e:
-            if self._dialect.transient(e):
-                raise
-            savepoint.rollback()
-            self._not_new.add(table.topic)
-            return False
-        savepoint.commit()
-        return True
-
-    def _refused(self, table: SinkTable, step: Step, error: sa.exc.DBAPIError) -> TargetError:
-        there = step.rows.column_names if step.rows.num_rows else []
-        names = [one.name for one in table.key if one.name in there] or there
-        shown = ", ".join(f"{name}={texts.shown(step.rows[name])[:80]}" for name in names)
-        return TargetError(
-            f"{table.name} cannot take a row: {error.orig}",
-            where=f"topic {table.topic}, event {int(step.seq[0])}, row with {shown}",
-            safe="The table has everything up to the batch before; other tables go on.",
-            remedy="mend the row or the table, then run the apply again: it goes on with this batch",
-        )
-
-    # -- transactions -------------------------------------------------------------------------------------------------
-
-    def _in_transaction(self, what: Any) -> Any:
-        with self._engine.begin() as connection:
-            self._dialect.defer(connection)
-            return what(connection)
-
-    def _retried(self, what: Any) -> Any:
-        """A transaction that is tried again after what passes: deadlocks, lost connections."""
-        for attempt in range(self._config.flush_max_retries + 1):
-            try:
-                return self._in_transaction(what)
-            except sa.exc.DBAPIError as e:
-                if not self._dialect.transient(e):
-                    raise
-                if attempt == self._config.flush_max_retries:
-                    raise unavailable(self._engine, e) from e
-                log.warning("The transaction is tried again (%d): %s", attempt + 1, e.orig)
-                time.sleep(self._config.flush_retry_delay_ms / 1000 * (attempt + 1))
-        raise AssertionError("unreachable")
 
     def _failed(self, done: Done) -> TargetError:
         lines = [f"{topic}: {why}" for topic, why in sorted(done.failed.items())]
