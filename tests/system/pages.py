@@ -15,8 +15,24 @@ def show(page: Any, services: Services, path: str = "") -> Any:
     return found
 
 
-def findings(page: Any, axe: str) -> list[str]:
-    """What axe-core finds in our part of the page that is serious."""
+def settled(page: Any) -> None:
+    """Wait until our part of the page awaits no answer, and nothing of it moves any more."""
+    page.wait_for_function(
+        """() => {
+            const root = document.querySelector('[data-testid=cdc]');
+            const moves = root.getAnimations({subtree: true}).some(one => one.playState === 'running');
+            return !moves && !root.querySelector('[role=status], .chakra-spinner');
+        }"""
+    )
+
+
+def findings(page: Any, axe: str, *, loading: bool = False) -> list[str]:
+    """What axe-core finds in our part of the page that is serious.
+
+    :param loading: look while answers are awaited
+    """
+    if not loading:
+        settled(page)
     if not page.evaluate("typeof window.axe !== 'undefined'"):
         page.evaluate(axe)
     found = page.evaluate("async () => (await axe.run('[data-testid=cdc]')).violations")

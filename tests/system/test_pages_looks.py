@@ -257,7 +257,7 @@ def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
     show(page, services, "/new" if tab == "new" else f"/connectors/looked/{tab}")
     button = {"check": "Check now", "offsets": "Ask the source"}.get(tab)
     if button is None:
-        page.get_by_label("Loading").first.wait_for()
+        page.get_by_role("status").get_by_text("Loading").first.wait_for()
     else:
         page.get_by_role("button", name=button).click()
         page.get_by_text("The source is asked").first.wait_for()
@@ -265,6 +265,7 @@ def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
         if held:
             break
         page.wait_for_timeout(100)
+    assert findings(page, axe, loading=True) == []
     held[-1].fulfill(status=503, body=json.dumps(problem))
     page.get_by_test_id("failure").get_by_text("is away.").wait_for()
     assert page.locator("[data-testid=cdc] img").count() == 0

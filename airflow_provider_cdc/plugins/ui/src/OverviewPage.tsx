@@ -3,7 +3,7 @@ import { Link, useSearchParams } from "react-router-dom";
 
 import { part, type Line, type Overview } from "./api";
 import { FirstUse } from "./FirstUse";
-import { Failure, Grid, LogEnds, ROOT, Spark, State, Trouble } from "./bits";
+import { Failure, Grid, Loading, LogEnds, ROOT, Spark, State, Trouble } from "./bits";
 import { ago, duration } from "./texts";
 import { useAsked } from "./useAsked";
 
@@ -36,6 +36,7 @@ export function OverviewPage() {
         </Anchor>
       </HStack>
       {error ? <Failure error={error} /> : null}
+      {data === undefined && !error ? <Loading /> : null}
       {data && data.total === 0 ? <FirstUse /> : null}
       {data && data.total > 0 ? (
         <>

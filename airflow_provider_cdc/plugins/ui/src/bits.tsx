@@ -1,4 +1,4 @@
-import { Alert, Badge, Box, Code, Heading, Spinner, Table, Text } from "@chakra-ui/react";
+import { Alert, Badge, Box, Code, Heading, HStack, Spinner, Table, Text } from "@chakra-ui/react";
 import type { ReactNode } from "react";
 
 import { Refused, type Line } from "./api";
@@ -47,6 +47,16 @@ export function Failure({ error }: { error: Error }) {
   );
 }
 
+/** That an answer is awaited: a text, as a spinner alone says nothing to a screen reader. */
+export function Loading() {
+  return (
+    <HStack role="status" color="fg.muted" my={2}>
+      <Spinner size="sm" aria-hidden="true" />
+      <Text>Loading</Text>
+    </HStack>
+  );
+}
+
 /** What was asked: the answer, why there is none, or that it is awaited. */
 export function Shown<T>({
   asked,
@@ -58,7 +68,7 @@ export function Shown<T>({
   return (
     <>
       {asked.error ? <Failure error={asked.error} /> : null}
-      {asked.data !== undefined ? children(asked.data) : asked.error ? null : <Spinner aria-label="Loading" />}
+      {asked.data !== undefined ? children(asked.data) : asked.error ? null : <Loading />}
     </>
   );
 }
