@@ -3,6 +3,7 @@
 import datetime
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ibm_db_dbi
@@ -298,6 +299,19 @@ def test_remove_table_leaves_nothing(server: Db2, table: str) -> None:
     with pytest.raises(ibm_db_dbi.ProgrammingError, match="SQL0204N"):
         server.rows(f"SELECT * FROM ASNCDC.CDC_APP_{table}")
     assert server.rows("SELECT DATACAPTURE FROM SYSCAT.TABLES WHERE TABNAME = ?", (table,)) == [("N",)]
+
+
+def test_a_table_is_removed_after_a_deadlock_with_somebody_else(server: Db2, table: str) -> None:
+    register = f"UPDATE ASNCDC.IBMSNAP_REGISTER SET STATE_INFO = 'x' WHERE SOURCE_TABLE = '{table}'"
+    with server.connect() as connection, ThreadPoolExecutor() as threads:
+        for number in range(200):  # of two, the engine undoes the one with fewer locks
+            connection.execute(f"INSERT INTO ASNCDC.CDC_APP_{table} VALUES (X'{number:04x}', X'00', 'I', 0, 'x')")
+        removing = threads.submit(server.remove_table, "APP", table)
+        time.sleep(0.5)  # it has the registration, and waits for the change table
+        connection.execute(register)
+        connection.commit()
+        removing.result()
+    assert server.rows(f"SELECT 1 FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_TABLE = '{table}'") == []
 
 
 def test_a_change_table_that_is_gone_stops_its_registration(server: Db2, table: str) -> None:

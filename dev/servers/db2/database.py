@@ -8,8 +8,9 @@ import logging
 import secrets
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dev.servers.db2 import bench, catalog, history, registrations
 from dev.servers.db2.agent import Agent
@@ -27,12 +28,17 @@ from dev.servers.db2.wire.shim import Connection as ShimConnection
 from dev.servers.db2.wire.shim import Shim
 
 LOG = logging.getLogger("db2.database")
+T = TypeVar("T")
 SERVICES = {
     "status": ("asncap is running", "asncap is not running"),
     "start": ("asncap is already running", "start --> asncap capture_schema=ASNCDC capture_server=TESTDB & "),
     "stop": ("stop --> asnccmd capture_schema=ASNCDC capture_server=TESTDB stop", "asncap is not running"),
     "reinit": ("reinit --> asnccmd capture_schema=ASNCDC capture_server=TESTDB reinit", "asncap is not running"),
 }
+DEADLOCK = 'Reason code "2"'
+"""Of SQL0911N."""
+DEADLOCKS = 5
+"""So many a transaction may meet."""
 
 
 class Database:
@@ -172,12 +178,8 @@ class Database:
             "before_prefix": self.settings.before_prefix,
             **options,
         }
-        with self._busy, self._log.lock:
-            try:
-                registrations.add(self._work, self._log, (schema, table), **given)
-            except BaseException:
-                self._work.rollback()
-                raise
+        with self._busy, self._agent.lock, self._log.lock:
+            self._transaction(lambda: registrations.add(self._work, self._log, (schema, table), **given))
         self._catalog.refresh((schema, table))
         change_table = given.get("change_table") or f"CDC_{schema}_{table}"
         self._catalog.refresh((registrations.SCHEMA, change_table))
@@ -186,15 +188,24 @@ class Database:
 
     def remove_table(self, schema: str, table: str) -> None:
         """``ASNCDC.REMOVETABLE``."""
-        with self._busy, self._log.lock:
-            found = self._work.rows(
-                "SELECT CD_TABLE FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",
-                (schema, table),
-            )
-            registrations.remove(self._work, self._log, (schema, table))
-        for name in [table_[0] for table_ in found]:
-            self._catalog.refresh((registrations.SCHEMA, name))
+        with self._busy, self._agent.lock, self._log.lock:
+            found = self._transaction(lambda: registrations.remove(self._work, self._log, (schema, table)))
+        for change_table in found:
+            self._catalog.refresh(change_table)
         self._catalog.refresh((schema, table))
+
+    def _transaction(self, work: Callable[[], T]) -> T:
+        """What ASN's procedures do in a transaction, while the agent is between two cycles: in one it has the locks of change tables first and those of
+        the registrations last, the other way round. With whom else there is a deadlock, it is done again, as Db2 asks for."""
+        for attempt in range(DEADLOCKS + 1):
+            try:
+                return work()
+            except BaseException as error:
+                self._work.rollback()
+                if attempt == DEADLOCKS or DEADLOCK not in str(error):
+                    raise
+                LOG.info("a deadlock: the transaction is done again")
+        raise AssertionError  # the last attempt has returned or raised
 
     def data_capture(self, schema: str, table: str, *, changes: bool) -> None:
         """``ALTER TABLE … DATA CAPTURE CHANGES`` or ``NONE``."""

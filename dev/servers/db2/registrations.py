@@ -166,18 +166,23 @@ def _register(
     )
 
 
-def remove(connection: Connection, log: Log, table: Table) -> None:
-    """What ``ASNCDC.REMOVETABLE`` does: no registration, no change table, no logging."""
+def remove(connection: Connection, log: Log, table: Table) -> list[Table]:
+    """What ``ASNCDC.REMOVETABLE`` does: no registration, no change table, no logging.
+
+    :return: change tables that are gone
+    """
     rows = connection.rows(
         "SELECT CD_OWNER, CD_TABLE FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?", table
     )
+    change_tables: list[Table] = [(row[0], row[1]) for row in rows]
     for name in ("IBMSNAP_PRUNCNTL", "IBMSNAP_REGISTER"):
         connection.execute(f"DELETE FROM ASNCDC.{name} WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?", table)
-    for change_table in rows:
-        if log.columns((change_table[0], change_table[1])):
+    for change_table in change_tables:
+        if log.columns(change_table):
             connection.execute(f"DROP TABLE {quoted(*change_table)}")
     connection.commit()
     log.disable(table)
+    return change_tables
 
 
 def map_id(connection: Connection, identifier: str) -> Table | None:
