@@ -26,10 +26,12 @@ from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseH
 from airflow_provider_cdc.core.lifecycle.log_gap import (
     Gap,
     Repair,
+    RepairPlan,
     all_again,
     find_gap,
     moved,
     no_gap,
+    plan_repair,
     repair_signals,
     table_patterns,
 )
@@ -230,13 +232,7 @@ class Lifecycle:
             )
         self._confirmed(confirmation)
         with self._alone() as (lease, batcher):
-            if batcher.stored.version != plan.version:
-                raise CommitConflict(
-                    "The offset has moved since the plan was made.",
-                    where=f"connector {self.name}: version {plan.version}, now {batcher.stored.version}",
-                    safe="Nothing was changed.",
-                    remedy="look at the plan again",
-                )
+            self._unmoved(batcher, plan.version)
             stored = self.store.replace_offset(lease, batcher.stored, plan.offset, f"{plan.reason}, by {by}")
         self._drop(plan.dropped, f"The offset was changed ({plan.reason}) by {by}; send the signal again.")
         return stored
@@ -269,16 +265,32 @@ class Lifecycle:
             self.name, self.store.load(self.name).offset or Offset(), self._record().moved_at, self._source()
         )
 
-    def repair(self, how: Repair, confirmation: str | None, by: str) -> Repaired:
+    def plan_repair(self, how: Repair) -> RepairPlan:
+        """What a repair would do. Nothing is changed.
+
+        :raises ConfigError: there is no gap
+        :raises CdcError: the source cannot be asked
+        """
+        source, config, stored = self._source(), self._config(), self.store.load(self.name)
+        gap = find_gap(self.name, stored.offset or Offset(), self._record().moved_at, source)
+        if gap is None:
+            raise no_gap(self.name)
+        return plan_repair(how, gap, stored, source, config, SchemaHistory.of(self.store.schemas(self.name)))
+
+    def repair(self, how: Repair, confirmation: str | None, by: str, *, version: int | None = None) -> Repaired:
         """Have the connector go on after a gap; see :mod:`airflow_provider_cdc.core.lifecycle.log_gap`.
 
+        :param version: do nothing unless the offset has it still, as a plan had
         :raises ConfigError: there is no gap, or it is not confirmed, or the configuration does not allow it
         :raises PrerequisiteError: tables cannot be read in chunks
         :raises LeaseHeld: a run is alive
+        :raises CommitConflict: the offset has moved since the plan was made
         """
         source, config = self._source(), self._config()
         self._confirmed(confirmation)
         with self._alone() as (lease, batcher):
+            if version is not None:
+                self._unmoved(batcher, version)
             offset, number, dropped = batcher.offset, None, frozenset[int]()
             gap = find_gap(self.name, offset, self._record().moved_at, source)
             if gap is None:
@@ -385,6 +397,15 @@ class Lifecycle:
                 f"This is not confirmed: the confirmation is {confirmation!r}, not the connector's name.",
                 safe="Nothing was changed.",
                 remedy=f"confirm it with {self.name}",
+            )
+
+    def _unmoved(self, batcher: Batcher, version: int) -> None:
+        if batcher.stored.version != version:
+            raise CommitConflict(
+                "The offset has moved since the plan was made.",
+                where=f"connector {self.name}: version {version}, now {batcher.stored.version}",
+                safe="Nothing was changed.",
+                remedy="look at the plan again",
             )
 
     @contextlib.contextmanager

@@ -30,6 +30,7 @@ from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.snapshot.policy import reads_rows, snapshot_policy
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.spi.interfaces import StoredOffset
     from airflow_provider_cdc.core.spi.source import Source
 
 
@@ -76,6 +77,35 @@ class Gap:
             "oldest": self.oldest.to_json(),
             "comparable": self.comparable,
             "why": self.why,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What a repair would do. Nothing has happened yet.
+
+    :param version: of the offset that the plan is about; once that has moved, the plan is invalid
+    :param tables: that are read again
+    :param whole: those of them that are read whole first, as their schema has changed; of an incremental repair
+    :param problems: why it cannot be done, each with what can be done instead; empty if it can
+    """
+
+    gap: Gap
+    how: Repair
+    version: int
+    tables: tuple[str, ...]
+    whole: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Fit for JSON."""
+        return {
+            "gap": self.gap.document(),
+            "repair": self.how.value,
+            "version": self.version,
+            "tables": list(self.tables),
+            "whole": list(self.whole),
+            "problems": list(self.problems),
         }
 
 
@@ -143,11 +173,8 @@ def repair_signals(
     :param origin: of the signals; when they are sent again, they are the same signals
     :raises PrerequisiteError: tables have no key, by which they could be read in chunks, or the database cannot tell when they were
     """
-    filters, named = Filters(config), config.signal_data_collection
-    signals = source.signal_table(named) if named is not None else None
-    captured = {t: schema for t, schema in source.discover().items() if filters.table(t) and t != signals}
-    changed = {t for t, schema in captured.items() if _changed(history.get(t), schema)}
-    if keyless := sorted(str(t) for t, schema in captured.items() if t not in changed and not filters.key(schema)):
+    chunked, whole, signals = _tables(source, config, history)
+    if keyless := sorted(str(t) for t, schema in chunked.items() if not Filters(config).key(schema)):
         raise PrerequisiteError(
             f"Tables without a key cannot be read in chunks: {', '.join(keyless)}.",
             safe="Nothing was changed.",
@@ -155,17 +182,53 @@ def repair_signals(
             "message.key.columns",
         )
     asked: list[tuple[str, dict[str, Any]]] = []
-    if chunked := table_patterns(captured.keys() - changed):
+    if chunked:
         source.chunks(signals=signals if writes_watermarks(config) else None).close()
-        asked.append(("execute-snapshot", {"type": "incremental", "data-collections": chunked, "replace": True}))
-    if changed:
-        asked.append(("execute-snapshot", {"type": "blocking", "data-collections": table_patterns(changed)}))
+        patterns = table_patterns(chunked)
+        asked.append(("execute-snapshot", {"type": "incremental", "data-collections": patterns, "replace": True}))
+    if whole:
+        asked.append(("execute-snapshot", {"type": "blocking", "data-collections": table_patterns(whole)}))
     if paused and chunked:
         asked.append(("resume-snapshot", {}))
     return [
         SentSignal(id_, type_, json.dumps(data), "repair", f"{origin}:{type_}:{data.get('type', '')}", by)
         for type_, data in asked
     ]
+
+
+def plan_repair(
+    how: Repair, gap: Gap, stored: StoredOffset, source: Source, config: ConnectorConfig, history: SchemaHistory
+) -> RepairPlan:
+    """What a repair would do, and whether it can be done. Nothing is changed.
+
+    :param history: the table schemas in force at the lost position
+    :raises CdcError: the source cannot be asked
+    """
+    if how is Repair.SKIP:
+        return RepairPlan(gap, how, stored.version, ())
+    chunked, whole, _ = _tables(source, config, history)
+    problems: tuple[str, ...] = ()
+    try:
+        if how is Repair.SNAPSHOT:
+            all_again(stored.offset or Offset(), config)
+        else:
+            repair_signals("plan", source, config, history, paused=False, origin="plan", by="plan")
+    except (ConfigError, PrerequisiteError) as e:
+        problems = (f"{e.what} What helps: {e.remedy}." if e.remedy else e.what,)
+    tables = tuple(sorted(map(str, {**chunked, **whole})))
+    first = tuple(sorted(map(str, whole))) if how is Repair.INCREMENTAL else ()
+    return RepairPlan(gap, how, stored.version, tables, first, problems)
+
+
+def _tables(
+    source: Source, config: ConnectorConfig, history: SchemaHistory
+) -> tuple[dict[TableId, TableSchema], dict[TableId, TableSchema], TableId | None]:
+    """The captured tables that can be read in chunks, those whose schema has changed, and the table of signals."""
+    filters, named = Filters(config), config.signal_data_collection
+    signals = source.signal_table(named) if named is not None else None
+    captured = {t: schema for t, schema in source.discover().items() if filters.table(t) and t != signals}
+    whole = {t: schema for t, schema in captured.items() if _changed(history.get(t), schema)}
+    return {t: schema for t, schema in captured.items() if t not in whole}, whole, signals
 
 
 def _changed(known: TableSchema | None, present: TableSchema) -> bool:

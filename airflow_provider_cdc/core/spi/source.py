@@ -185,12 +185,17 @@ class Source(abc.ABC):
         :raises ConfigError: there is no such position; the error says what is valid
         """
         try:
-            return self.parse_position(dict(data))
-        except (TypeError, ValueError, KeyError) as e:
-            raise ConfigError(
-                f"{dict(data)} is not a position: {e}.",
-                remedy="give one as `airflow cdc offsets` shows it",
-            ) from None
+            found = self.parse_position(dict(data))
+            # what people write may have a value of any kind in any place, and parsing does not look at all of them
+            if self.parse_position(found.to_json()) == found and found.reached(found):
+                str(found)
+                return found
+            why = "it is not understood"
+        except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError, OSError) as e:
+            why = f"{type(e).__name__}: {e}"
+        raise ConfigError(
+            f"{dict(data)} is not a position: {why}.", remedy="give one as `airflow cdc offset show` prints it"
+        )
 
     @abc.abstractmethod
     def snapshot(

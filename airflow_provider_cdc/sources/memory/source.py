@@ -73,7 +73,10 @@ class MemorySource(Source):
             )
 
     def parse_position(self, document: dict[str, Any]) -> MemoryPosition:
-        return MemoryPosition(**document)
+        found = MemoryPosition(**document)
+        if type(found.entry) is not int:
+            raise TypeError(f"{found.entry!r} is not a number of entries")
+        return found
 
     def snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids, parse_gtids
+
+_FILE = re.compile(r".+\.\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,28 @@ class MySqlPosition:
     created: int = 0
     server: str = ""
     prepared: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> Self:
+        """The inverse of :meth:`to_json`.
+
+        :raises TypeError: it is no such position
+        :raises ValueError: it is none either
+        """
+        texts = [document.get(name, "") for name in ("file", "gtids", "server")]
+        if not all(isinstance(text, str) for text in texts):
+            raise TypeError("file, gtids and server are texts")
+        places = [document.get(name, 0) for name in ("pos", "created")]
+        if not all(
+            isinstance(n, (int, np.integer)) and n is not True and n is not False and 0 <= n < 1 << 63 for n in places
+        ):
+            raise ValueError("pos and created are numbers from 0 to 2^63 - 1")
+        if texts[0] and not _FILE.fullmatch(texts[0]):
+            raise ValueError(f"{texts[0]!r} is not the name of a log file")
+        prepared = document.get("prepared", {})
+        if not isinstance(prepared, dict) or not all(isinstance(at, dict) for at in prepared.values()):
+            raise TypeError("prepared is a JSON object of objects")
+        return cls(**document)
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {"file": self.file, "pos": self.pos, "created": self.created, "server": self.server}

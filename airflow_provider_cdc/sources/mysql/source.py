@@ -191,7 +191,7 @@ class MySqlSource(Source):
         return MariaDbGtids()
 
     def parse_position(self, document: dict[str, Any]) -> MySqlPosition:
-        return MySqlPosition(**document)
+        return MySqlPosition.from_json(document)
 
     def position_of(self, data: Mapping[str, Any]) -> Position:
         from airflow_provider_cdc.sources.mysql.log.position_lookup import position_of, refused

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_cdc.core.errors import (
+    CommitConflict,
     ConfigError,
     PrerequisiteError,
 )
@@ -158,3 +159,34 @@ def test_a_repair_that_dies_before_the_offset_moves_sends_its_signal_once(
     assert life.gap() is not None
     done = life.repair(Repair.INCREMENTAL, "test", "ada")
     assert [s.number for s in connector.store.signals("test", 0)] == [done.signal]
+
+
+@pytest.mark.usefixtures("gap")
+def test_the_plan_of_a_repair_says_what_it_reads_and_changes_nothing(
+    db: MemoryDatabase, connector: Connector, life: Lifecycle
+) -> None:
+    before = connector.store.load("test")
+    plans = {how: life.plan_repair(how) for how in Repair}
+    assert {how: (plan.tables, plan.whole, plan.problems) for how, plan in plans.items()} == {
+        Repair.SNAPSHOT: (("shop.a", "shop.b"), (), ()), Repair.INCREMENTAL: (("shop.a", "shop.b"), (), ()), Repair.SKIP: ((), (), ())
+    }  # fmt: skip
+    assert {plan.version for plan in plans.values()} == {before.version}
+    db.add_column("shop.b", "more", "int32")
+    db.create_table("shop.keyless", KEYED)
+    plan = life.plan_repair(Repair.INCREMENTAL)
+    assert (plan.tables, plan.whole) == (("shop.a", "shop.b", "shop.keyless"), ("shop.b",))
+    assert "cannot be read in chunks: shop.keyless. What helps: repair with a snapshot" in plan.problems[0]
+    with steering(connector, snapshot_mode="no_data") as other:
+        assert "would read no rows" in other.plan_repair(Repair.SNAPSHOT).problems[0]
+    assert (connector.store.load("test"), connector.store.signals("test", 0)) == (before, [])
+
+
+@pytest.mark.usefixtures("gap")
+def test_a_repair_is_carried_out_only_as_planned(connector: Connector, life: Lifecycle) -> None:
+    planned = life.plan_repair(Repair.SKIP).version
+    with pytest.raises(CommitConflict, match="has moved since the plan was made"):
+        life.repair(Repair.SKIP, "test", "ada", version=planned - 1)
+    assert connector.store.load("test").version == planned
+    life.repair(Repair.SKIP, "test", "ada", version=planned)
+    with pytest.raises(ConfigError, match="There is no gap"):
+        life.plan_repair(Repair.SKIP)
