@@ -95,16 +95,18 @@ def line_of(
     found = problems(record, [series for series, _ in wholes], Limits(), now)
     captured = next((series for series, _ in wholes if series.producer == "capture"), None)
     gauges = {} if captured is None else captured.gauges
-    known, lag_ms = record.registration, gauges.get("streaming.MilliSecondsBehindSource")
-    failed, window = status.state is RunState.FAILED, LogWindow.of(gauges, "streaming.")
+    known, failed, window = record.registration, status.state is RunState.FAILED, LogWindow.of(gauges, "streaming.")
+    # that of the run before the one that has failed says nothing of the time since, in which nothing was read
+    lag_ms = None if failed else gauges.get("streaming.MilliSecondsBehindSource")
+    lag_at = None if captured is None or lag_ms is None else captured.at
     return ConnectorLine(
         connector=record.connector, source=record.source, state=status.state.value, since=status.since,
         phase=_phase(record, status), trouble=_trouble(status, wholes, found), problems=found, position=record.position,
         seq=record.seq, batch=record.batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
         captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if known is None else known.changelog,
         freshness=_freshness(wholes, now), lag_s=None if lag_ms is None else lag_ms / 1000,
-        lag_bytes=window.behind_bytes, log_gone_at=window.gone_at, events_per_s=_rates(wholes, now),
-        snapshot=_snapshot(record, gauges, signals, now), oldest_transaction=_oldest(captured),
+        lag_at=lag_at, lag_bytes=None if failed else window.behind_bytes, log_gone_at=window.gone_at,
+        events_per_s=_rates(wholes, now), snapshot=_snapshot(record, gauges, signals, now), oldest_transaction=_oldest(captured),
         error=LastError.of(status.last_error, status.last_error_at) if failed and status.last_error else None,
         dag=None if known is None else known.connections.get("dag"), next_run=next_run,
     )  # fmt: skip

@@ -112,10 +112,26 @@ def test_lag_rate_and_the_oldest_transaction_are_shown(shop: Shop, asked: Asked)
     monitor.flush()
     found = line(asked, "late")
     assert (found["lag_s"], found["oldest_transaction"]) == (700, {"id": "7.3.11", "age_s": 90})
+    assert datetime.now(UTC) - datetime.fromisoformat(found["lag_at"]) < timedelta(seconds=60)
     assert (found["lag_bytes"], found["log_gone_at"]) == (4800, "2096-10-02T07:06:40Z")
     assert (line(asked)["lag_bytes"], line(asked)["log_gone_at"]) == (None, None)
     assert found["events_per_s"][0]["events_per_s"] == 20
     assert (found["trouble"], found["problems"]) == (2, ["700 s behind its source"])
+
+
+def test_how_far_one_is_behind_whose_last_run_has_failed_is_not_known(fleet: Shop, asked: Asked) -> None:
+    gauges = {
+        "streaming.MilliSecondsBehindSource": 0,
+        "streaming.LogBytesBehindSource": 0,
+        "streaming.LogGoneAtInSeconds": 4e9,
+    }
+    for name in ("script", "billing"):
+        measure(fleet.store, name, "capture", ago_s=1000, gauges=gauges)
+    fleet.store.ended("script", "the log is gone")
+    failed, rests = line(asked, "script"), line(asked, "billing")
+    assert (failed["state"], failed["lag_s"], failed["lag_at"], failed["lag_bytes"]) == ("failed", None, None, None)
+    assert failed["log_gone_at"] is not None  # that goes on
+    assert (rests["lag_s"], rests["lag_bytes"]) == (0, 0)
 
 
 def test_the_progress_of_a_snapshot_says_how_long_it_takes(shop: Shop, asked: Asked) -> None:

@@ -119,7 +119,7 @@ class ConnectorLine(_Model):
     :param state: a word of :class:`airflow_provider_cdc.core.lifecycle.status.RunState`, since ``since``
     :param phase: what it is doing, in words
     :param problems: a sentence for each thing that is not as it should be
-    :param lag_s: how far behind its source it was when it read the last event
+    :param lag_s: how far behind its source it was when it read the last event, at ``lag_at``; ``None``: not known, as after a run that has failed
     :param lag_bytes: of the source's log, between its position and the end; ``None`` where the source does not tell
     :param log_gone_at: when the source removes the log at its position, if it goes on as it does; ``None``: not known, or never
     :param events_per_s: of the last hour, oldest first; pieces without an event are left out
@@ -145,6 +145,7 @@ class ConnectorLine(_Model):
     changelog: str | None
     freshness: Freshness | None = None
     lag_s: float | None = None
+    lag_at: datetime | None = None
     lag_bytes: int | None = None
     log_gone_at: datetime | None = None
     events_per_s: list[Rate] = Field(default_factory=list)

@@ -2,8 +2,8 @@ import { Box, Code, Heading, HStack, Link as Anchor, Tabs, Text } from "@chakra-
 import { Link, useNavigate, useParams } from "react-router-dom";
 
 import { ActionButtons } from "./Actions";
-import { part, type Detail } from "./api";
-import { Failure, LogEnds, ROOT, Shown, State, Trouble } from "./bits";
+import { part, type Detail, type Line } from "./api";
+import { Failure, lag, LogEnds, ROOT, Said, Shown, State, Trouble } from "./bits";
 import { Charts } from "./Charts";
 import { CheckTab } from "./CheckTab";
 import { GapReport } from "./GapReport";
@@ -60,6 +60,12 @@ export function ConnectorPage() {
   );
 }
 
+/** The box of the error says it in all its parts. */
+function saysTheError(problem: string, line: Line): boolean {
+  const what = line.error?.what.split("\n")[0]?.replace(/\.+$/, "");
+  return !!what && problem.endsWith(what);
+}
+
 function Facts({ found }: { found: Detail }) {
   const { line } = found;
   return (
@@ -70,17 +76,18 @@ function Facts({ found }: { found: Detail }) {
         <Text lineClamp={4} overflowWrap="anywhere" unicodeBidi="isolate">{line.phase}</Text>
         {line.since ? <Text color="fg.muted">since {ago(line.since)}</Text> : null}
       </HStack>
-      {(line.problems ?? []).map((problem) => (
+      {(line.problems ?? []).filter((problem) => !saysTheError(problem, line)).map((problem) => (
         <Text key={problem} fontWeight="semibold">
           {problem}
         </Text>
       ))}
       {line.error ? (
         <Box my={2} p={3} borderWidth="1px" borderRadius="md" data-testid="last-error">
+          <Text color="fg.muted">The last run has failed{line.error.at ? `, ${ago(line.error.at)}` : ""}:</Text>
           <Text fontWeight="semibold" whiteSpace="pre-wrap" overflowWrap="anywhere">{line.error.what}</Text>
           {line.error.where ? <Text>Where: {line.error.where}</Text> : null}
           {line.error.safe ? <Text>Safe: {line.error.safe}</Text> : null}
-          {line.error.repair ? <Text>Repair: <Code>{line.error.repair}</Code></Text> : null}
+          {line.error.repair ? <Text>Repair: <Said text={line.error.repair} /></Text> : null}
         </Box>
       ) : null}
       {found.trouble ? <Failure error={new Error(`The change log cannot be read from here: ${found.trouble}`)} /> : null}
@@ -88,7 +95,7 @@ function Facts({ found }: { found: Detail }) {
         <Text key={String(work.text)}>At work: {String(work.text)}</Text>
       ))}
       <Text mt={1}>
-        Source {line.source}; position <Code>{position(line.position)}</Code>; batch {line.batch}; offset moved {ago(line.moved_at)}; behind its source {duration(line.lag_s)}
+        Source {line.source}; position <Code>{position(line.position)}</Code>; batch {line.batch}; offset moved {ago(line.moved_at)}; behind its source {lag(line)}
         {line.freshness ? `; ${line.freshness.where} are ${duration(line.freshness.p50_s)} (p50) and ${duration(line.freshness.p95_s)} (p95) after the source, worst ${line.freshness.worst_topic}` : ""}
       </Text>
       <LogEnds line={line} />

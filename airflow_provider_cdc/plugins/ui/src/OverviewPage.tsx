@@ -1,9 +1,9 @@
-import { Box, Code, Heading, HStack, Input, Link as Anchor, NativeSelect, Progress, Text } from "@chakra-ui/react";
+import { Box, Heading, HStack, Input, Link as Anchor, NativeSelect, Progress, Text } from "@chakra-ui/react";
 import { Link, useSearchParams } from "react-router-dom";
 
 import { part, type Line, type Overview } from "./api";
 import { FirstUse } from "./FirstUse";
-import { Failure, Grid, Loading, LogEnds, ROOT, Spark, State, Trouble } from "./bits";
+import { Failure, Grid, lag, Loading, LogEnds, ROOT, Said, Spark, State, Trouble } from "./bits";
 import { ago, duration } from "./texts";
 import { useAsked } from "./useAsked";
 
@@ -78,6 +78,16 @@ function Choice(props: { label: string; all: string; chosen: string; options: st
   );
 }
 
+/** The command that repairs it, where there is one: the connector's page has the whole text. */
+function Repair({ text }: { text: string }) {
+  const command = /`(airflow cdc [^`]+)`/.exec(text);
+  return (
+    <Text lineClamp={3} color="fg.muted" title={text}>
+      Repair: <Said text={command ? command[0] : text} />
+    </Text>
+  );
+}
+
 function cells(line: Line) {
   const { freshness, snapshot, next_run: next } = line;
   return [
@@ -91,11 +101,11 @@ function cells(line: Line) {
       <State word={line.state} />
       <Trouble line={line} />
     </HStack>,
-    <Box key="wrong" minW="12rem">
+    <Box key="wrong" minW="20rem">
       {(line.problems ?? []).map((problem) => (
-        <Text key={problem} lineClamp={4}>{problem}</Text>
+        <Text key={problem} lineClamp={3}>{problem}</Text>
       ))}
-      {line.error?.repair ? <Code>{line.error.repair}</Code> : null}
+      {line.error?.repair ? <Repair text={line.error.repair} /> : null}
     </Box>,
     <Box key="phase" minW="10rem">
       <Text lineClamp={4}>{line.phase}</Text>
@@ -124,7 +134,7 @@ function cells(line: Line) {
       "no change in the last hour"
     ),
     <Box key="lag">
-      {duration(line.lag_s)}
+      {lag(line)}
       <LogEnds line={line} />
       {line.oldest_transaction ? <Text color="fg.muted">open since {duration(line.oldest_transaction.age_s)}: {line.oldest_transaction.id}</Text> : null}
     </Box>,

@@ -2,7 +2,7 @@ import { Alert, Badge, Box, Code, Heading, HStack, Spinner, Table, Text } from "
 import type { ReactNode } from "react";
 
 import { Refused, type Line } from "./api";
-import { ago, bytes } from "./texts";
+import { ago, bytes, duration } from "./texts";
 
 export const ROOT = "/plugin/cdc";
 
@@ -27,6 +27,11 @@ export function Trouble({ line }: { line: Line }) {
   );
 }
 
+/** What an error says, with its commands as code: they stand between backticks. */
+export function Said({ text }: { text: string }) {
+  return text.split("`").map((piece, n) => (n % 2 === 1 ? <Code key={n}>{piece}</Code> : piece));
+}
+
 /** An error in its parts: what, where, what is safe, how to repair it. */
 export function Failure({ error }: { error: Error }) {
   const parts = error instanceof Refused ? error.problem.error : null;
@@ -39,7 +44,7 @@ export function Failure({ error }: { error: Error }) {
         {parts?.safe ? <Text>Safe: {parts.safe}</Text> : null}
         {parts?.repair ? (
           <Text>
-            Repair: <Code>{parts.repair}</Code>
+            Repair: <Said text={parts.repair} />
           </Text>
         ) : null}
       </Alert.Content>
@@ -147,6 +152,13 @@ export function Spark({ line }: { line: Line }) {
       {last.events_per_s.toLocaleString("en", { maximumFractionDigits: 1 })}/s
     </Box>
   );
+}
+
+/** How far behind its source a connector was, and when that was, where it is not of now. */
+export function lag(line: Line): string {
+  const { lag_s: behind, lag_at: at } = line;
+  const old = behind !== null && behind !== undefined && at && Date.now() - Date.parse(at) > 60_000;
+  return old ? `${duration(behind)}, ${ago(at)}` : duration(behind);
 }
 
 /** How far a connector is from both ends of its source's log, where the source tells. */
