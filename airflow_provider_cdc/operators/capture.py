@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 50
 """Topics that are named in the result and in the log, those with the most events."""
+_LETTERS = 100
+"""Of a text among the metrics in the result: statements of schema changes may be long, and Airflow keeps every result."""
 
 
 _PAUSED_S = 5
@@ -42,7 +44,7 @@ class CaptureOperator(ConnectorFields, BaseOperator):
 
     Returns ``{"connector", "topic_prefix", "position", "seq", "events", "topics", "batches", "seconds", "metrics"}``, where
     ``topics`` names the 50 topics with the most events, ``batches`` is the first and the last batch of the run, if there is any, and
-    ``metrics`` has the documented ones by context, lists and maps of them with 50 entries. A run that fails has no result: its metrics are
+    ``metrics`` has the documented ones by context, lists and maps of them with 50 entries, texts with 100 letters. A run that fails has no result: its metrics are
     in its log, on the connector's page and in ``airflow cdc status``, as those of every run are.
 
     :param definition: the connector; its properties and paths are templated
@@ -175,7 +177,7 @@ def report(result: CaptureResult, definition: ConnectorDefinition, shown: int, l
         "batches": batches,
         "seconds": round(result.seconds, 3),
         "topic_prefix": str(definition.properties.get("topic.prefix", result.connector)),
-        "metrics": shortened(result.metrics, shown),
+        "metrics": shortened(result.metrics, shown, _LETTERS),
     }
 
 

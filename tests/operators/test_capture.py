@@ -88,6 +88,15 @@ def test_metrics_that_grow_with_the_number_of_tables_are_cut_where_airflow_keeps
     assert len(kept["streaming"]["CapturedTables"]) == len(kept["snapshot"]["RowsScanned"]) == 61
 
 
+def test_long_texts_are_cut_where_airflow_keeps_them(shop: Shop) -> None:
+    """Such as the statement of the last schema change; the memory source has none, but names."""
+    shop.database.create_table(f"inventory.{'t' * 120}", {"id": "int64!"}, key=("id",))
+    metrics = capture(shop).execute(context())["metrics"]["schema-history"]
+    kept = shop.store.connector("shop").metrics["schema-history"]
+    assert metrics["LastAppliedChange"] == kept["LastAppliedChange"][:100] + "…" == f"inventory.{'t' * 90}…"
+    assert metrics["Status"] == "RUNNING"
+
+
 def test_the_metrics_of_a_run_that_fails_reach_its_log_and_the_state(
     shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -130,7 +130,7 @@ def test_tasks_leave_a_small_result_and_a_link_to_the_batch(ran: Airflow) -> Non
     batch = found[("apply", "return_value")]["last_batch"]
     assert found[("capture", "_link_BatchLink")] == f"/plugin/cdc/connectors/inventory/batches/{batch}"
     assert found[("apply", "_link_BatchLink")] == f"/plugin/cdc/connectors/inventory/batches/{batch}"
-    assert max(len(json.dumps(value)) for value in found.values()) < 2500
+    assert max(len(json.dumps(value)) for value in found.values()) < 2000
 
 
 def test_openlineage_is_told_which_tables_and_columns_became_which(ran: Airflow, inventory: Any) -> None:

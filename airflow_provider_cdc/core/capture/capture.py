@@ -128,6 +128,7 @@ class Capture:
         self._lease_wait_s = lease_wait_s
         self._inputs, self._stop = inputs, Stop()
         self._run_now: Run | None = None
+        self._watch: LogWatch | None = None
         self._monitor = Monitor(inputs.name, "capture", inputs.sinks)
 
     def stop(self) -> None:
@@ -163,7 +164,7 @@ class Capture:
         before = self._store.connector(self.name)
         with self._store.lease(self.name, self._owner, wait_s=self._lease_wait_s) as lease:
             self._verify_store(lease)
-            watch = LogWatch(self._source, {} if before is None else before.metrics)
+            self._watch = watch = LogWatch(self._source, {} if before is None else before.metrics)
             if run_for_s is None and not self._stop.requested:
                 asked = AskFirst(self._inputs, lease, before)
                 if (reason := asked.reason()) is None:
@@ -241,8 +242,9 @@ class Capture:
         shown = None if metrics is None else shortened(metrics, _KEPT)
         for context, values in (shown or {}).items():
             log.info("Metrics, %s: %s", context, ", ".join(f"{name}={value}" for name, value in values.items()))
+        kept = shown if shown is None or self._watch is None else self._watch.noted(shown)
         try:
-            self._store.ended(self.name, error, shown)
+            self._store.ended(self.name, error, kept)
         except Exception as e:  # the result of the run itself matters more
             log.warning("How the run has ended could not be recorded: %s", e)
 

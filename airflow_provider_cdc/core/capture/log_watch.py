@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.log_window import BEHIND, GONE_AT
+from airflow_provider_cdc.core.model.log_window import BEHIND, GONE_AT, LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.spi.source import Source
@@ -17,6 +17,7 @@ log = logging.getLogger(__name__)
 
 EVERY_S: Final = 60.0
 ASKED_AT: Final = "LogAskedAtInSeconds"
+"""Beside the metrics of the last run, in the state tables only: it tells the next run when to ask, and people nothing."""
 
 
 class LogWatch:
@@ -30,7 +31,8 @@ class LogWatch:
     ) -> None:
         self._source, self._clock = source, clock
         last = before.get("streaming", {})
-        self._known: dict[str, Value] = {name: last[name] for name in (BEHIND, GONE_AT, ASKED_AT) if name in last}
+        self._known: dict[str, Value] = {name: last[name] for name in (BEHIND, GONE_AT) if name in last}
+        self._asked_at: float = last.get(ASKED_AT, 0)
 
     def metrics(self, position: Position | None, *, ask: bool = True) -> dict[str, Value]:
         """What is known; empty for a source that does not tell.
@@ -38,11 +40,15 @@ class LogWatch:
         :param position: up to which everything is durable
         :param ask: the source may be asked: not while a run fails, which may be because it does not answer
         """
-        asked_at = self._known.get(ASKED_AT, 0)
-        assert isinstance(asked_at, int | float)
-        if ask and position is not None and not 0 <= self._clock() - asked_at < EVERY_S:
+        if ask and position is not None and not 0 <= self._clock() - self._asked_at < EVERY_S:
             self._ask(position)
         return dict(self._known)
+
+    def noted(self, metrics: Mapping[str, Mapping[str, Value]]) -> dict[str, Mapping[str, Value]]:
+        """The metrics of a run as the state tables keep them for the next one."""
+        if not self._known or "streaming" not in metrics:
+            return dict(metrics)
+        return {**metrics, "streaming": {**metrics["streaming"], ASKED_AT: self._asked_at}}
 
     def _ask(self, position: Position) -> None:
         try:
@@ -52,7 +58,6 @@ class LogWatch:
             window = None
             if not self._known:
                 return
-        if window is not None:
-            self._known = {**window.document(), ASKED_AT: round(self._clock(), 3)}
-        elif self._known:
-            self._known = {BEHIND: -1, GONE_AT: -1, ASKED_AT: round(self._clock(), 3)}
+        if window is not None or self._known:
+            self._known = {**(window or LogWindow()).document()}
+            self._asked_at = round(self._clock(), 3)

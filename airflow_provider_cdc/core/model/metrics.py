@@ -247,19 +247,25 @@ class RunMetrics:
         return {"snapshot": self.snapshot.snapshot(names) | dict(snapshot)} | found
 
 
-def shortened(metrics: Mapping[str, Mapping[str, Value]], most: int) -> dict[str, dict[str, Value]]:
+def shortened(
+    metrics: Mapping[str, Mapping[str, Value]], most: int, letters: int | None = None
+) -> dict[str, dict[str, Value]]:
     """Metrics with shorter lists and maps; a last entry says how many are left out.
 
-    >>> shortened({"streaming": {"CapturedTables": ["a", "b", "c"]}}, 2)
-    {'streaming': {'CapturedTables': ['a', 'b', '… and 1 more']}}
+    :param letters: of a text, such as the statement of a schema change; ``None``: all
+
+    >>> shortened({"streaming": {"CapturedTables": ["a", "b", "c"], "LastEvent": "a c seq 7"}}, 2, letters=3)
+    {'streaming': {'CapturedTables': ['a', 'b', '… and 1 more'], 'LastEvent': 'a c…'}}
     """
     return {
-        context: {name: _shortened(value, most) for name, value in values.items()}
+        context: {name: _shortened(value, most, letters) for name, value in values.items()}
         for context, values in metrics.items()
     }
 
 
-def _shortened(value: Value, most: int) -> Value:
+def _shortened(value: Value, most: int, letters: int | None) -> Value:
+    if isinstance(value, str):
+        return value if letters is None or len(value) <= letters else f"{value[:letters]}…"
     if not isinstance(value, list | dict) or len(value) <= most:
         return value
     more = len(value) - most
