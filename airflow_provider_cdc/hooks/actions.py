@@ -84,7 +84,8 @@ def carry_out(
     # the record names the run before there is one: what it does is never without it
     run = None if work is None else f"cdc_{plan.action}__{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}_{uuid.uuid4().hex[:8]}"
     where = {} if work is None or run is None else {"dag": work.dag, "run": run}
-    _record(store, record, asked, by, Type.ASKED_FOR, **where)
+    id_ = str(uuid.uuid4())
+    _record(store, record, asked, by, Type.ASKED_FOR, id_, **where)
     try:
         signal = None
         if work is None or run is None:
@@ -92,7 +93,7 @@ def carry_out(
         else:
             runs.begin(work.dag, run, work.conf)
     except CdcError as e:
-        _record(store, record, asked, by, Type.FAILED, error=str(e), **where)
+        _record(store, record, asked, by, Type.FAILED, id_, error=str(e), **where)
         raise
     return plan.model_copy(update={"done": True, "signal": signal, "run": run})
 
@@ -116,13 +117,15 @@ def _do(store: StateStore, record: ConnectorRecord, asked: Action, by: str) -> i
     return None
 
 
-def _record(store: StateStore, record: ConnectorRecord, asked: Action, by: str, type_: Type, **more: str) -> None:
+def _record(
+    store: StateStore, record: ConnectorRecord, asked: Action, by: str, type_: Type, id_: str, **more: str
+) -> None:
     document = asked.model_dump(mode="json", exclude={"action", "reason"}, exclude_defaults=True)
     data = {"connector_name": record.connector, "by": by, "action": _name(asked), "reason": asked.reason, **more}
     if document:
         data["what"] = json.dumps(document, ensure_ascii=False)
     data = {name: text for name, text in data.items() if text}
-    store.note(record.connector, Notification(aggregate_type=ACTION, type=type_, additional_data=data))
+    store.note(record.connector, Notification(id=id_, aggregate_type=ACTION, type=type_, additional_data=data))
 
 
 # -- what each would do -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What runs of Airflow do to a connector when somebody asks for it on a page: run now, compare, repair, rebuild, go back to an earlier offset.
+"""What runs of Airflow do to a connector when somebody asks for it on a page: run now, compare, repair, rebuild, move the offset, repair a gap.
 
 What they would do is said here, from the state, the change log and, of an offset, the source; the run itself does it, by the operators that the forms have.
 """
@@ -6,22 +6,39 @@ What they would do is said here, from the state, the change log and, of an offse
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.action import Action, Rebuild, Repair, RestoreOffset, RunNow, Verify
+from airflow_provider_cdc.core.model.action import (
+    Action,
+    Rebuild,
+    Repair,
+    RepairGap,
+    ResetOffset,
+    RestoreOffset,
+    RunNow,
+    SetOffset,
+    Verify,
+)
 from airflow_provider_cdc.hooks.captured_tables import captured_tables, chosen, listed
 from airflow_provider_cdc.hooks.signal_texts import halted
+from airflow_provider_cdc.hooks.source_look import WAYS_OUT, within
 from airflow_provider_cdc.hooks.targets import access_to, one_target
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.log_gap import RepairPlan
+    from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 NOTHING = "Nothing was changed."
-_STEERS = ("connector", "action", "version", "at_version", "plan_only", "confirm", "reason")
+_ASKED_S = 15.0
+"""How long a source may take to say what a plan needs of it."""
+_STEERS = ("connector", "action", "at_version", "plan_only", "confirm", "reason")
+_P = TypeVar("_P")
 _WORKS = ("connector", "work", "tables", "target", "location", "confirm")
 
 
@@ -66,7 +83,7 @@ class Work:
 
 def by_run(asked: Action) -> bool:
     """Whether a run of Airflow does it."""
-    return isinstance(asked, (RunNow, Verify, Rebuild, RestoreOffset))
+    return isinstance(asked, (RunNow, Verify, Rebuild, RestoreOffset, SetOffset, ResetOffset, RepairGap))
 
 
 def work_of(store: StateStore, record: ConnectorRecord, asked: Action, runs: Runs) -> Work:
@@ -81,8 +98,10 @@ def work_of(store: StateStore, record: ConnectorRecord, asked: Action, runs: Run
             work = _compare(store, record, asked, runs)
         case Rebuild():
             work = _rebuild(store, record, asked, runs)
-        case RestoreOffset():
-            work = _restore(record, asked, runs)
+        case RestoreOffset() | SetOffset() | ResetOffset():
+            work = _move(record, asked, runs)
+        case RepairGap():
+            work = _repair_gap(record, asked, runs)
         case _:
             raise AssertionError(asked)
     waits = runs.obstacle(work.dag)
@@ -146,25 +165,97 @@ def _rebuild(store: StateStore, record: ConnectorRecord, asked: Rebuild, runs: R
     return Work(runs.offering(record.connector, _WORKS, "tables_dag"), lines, True, conf)
 
 
-def _restore(record: ConnectorRecord, asked: RestoreOffset, runs: Runs) -> Work:
-    with access_to(record).current().lifecycle() as lifecycle:
-        plan = lifecycle.plan_restore(asked.version)
-    lines = [f"The connector goes on from {plan.target} instead of {plan.now}.", *plan.consequences]
-    obstacles = list(plan.problems)
-    if asked.at_version not in (None, plan.version):
+def _move(record: ConnectorRecord, asked: RestoreOffset | SetOffset | ResetOffset, runs: Runs) -> Work:
+    def planned(lifecycle: Lifecycle) -> OffsetPlan:
+        match asked:
+            case RestoreOffset():
+                return lifecycle.plan_restore(asked.version)
+            case SetOffset():
+                assert lifecycle.source is not None
+                return lifecycle.plan_offset(lifecycle.source.position_of(asked.position))
+            case ResetOffset():
+                return lifecycle.plan_offset(None)
+
+    plan = _planned(record, planned)
+    beside: dict[str, Any]
+    match asked:
+        case RestoreOffset():
+            beside = {"action": "offset-restore", "version": asked.version}
+        case SetOffset():
+            beside = {"action": "offset-set", "position": asked.position}
+        case ResetOffset():
+            beside = {"action": "offset-reset"}
+    goes_on = (
+        f"The connector forgets its position, {plan.now}."
+        if plan.target == "none"
+        else f"The connector goes on from {plan.target} instead of {plan.now}."
+    )
+    return _steered(record, asked, runs, [goes_on, *plan.consequences], plan.problems, plan.version, beside)
+
+
+def _repair_gap(record: ConnectorRecord, asked: RepairGap, runs: Runs) -> Work:
+    def planned(lifecycle: Lifecycle) -> RepairPlan:
+        from airflow_provider_cdc.core.lifecycle.log_gap import Repair
+
+        return lifecycle.plan_repair(Repair(asked.repair))
+
+    plan = _planned(record, planned)
+    lines = [str(plan.gap), next(way.effect for way in WAYS_OUT if way.repair == asked.repair)]
+    if plan.tables:
+        lines.append(
+            f"{len(plan.tables):,} table{' is' if len(plan.tables) == 1 else 's are'} read again, each after a truncate: {listed(plan.tables)}."
+        )
+    if plan.whole:
+        lines.append(
+            f"Read whole, with the stream standing still meanwhile, as their structure has changed: {listed(plan.whole)}."
+        )
+    beside = {"action": "repair-gap", "repair": asked.repair}
+    return _steered(record, asked, runs, lines, plan.problems, plan.version, beside)
+
+
+def _planned(record: ConnectorRecord, plan: Callable[[Lifecycle], _P]) -> _P:
+    """A plan for which the source is asked.
+
+    :raises CdcError: it has not answered in time, or there can be no such plan
+    """
+    access = access_to(record).current()
+
+    def look() -> _P:
+        with access.lifecycle() as lifecycle:
+            return plan(lifecycle)
+
+    return within(_ASKED_S, f"The source of {record.connector}", look)
+
+
+def _steered(
+    record: ConnectorRecord,
+    asked: RestoreOffset | SetOffset | ResetOffset | RepairGap,
+    runs: Runs,
+    lines: Sequence[str],
+    problems: Sequence[str],
+    version: int,
+    beside: Mapping[str, Any],
+) -> Work:
+    """What a run of a form that steers connectors would do.
+
+    :param version: of the offset that the plan is about
+    :param beside: parameters that the action has for itself
+    """
+    obstacles = list(problems)
+    if asked.at_version not in (None, version):
         obstacles.append(
-            f"The offset has moved since the plan was made: it had version {asked.at_version}, and has {plan.version} now. Look at the plan again."
+            f"The offset has moved since the plan was made: it had version {asked.at_version}, and has {version} now. Look at the plan again."
         )
     if record.owner is not None:
         obstacles.append(
             f"The run {record.owner} is alive, and would move the offset meanwhile: pause the connector first."
         )
     conf = {
-        "connector": record.connector, "action": "offset-restore", "version": asked.version, "at_version": plan.version,
-        "plan_only": False, "confirm": record.connector, "reason": asked.reason or None,
+        "connector": record.connector, "at_version": version, "plan_only": False, "confirm": record.connector,
+        "reason": asked.reason or None, **beside,
     }  # fmt: skip
-    dag = runs.offering(record.connector, _STEERS, "lifecycle_dag")
-    return Work(dag, lines, True, conf, obstacles, plan.version)
+    dag = runs.offering(record.connector, {*_STEERS, *beside}, "lifecycle_dag")
+    return Work(dag, lines, True, conf, obstacles, version)
 
 
 __all__ = ["NOTHING", "Runs", "Work", "by_run", "work_of"]

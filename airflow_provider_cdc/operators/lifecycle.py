@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connector import access_of, find_connector
 from airflow_provider_cdc.hooks.links import ConnectorLink
+from airflow_provider_cdc.hooks.outcome import told
 from airflow_provider_cdc.hooks.signal_texts import gap_text
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.task_base import StateFields, failure, sender
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.log_gap import Repair
     from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
@@ -84,7 +86,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
     :param version: of ``offset-restore``, an offset in the connector's history (templated)
     :param repair: of ``repair-gap``: ``snapshot``, ``incremental`` or ``skip`` (templated)
     :param with_changelog: of ``delete``: delete the change log too (templated: ``"true"`` or ``"false"``)
-    :param at_version: of actions on the offset: do nothing unless it has this version still, as a plan had that somebody has seen (templated)
+    :param at_version: of actions on the offset and of ``repair-gap``: do nothing unless the offset has this version still, as a plan had that somebody has seen (templated)
     :param state_conn_id: Airflow connection to the state tables (templated)
     :param wait_for_end: seconds to wait for the run that is alive to end, of ``pause`` and ``stop``; 0 = do not wait
     """
@@ -130,7 +132,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             raise AirflowFailException(f"{self.action!r} is not an action. Valid values are: {valid}.") from None
         try:
             if action.dangerous:
-                return self._change(action, sender(context))
+                return self._changed(action, context)
             return self._steer(action, sender(context))
         except CdcError as e:
             raise failure(e) from e
@@ -168,16 +170,23 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
 
     # -- what cannot be undone --------------------------------------------------------------------------------------------------
 
-    def _change(self, action: Action, by: str) -> dict[str, Any]:
+    def _changed(self, action: Action, context: Context) -> dict[str, Any]:
         dry = _yes(self.plan_only, "plan_only")
+        if dry or action is Action.DELETE:  # what is deleted has no record any more
+            return self._change(action, sender(context), dry, [])
+        with told(self.connector, self.state_conn_id, action.value, context, self.log) as lines:
+            return self._change(action, sender(context), dry, lines)
+
+    def _change(self, action: Action, by: str, dry: bool, lines: list[str]) -> dict[str, Any]:
+        """:param lines: what was done is added"""
         with self._opened() as lifecycle:
             if action is Action.DELETE:
                 return self._delete(lifecycle, dry)
             if action is Action.REPAIR_GAP:
-                return self._repair(lifecycle, dry, by)
+                return self._repair(lifecycle, dry, by, lines)
             plan = self._plan(action, lifecycle)
             self._show(plan)
-            if self.at_version not in (None, "", plan.version, str(plan.version)):
+            if self._planned() not in (None, plan.version):
                 raise ConfigError(
                     "The offset has moved since the plan was made.",
                     where=f"connector {self.connector}: version {self.at_version}, now {plan.version}",
@@ -189,6 +198,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
             if self.reason:
                 by = f"{by}: {self.reason}"
             lifecycle.apply_offset(plan, self.confirm, by)
+            lines.append(f"The offset was moved from {plan.now} to {plan.target}.")
             self.log.info("The offset of %s was moved to %s.", self.connector, plan.target)
             return self._status(lifecycle)
 
@@ -216,19 +226,41 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
         for line in plan.problems:
             self.log.warning("  %s", line)
 
-    def _repair(self, lifecycle: Lifecycle, dry: bool, by: str) -> dict[str, Any]:
+    def _repair(self, lifecycle: Lifecycle, dry: bool, by: str, lines: list[str]) -> dict[str, Any]:
         from airflow_provider_cdc.core.lifecycle.log_gap import Repair
 
         valid = [r.value for r in Repair]
         if self.repair not in valid:
             raise AirflowFailException(f"{self.repair!r} is not a repair. Valid values are: {', '.join(valid)}.")
         if dry:
-            gap = lifecycle.gap()
-            self.log.info("%s", gap_text(gap, self.connector))
-            return {"plan_only": True, "connector": self.connector, "gap": None if gap is None else gap.document()}
-        done = lifecycle.repair(Repair(self.repair), self.confirm, by)
-        self.log.info("%s Repaired by %s.", done.gap, done.how.value)
+            return self._look_at_gap(lifecycle, Repair(self.repair))
+        if self.reason:
+            by = f"{by}: {self.reason}"
+        done = lifecycle.repair(Repair(self.repair), self.confirm, by, version=self._planned())
+        reads = "" if done.signal is None else f" Signal {done.signal} reads the tables."
+        lines.append(f"{done.gap} Repaired by {done.how.value}.{reads}")
+        self.log.info("%s", lines[-1])
         return {**self._status(lifecycle), "gap": done.gap.document(), "signal": done.signal}
+
+    def _look_at_gap(self, lifecycle: Lifecycle, how: Repair) -> dict[str, Any]:
+        gap = lifecycle.gap()
+        self.log.info("%s", gap_text(gap, self.connector))
+        found: dict[str, Any] = {"plan_only": True, "connector": self.connector, "gap": None, "plan": None}
+        if gap is None:
+            return found
+        plan = lifecycle.plan_repair(how)
+        for problem in plan.problems:
+            self.log.warning("  %s", problem)
+        return {**found, "gap": gap.document(), "plan": plan.document()}
+
+    def _planned(self) -> int | None:
+        """The version of the offset that somebody has seen a plan about."""
+        if self.at_version in (None, ""):
+            return None
+        try:
+            return int(str(self.at_version))
+        except ValueError:
+            raise AirflowFailException(f"{self.at_version!r} is not the version of an offset.") from None
 
     def _delete(self, lifecycle: Lifecycle, dry: bool) -> dict[str, Any]:
         status, too = self._status(lifecycle), _yes(self.with_changelog, "with_changelog")

@@ -13,6 +13,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.database import TARGET
 from airflow_provider_cdc.hooks.links import ConnectorLink
+from airflow_provider_cdc.hooks.outcome import told
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.targets import UNTOUCHED, database_of, known_access, one_target
 from airflow_provider_cdc.hooks.task_base import StateFields, failure
@@ -89,11 +90,14 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
         self._task: Any = None
 
     def execute(self, context: Context) -> Any:
-        try:
-            self._task = self._made()
-        except CdcError as e:
-            raise failure(e) from e
-        return self._task.execute(context)
+        with told(self.connector, self.state_conn_id, self.work, context, self.log) as lines:
+            try:
+                self._task = self._made()
+            except CdcError as e:
+                raise failure(e) from e
+            found = self._task.execute(context)
+            lines += _said(found)
+        return found
 
     def on_kill(self) -> None:
         if self._task is not None:
@@ -129,6 +133,22 @@ class WorkOnTablesOperator(StateFields, BaseOperator):
                 remedy="give the connector's name under confirm",
             )
         return work
+
+
+def _said(found: Mapping[str, Any]) -> list[str]:
+    """What a comparison or a rebuild has found or done, for people.
+
+    >>> _said({"tables": {"shop.a": 2}, "not_compared": {"shop.b": "it has no key"}})
+    ['Equal to the source: shop.a (2 rows).', 'Not compared: shop.b: it has no key']
+    """
+    tables = found["tables"]
+    if "not_compared" not in found:
+        return [f"Built again: {', '.join(tables)}."]
+    equal = ", ".join(f"{name} ({rows:,} row{'' if rows == 1 else 's'})" for name, rows in tables.items())
+    return [
+        f"Equal to the source: {equal or 'none'}.",
+        *(f"Not compared: {t}: {why}" for t, why in found["not_compared"].items()),
+    ]
 
 
 def _listed(tables: Sequence[str] | str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,20 +13,27 @@ from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
 from airflow.models.dag import DagModel, DagTag
 from airflow.models.dagbag import DBDagBag
+from airflow.models.dagrun import DagRun
 from airflow.sdk.exceptions import AirflowException
 from airflow.utils.session import create_session
+from airflow.utils.state import DagRunState
 from airflow.utils.types import DagRunTriggeredByType
 
 from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.model.action import Fate
+from airflow_provider_cdc.hooks.asked_for import Run
 from airflow_provider_cdc.plugins.rights import known_dags
 
 TAG = "cdc"
 """DAGs that have it, and that only people start, are looked at for their forms."""
+_FATES: dict[str, Fate] = {
+    DagRunState.QUEUED: "queued", DagRunState.RUNNING: "running", DagRunState.SUCCESS: "done", DagRunState.FAILED: "failed",
+}  # fmt: skip
 _SAFE = "Nothing was changed."
 
 
 class AirflowRuns:
-    """Implements :class:`airflow_provider_cdc.hooks.run_actions.Runs`.
+    """Implements :class:`airflow_provider_cdc.hooks.run_actions.Runs` and :class:`airflow_provider_cdc.hooks.asked_for.Fates`.
 
     :param user: who asks
     """
@@ -65,6 +73,16 @@ class AirflowRuns:
             raise CdcError(
                 f"Airflow does not begin a run of {dag}: {e}", safe=_SAFE, remedy=f"see to the DAG {dag}"
             ) from e
+
+    def fates(self, runs: Collection[Run]) -> dict[Run, tuple[Fate, datetime | None]]:
+        if not runs:
+            return {}
+        columns = sa.select(DagRun.dag_id, DagRun.run_id, DagRun.state, DagRun.end_date)
+        with create_session() as session:
+            rows = session.execute(columns.where(DagRun.run_id.in_({run for _, run in runs}))).all()
+        return {
+            (dag, run): (_FATES.get(state, "not known"), end) for dag, run, state, end in rows if (dag, run) in runs
+        }
 
     def _may_begin(self, dag: str) -> bool:
         known = known_dags([dag]).get(dag)

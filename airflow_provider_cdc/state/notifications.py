@@ -48,15 +48,20 @@ class Notifications:
             with attempt, self._database.write() as c:
                 record_notifications(c, connector, [notification], None)
 
-    def newest(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[NotificationRecord]:
+    def newest(
+        self, connector: str, *, after: int | None = None, limit: int = 50, about: str | None = None
+    ) -> list[NotificationRecord]:
         """Notifications of a connector, oldest first.
 
         :param after: those with a number above this one; by default the newest ones
+        :param about: only those of this ``aggregate_type``
         """
         r = NotificationRow
         statement = sa.select(
             r.id, r.notification_id, r.aggregate_type, r.type, r.additional_data, r.batch, r.created_at
         ).where(r.connector == connector)  # fmt: skip
+        if about is not None:
+            statement = statement.where(r.aggregate_type == about)
         if after is not None:
             statement = statement.where(r.id > after).order_by(r.id)
         else:

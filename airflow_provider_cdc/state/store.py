@@ -149,8 +149,10 @@ class StateStore:
         """Connector → its signals that have not ended, newest first, without their data."""
         return self._signals.open()
 
-    def notifications(self, connector: str, *, after: int | None = None, limit: int = 50) -> list[NotificationRecord]:
-        return self._notifications.newest(connector, after=after, limit=limit)
+    def notifications(
+        self, connector: str, *, after: int | None = None, limit: int = 50, about: str | None = None
+    ) -> list[NotificationRecord]:
+        return self._notifications.newest(connector, after=after, limit=limit, about=about)
 
     def note(self, connector: str, notification: Notification) -> None:
         """Keep a notification that comes from no run: somebody has looked at data.

@@ -17,6 +17,8 @@ BODIES: dict[str, Any] = {
     "forget-target": {"target": "delta", "location": "/lake"},
     "rebuild": {"tables": ["inventory.orders"]},
     "restore-offset": {"version": 1},
+    "set-offset": {"position": {"entry": 1}},
+    "repair-gap": {"repair": "snapshot"},
     "row": {"table": "inventory.orders", "key": ["1"]},
     "definition": {"source": "mariadb", "name": "shop", "conn_id": "shop"},
 }
@@ -47,7 +49,7 @@ def called(client: TestClient, method: str, path: str, connector: str = "shop") 
 
 def test_the_document_has_every_right() -> None:
     assert {right for _, _, right in ROUTES} == set(ALLOWED)
-    assert len(ROUTES) >= 23
+    assert len(ROUTES) >= 33
 
 
 @pytest.mark.parametrize("role", ["VIEWER", "USER", "OP", "ADMIN", None])

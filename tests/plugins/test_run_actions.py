@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +17,14 @@ from airflow.utils.session import create_session
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.dag import lifecycle_dag, tables_dag
+from airflow_provider_cdc.hooks import run_actions
 from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.operators.lifecycle import ConnectorLifecycleOperator
 from airflow_provider_cdc.plugins.runs import forms
+from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.plugins.conftest import Asked, capture, known_to_airflow
 from tests.plugins.test_actions import API, audit
-from tests.support.face import Shop, context
+from tests.support.face import SHOP, Shop, context
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +139,155 @@ def test_an_offset_is_restored_by_the_run_that_was_begun(shop: Shop, asked: Aske
         in act(asked, "restore-offset", body, 409, plan=False, confirm="shop")["detail"]
     )
     assert "has had no offset of version 9" in act(asked, "restore-offset", {"version": 9}, 409)["detail"]
+
+
+def steered(conf: dict[str, Any]) -> dict[str, Any]:
+    """What the task of a run of ``lifecycle_dag`` does with its parameters."""
+    given = {name: value for name, value in conf.items() if name != "reason"} | {"reason": conf["reason"] or ""}
+    return ConnectorLifecycleOperator(task_id="steer", **given).execute(context())
+
+
+def test_an_offset_is_set_to_what_somebody_writes(shop: Shop, asked: Asked) -> None:
+    first = shop.store.load("shop")
+    assert first.offset is not None
+    shop.order(1)
+    capture(shop)
+    for position, why in (
+        ({"entry": "two"}, "is not a position"),
+        ({"file": "x"}, "is not a position"),
+        ({"entry": 1, "x": 2}, "is not a position"),
+    ):
+        assert why in act(asked, "set-offset", {"position": position}, 409)["detail"]
+    beyond = act(asked, "set-offset", {"position": {"entry": 100}})
+    assert "The log cannot be read from entry 100 on" in beyond["obstacle"]
+    body = {"position": first.offset.position, "reason": "once more"}
+    plan = act(asked, "set-offset", body)
+    assert (plan["dag"], plan["confirm"], plan["obstacle"], plan["version"]) == (
+        "cdc_lifecycle",
+        True,
+        None,
+        first.version + 1,
+    )
+    assert "goes on from" in plan["lines"][0]
+    assert any(line.startswith("REPEATED") for line in plan["lines"])
+    act(asked, "set-offset", body, 409, plan=False, confirm="shopp")
+    assert begun() == []
+    act(asked, "set-offset", body | {"at_version": plan["version"]}, plan=False, confirm="shop")
+    ((_, _, _, conf),) = begun()
+    assert (conf["action"], conf["position"]) == ("offset-set", first.offset.position)
+    steered(conf)
+    assert shop.store.load("shop").offset.position == first.offset.position  # type: ignore[union-attr]
+    with pytest.raises(Exception, match="The offset has moved since the plan was made"):
+        steered(conf)
+    capture(shop)
+    assert [json.loads(one["what"])["position"] for one in audit(shop) if one["type"] == "ASKED_FOR"] == [
+        body["position"]
+    ]
+
+
+def test_an_offset_is_forgotten(shop: Shop, asked: Asked) -> None:
+    plan = act(asked, "reset-offset", {})
+    assert "forgets its position" in plan["lines"][0]
+    assert "reads every captured table again" in plan["lines"][1]
+    act(asked, "reset-offset", {"at_version": plan["version"]}, plan=False, confirm="shop")
+    ((_, _, _, conf),) = begun()
+    steered(conf)
+    assert shop.store.load("shop").offset.position is None  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of the shop can be read in chunks."""
+    monkeypatch.setitem(SHOP, "id", "int64!")
+
+
+@pytest.mark.parametrize("repair", ["snapshot", "incremental", "skip"])
+def test_a_gap_is_repaired_in_the_way_that_was_chosen(cut: None, shop: Shop, asked: Asked, repair: str) -> None:
+    assert "There is no gap" in act(asked, "repair-gap", {"repair": repair}, 409)["detail"]
+    shop.order(1)
+    shop.database.purge()
+    shop.order(2)
+    body = {"repair": repair, "reason": "the log was purged"}
+    plan = act(asked, "repair-gap", body)
+    assert (plan["dag"], plan["confirm"], plan["obstacle"]) == ("cdc_lifecycle", True, None)
+    assert plan["lines"][0].startswith("Lost: everything that was committed after")
+    assert ("LOST FOR GOOD" in plan["lines"][1]) == (repair == "skip")
+    assert any("1 table is read again" in line for line in plan["lines"]) == (repair != "skip")
+    with shop.store.lease("shop", "the run", wait_s=0):
+        assert "pause the connector first" in act(asked, "repair-gap", body)["obstacle"]
+    act(asked, "repair-gap", body, 409, plan=False)
+    assert begun() == []
+    done = act(asked, "repair-gap", body | {"at_version": plan["version"]}, plan=False, confirm="shop")
+    ((dag, run, by, conf),) = begun()
+    assert (dag, run, by, conf["repair"]) == ("cdc_lifecycle", done["run"], "eve", repair)
+    steered(conf)
+    assert "the log was purged" in shop.store.offset_history("shop", 1)[0].reason
+    assert "There is no gap" in act(asked, "repair-gap", body, 409)["detail"]
+    capture(shop)
+    assert [s.state for s in shop.store.signals_of("shop")] == (["done"] if repair == "incremental" else [])
+
+
+def test_what_cannot_repair_a_gap_is_said_before(shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.database.create_table("inventory.keyless", {"line": "string"})
+    shop.order(1)
+    shop.database.purge()
+    found = act(asked, "repair-gap", {"repair": "incremental"})
+    assert (
+        "cannot be read in chunks: inventory.keyless has no key, inventory.orders: id may be NULL" in found["obstacle"]
+    )
+    refused = act(asked, "repair-gap", {"repair": "incremental"}, 409, plan=False, confirm="shop")
+    assert "repair with a snapshot" in refused["detail"]
+    assert (begun(), audit(shop)) == ([], [])
+
+
+def test_a_source_that_does_not_answer_is_not_waited_for_by_a_plan(
+    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_actions, "_ASKED_S", 0.05)
+    going = threading.Event()
+    monkeypatch.setattr(MemorySource, "verify_position", lambda *_: going.wait(30))
+    try:
+        answer = asked("eve", "OP").post(f"{API}/set-offset", json={"position": {"entry": 1}})
+    finally:
+        going.set()
+    assert answer.status_code == 503
+    assert "has not answered within" in answer.json()["error"]["what"]
+
+
+def fate(asked: Asked) -> list[tuple[str, str, str, str]]:
+    found = asked("ann", "VIEWER").get("/api/v1/connectors/shop/actions").json()
+    return [(one["action"], one["by"], one["fate"], one["outcome"]) for one in found]
+
+
+def ended(run: str, state: str) -> None:
+    with create_session() as session:
+        session.execute(sa.update(DagRun).where(DagRun.run_id == run).values(state=state, end_date=datetime.now(UTC)))
+
+
+def test_what_was_asked_for_is_followed_to_its_end(shop: Shop, asked: Asked) -> None:
+    act(asked, "pause", {"reason": "upgrade"}, plan=False)
+    run = act(asked, "run", {}, plan=False)["run"]
+    assert fate(asked) == [("run", "eve", "queued", ""), ("pause", "eve", "done", "")]
+    for state, told in (("running", "running"), ("failed", "failed"), ("success", "done")):
+        ended(run, state)
+        assert fate(asked)[0] == ("run", "eve", told, "")
+    plan = act(asked, "reset-offset", {"reason": "<b>"}, plan=False, confirm="shop")
+    conf = next(conf for _, id_, _, conf in begun() if id_ == plan["run"])
+    names = {"dag_id": "cdc_lifecycle", "run_id": plan["run"], "task_id": "steer", "try_number": 1, "max_tries": 0}
+    task = ConnectorLifecycleOperator(task_id="steer", **{**conf, "confirm": "nobody"})
+    with pytest.raises(Exception, match="not confirmed"):
+        task.execute({"ti": SimpleNamespace(**names)})
+    ended(plan["run"], "failed")
+    (newest, *_) = fate(asked)
+    assert newest[:3] == ("reset-offset", "eve", "failed")
+    assert "not confirmed" in newest[3]
+    ConnectorLifecycleOperator(task_id="steer", **conf).execute({"ti": SimpleNamespace(**names)})
+    ended(plan["run"], "success")
+    (newest, *_) = fate(asked)
+    assert newest == ("reset-offset", "eve", "done", "The offset was moved from entry 1 to none.")
+    with create_session() as session:
+        session.execute(sa.delete(DagRun))
+    assert [one[2] for one in fate(asked)] == ["done", "not known", "done"]
 
 
 def test_only_a_form_that_takes_the_connector_is_used(shop: Shop, asked: Asked) -> None:

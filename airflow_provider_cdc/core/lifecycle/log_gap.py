@@ -13,7 +13,7 @@ from __future__ import annotations
 import enum
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -174,9 +174,9 @@ def repair_signals(
     :raises PrerequisiteError: tables have no key, by which they could be read in chunks, or the database cannot tell when they were
     """
     chunked, whole, signals = _tables(source, config, history)
-    if keyless := sorted(str(t) for t, schema in chunked.items() if not Filters(config).key(schema)):
+    if uncut := sorted(filter(None, (_uncut(schema, Filters(config).key(schema)) for schema in chunked.values()))):
         raise PrerequisiteError(
-            f"Tables without a key cannot be read in chunks: {', '.join(keyless)}.",
+            f"Tables without a key that has a value in every row cannot be read in chunks: {', '.join(uncut)}.",
             safe="Nothing was changed.",
             remedy="repair with a snapshot (--repair snapshot, or position.lost.mode=snapshot), or name their unique columns in "
             "message.key.columns",
@@ -229,6 +229,14 @@ def _tables(
     captured = {t: schema for t, schema in source.discover().items() if filters.table(t) and t != signals}
     whole = {t: schema for t, schema in captured.items() if _changed(history.get(t), schema)}
     return {t: schema for t, schema in captured.items() if t not in whole}, whole, signals
+
+
+def _uncut(schema: TableSchema, key: Sequence[str]) -> str | None:
+    """Why a table cannot be read in chunks; ``None`` if it can."""
+    if not key:
+        return f"{schema.id} has no key"
+    empty = [column.name for column in schema.columns if column.name in key and column.nullable]
+    return f"{schema.id}: {', '.join(empty)} may be NULL" if empty else None
 
 
 def _changed(known: TableSchema | None, present: TableSchema) -> bool:

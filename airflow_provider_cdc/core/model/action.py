@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import json
+from datetime import datetime
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+MOST_OF_A_POSITION = 1 << 20
+"""Bytes as JSON."""
 Name = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
@@ -98,17 +102,78 @@ class Rebuild(_OnTables):
     tables: list[Name] = Field(min_length=1, max_length=1000, description="As for a snapshot")
 
 
-class RestoreOffset(Action):
-    """Go back to an offset that the connector has had."""
+class _Steer(Action):
+    """Change where a connector goes on."""
 
-    action: Literal["restore-offset"] = "restore-offset"
-    version: int = Field(ge=1, lt=1 << 63, description="Of that offset")
     at_version: int | None = Field(
         None,
         ge=0,
         lt=1 << 63,
         description="Of the present offset, as the plan had it: nothing is done if it has moved since",
     )
+
+
+class RestoreOffset(_Steer):
+    """Go back to an offset that the connector has had."""
+
+    action: Literal["restore-offset"] = "restore-offset"
+    version: int = Field(ge=1, lt=1 << 63, description="Of that offset")
+
+
+class SetOffset(_Steer):
+    """Go on from another position in the source's log."""
+
+    action: Literal["set-offset"] = "set-offset"
+    position: dict[str, Any] = Field(
+        min_length=1, max_length=1000, description="In the source's own words, as an offset has it"
+    )
+
+    @field_validator("position")
+    @classmethod
+    def _kept(cls, position: dict[str, Any]) -> dict[str, Any]:
+        text = json.dumps(position, ensure_ascii=False, allow_nan=False)
+        if len(text.encode()) > MOST_OF_A_POSITION:
+            raise ValueError(f"a position has at most {MOST_OF_A_POSITION:,} bytes")
+        return position
+
+
+class ResetOffset(_Steer):
+    """Forget the offset: all tables are read again."""
+
+    action: Literal["reset-offset"] = "reset-offset"
+
+
+class RepairGap(_Steer):
+    """Go on although the source's log does not hold the position any more."""
+
+    action: Literal["repair-gap"] = "repair-gap"
+    repair: Literal["snapshot", "incremental", "skip"] = Field(description="As airflow cdc gap --repair has it")
+
+
+Fate = Literal["queued", "running", "done", "failed", "not known"]
+
+
+class AskedFor(BaseModel):
+    """What somebody has asked for on a page, and what has become of it.
+
+    :param what: the action's own parameters
+    :param fate: of a run that Airflow has no record of any more, not known
+    :param outcome: what the run says that it has found or done, or why it has failed
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    number: int
+    at: datetime
+    action: str
+    by: str
+    reason: str
+    what: dict[str, Any]
+    dag: str | None
+    run: str | None
+    fate: Fate
+    ended_at: datetime | None
+    outcome: str
 
 
 class Plan(BaseModel):
@@ -139,6 +204,6 @@ class Plan(BaseModel):
 
 
 __all__ = [
-    "Action", "ForgetTarget", "Name", "Pause", "Plan", "Rebuild", "Repair", "RestoreOffset", "Resume", "RunNow", "Snapshot", "Stop", "StopSnapshot",
-    "Verify",
+    "Action", "AskedFor", "Fate", "ForgetTarget", "Name", "Pause", "Plan", "Rebuild", "Repair", "RepairGap", "ResetOffset", "RestoreOffset", "Resume", "RunNow", "SetOffset",
+    "Snapshot", "Stop", "StopSnapshot", "Verify",
 ]  # fmt: skip

@@ -6,21 +6,26 @@ from fastapi import APIRouter, Query
 
 from airflow_provider_cdc.core.model.action import (
     Action,
+    AskedFor,
     ForgetTarget,
     Pause,
     Plan,
     Rebuild,
     Repair,
+    RepairGap,
+    ResetOffset,
     RestoreOffset,
     Resume,
     RunNow,
+    SetOffset,
     Snapshot,
     Stop,
     StopSnapshot,
     Verify,
 )
 from airflow_provider_cdc.hooks.actions import carry_out, plan_of
-from airflow_provider_cdc.plugins.api.reach import Administrable, Operable, Reached, Store
+from airflow_provider_cdc.hooks.asked_for import asked_for
+from airflow_provider_cdc.plugins.api.reach import MOST, Administrable, Operable, Reached, Readable, Store
 from airflow_provider_cdc.plugins.runs import AirflowRuns
 from airflow_provider_cdc.state.store import StateStore
 
@@ -34,6 +39,12 @@ def _acted(store: StateStore, reached: Reached, asked: Action, plan: bool, confi
     if plan:
         return plan_of(store, reached.record, asked, runs)
     return carry_out(store, reached.record, asked, runs, confirm=confirm, by=reached.user.get_name())
+
+
+@router.get("")
+def asked(store: Store, reached: Readable, limit: Annotated[int, Query(ge=1, le=MOST)] = 20) -> list[AskedFor]:
+    """What people have asked for on pages, and what has become of it, newest first."""
+    return asked_for(store, reached.name, AirflowRuns(reached.user), limit)
 
 
 @router.post("/pause")
@@ -107,4 +118,28 @@ def restore_offset(
     store: Store, reached: Administrable, asked: RestoreOffset, plan: PlanOnly = True, confirm: Confirm = None
 ) -> Plan:
     """Go back to an offset that the connector has had."""
+    return _acted(store, reached, asked, plan, confirm)
+
+
+@router.post("/set-offset")
+def set_offset(
+    store: Store, reached: Administrable, asked: SetOffset, plan: PlanOnly = True, confirm: Confirm = None
+) -> Plan:
+    """Go on from another position in the source's log."""
+    return _acted(store, reached, asked, plan, confirm)
+
+
+@router.post("/reset-offset")
+def reset_offset(
+    store: Store, reached: Administrable, asked: ResetOffset, plan: PlanOnly = True, confirm: Confirm = None
+) -> Plan:
+    """Forget the offset, and have all tables read again."""
+    return _acted(store, reached, asked, plan, confirm)
+
+
+@router.post("/repair-gap")
+def repair_gap(
+    store: Store, reached: Administrable, asked: RepairGap, plan: PlanOnly = True, confirm: Confirm = None
+) -> Plan:
+    """Go on although the source's log does not hold the position any more."""
     return _acted(store, reached, asked, plan, confirm)

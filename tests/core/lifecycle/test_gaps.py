@@ -142,7 +142,7 @@ def test_a_table_without_a_key_cannot_be_repaired_beside_the_stream(
 ) -> None:
     db.create_table("shop.keyless", KEYED)
     before = connector.store.load("test")
-    with pytest.raises(PrerequisiteError, match=r"without a key cannot be read in chunks: shop\.keyless"):
+    with pytest.raises(PrerequisiteError, match=r"cannot be read in chunks: shop\.keyless has no key"):
         life.repair(Repair.INCREMENTAL, "test", "ada")
     assert connector.store.load("test") == before
     assert connector.store.signals("test", 0) == []
@@ -173,9 +173,11 @@ def test_the_plan_of_a_repair_says_what_it_reads_and_changes_nothing(
     assert {plan.version for plan in plans.values()} == {before.version}
     db.add_column("shop.b", "more", "int32")
     db.create_table("shop.keyless", KEYED)
+    db.create_table("shop.loose", {"id": "int64"}, key=("id",))
     plan = life.plan_repair(Repair.INCREMENTAL)
-    assert (plan.tables, plan.whole) == (("shop.a", "shop.b", "shop.keyless"), ("shop.b",))
-    assert "cannot be read in chunks: shop.keyless. What helps: repair with a snapshot" in plan.problems[0]
+    assert (plan.tables, plan.whole) == (("shop.a", "shop.b", "shop.keyless", "shop.loose"), ("shop.b",))
+    uncut = "cannot be read in chunks: shop.keyless has no key, shop.loose: id may be NULL. What helps: repair with a snapshot"
+    assert uncut in plan.problems[0]
     with steering(connector, snapshot_mode="no_data") as other:
         assert "would read no rows" in other.plan_repair(Repair.SNAPSHOT).problems[0]
     assert (connector.store.load("test"), connector.store.signals("test", 0)) == (before, [])
