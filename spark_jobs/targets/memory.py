@@ -141,17 +141,20 @@ class MemoryTarget(Target):
 
     def evolve(self, evolution: Evolution) -> dict[str, str | None]:
         came = {new: old for old, new in evolution.renamed}
+        before = self._there()
+        self.check_stand()
+        goes = {old: new for new, old in came.items()}
+        gone = evolution.going(before.types)
+        final = {goes.get(name, name): type_ for name, type_ in before.types.items() if name not in gone}
+        for name, type_ in evolution.types.items():
+            if not holds(final.get(name, type_), type_):
+                final[name] = type_
+            final.setdefault(name, type_)
+        columns = [self._value(name, type_, before, came, evolution).alias(name) for name, type_ in final.items()]
+        rows = _arrays(self.rows().select(*columns))
         with self._commit() as there:
-            self.check_stand()
-            goes = {old: new for new, old in came.items()}
-            gone = evolution.going(there.types)
-            final = {goes.get(name, name): type_ for name, type_ in there.types.items() if name not in gone}
-            for name, type_ in evolution.types.items():
-                if not holds(final.get(name, type_), type_):
-                    final[name] = type_
-                final.setdefault(name, type_)
-            columns = [self._value(name, type_, there, came, evolution).alias(name) for name, type_ in final.items()]
-            rows = _arrays(self.rows().select(*columns))
+            if there is not before:
+                raise Conflict("somebody else has committed")
             STORED[self.location] = replace(there, rows=rows, types=final, version=(evolution.app, evolution.version))
         self.changes_columns(evolution.version)
         return {}
