@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.topics import sanitized
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.runtime import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.sources import SOURCES, config_class
@@ -52,6 +53,11 @@ class NewDefinition(BaseModel):
         max_length=5000,
         description="Tables or collections by their names; none: all that there are",
     )
+    left_out: list[Annotated[str, Field(min_length=1, max_length=2000)]] = Field(
+        default_factory=list,
+        max_length=5000,
+        description="Tables that are there and not chosen: lists do not mind case, so that one which differs from a chosen one by case alone has to be known",
+    )
     mode: str = Field(default="initial", max_length=50, description="snapshot.mode")
     changelog: Place = "/data/changelog"
     target: Target = "delta"
@@ -81,24 +87,47 @@ def properties_of(asked: NewDefinition) -> dict[str, Any]:
     """
     config = config_class(asked.source)
     found: dict[str, Any] = {name: _stand_in(asked.name) for name in config.FORM.stand_ins}
-    found |= _EVENTS if _reads_events(config) else {}
+    found |= _place(config, asked.properties)
+    _refuse(asked, config)
     if asked.tables:
-        found[config.TABLES[0]] = [pattern_of(table) for table in asked.tables]
+        found[config.TABLES[0]] = _patterns(asked, config.parse(_least(config, asked.name, found | asked.properties)))
     if asked.mode != "initial":
         found["snapshot.mode"] = asked.mode
-    _refuse(asked, config)
     found |= asked.properties
-    config.parse({"topic.prefix": asked.name, **_any_connection(config), **found})
+    config.parse(_least(config, asked.name, found))
     return found
 
 
-def pattern_of(name: str) -> str:
+def _patterns(asked: NewDefinition, config: ConnectorConfig) -> list[str]:
+    """The include list.
+
+    :raises ConfigError: two tables would have one topic
+    """
+    tables = [config.listed(table) for table in asked.tables]
+    beside = {config.listed(table).casefold() for table in {*asked.left_out} - {*asked.tables}}
+    topics: dict[str, str] = {}
+    for table in tables:
+        topic = sanitized(f"{asked.name}.{table}")
+        if topics.setdefault(topic, table) != table and "topic.delimiter" not in asked.properties:
+            raise ConfigError(
+                f"{topics[topic]} and {table} would both have the topic {topic}: in a topic, other signs than letters, digits, dots and hyphens become underscores.",
+                remedy="leave one of them out, and capture it by a connector of its own",
+            )
+    return [pattern_of(table, case=table.casefold() in beside) for table in tables]
+
+
+def pattern_of(name: str, *, case: bool = False) -> str:
     """A pattern for an include list that matches one name. Signs that cannot be seen, or that lists cut at their ends, are written as numbers.
+
+    :param case: not what differs by case alone, which lists match otherwise
 
     >>> pattern_of("shop.order lines")
     'shop\\.order\\x20lines'
+    >>> pattern_of("shop.Orders", case=True)
+    '(?-i:shop\\.Orders)'
     """
-    return "".join(re.escape(c) if c.isprintable() and not c.isspace() else _numbered(c) for c in name)
+    pattern = "".join(re.escape(c) if c.isprintable() and not c.isspace() else _numbered(c) for c in name)
+    return f"(?-i:{pattern})" if case else pattern
 
 
 def _numbered(c: str) -> str:
@@ -113,7 +142,7 @@ def written(asked: NewDefinition) -> WrittenDefinition:
     """
     properties = properties_of(asked)
     refuse_secrets(ConnectorDefinition(asked.name, asked.source, asked.changelog, properties))
-    lacks = [f"{name}: {value}" for name, value in properties.items() if value == _EVENTS.get(name)]
+    lacks = [f"{name}: {value}" for name, value in _place(config_class(asked.source), asked.properties).items()]
     return WrittenDefinition(
         python=_python(asked, properties),
         python_file=f"{asked.name}.py",
@@ -125,12 +154,17 @@ def written(asked: NewDefinition) -> WrittenDefinition:
 
 _DAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 """What a connector may be called that has a DAG of its own."""
-_EVENTS = {"events.path": "/data/events/*.jsonl"}
-"""Where Debezium events are, no connection says; this stands there until somebody does."""
 
 
-def _reads_events(config: type[ConnectorConfig]) -> bool:
-    return any(field.alias == "events.path" for field in config.model_fields.values())
+def _place(config: type[ConnectorConfig], properties: Mapping[str, Any]) -> dict[str, str]:
+    """What stands there until somebody says what is read, where no connection does."""
+    places = config.FORM.places
+    return dict([*places.items()][:1]) if not places.keys() & properties.keys() else {}
+
+
+def _least(config: type[ConnectorConfig], name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Properties that can be parsed before there is a connection."""
+    return {"topic.prefix": name, **config.from_connection(host="host", login="user", schema="schema"), **properties}
 
 
 def _stand_in(name: str) -> int:
@@ -157,10 +191,6 @@ def _refuse(asked: NewDefinition, config: type[ConnectorConfig]) -> None:
         )
     if any("\0" in text for text in (*asked.tables, asked.changelog, asked.location)):
         raise ConfigError("A name has a character that no file of definitions can hold.", remedy="leave it out")
-
-
-def _any_connection(config: type[ConnectorConfig]) -> dict[str, Any]:
-    return config.from_connection(host="host", login="user", schema="schema")
 
 
 def _arguments(asked: NewDefinition) -> dict[str, Any]:
@@ -217,13 +247,20 @@ def modes_of(kind: str) -> dict[str, str]:
     """The modes of :data:`MODES` that a kind of source knows."""
     config, found = config_class(kind), {}
     for mode, what in MODES.items():
-        stand_ins = {**config.FORM.stand_ins, **(_EVENTS if _reads_events(config) else {})}
+        stand_ins = {**config.FORM.stand_ins, **_place(config, {})}
         try:
-            config.parse({"topic.prefix": "any", **_any_connection(config), **stand_ins, "snapshot.mode": mode})
+            config.parse(_least(config, "any", {**stand_ins, "snapshot.mode": mode}))
         except ConfigError:
             continue
         found[mode] = what
     return found
+
+
+def places_of(kind: str) -> dict[str, tuple[str, str]]:
+    """Properties of which a connector needs one, as they say what it reads → what each is, and an example."""
+    config = config_class(kind)
+    described = {str(field.alias): field.description or "" for field in config.model_fields.values()}
+    return {name: (described[name], example) for name, example in config.FORM.places.items()}
 
 
 def kinds() -> list[str]:
@@ -240,6 +277,7 @@ __all__ = [
     "kinds",
     "modes_of",
     "pattern_of",
+    "places_of",
     "properties_of",
     "written",
 ]

@@ -7,12 +7,15 @@ registry when it is needed. The hook also takes connections of other types, as i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
+from airflow_provider_cdc.core.config.connector import NO_CONNECTOR
 from airflow_provider_cdc.core.config.secrets import credentials
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.extra import extra_of
@@ -47,6 +50,18 @@ def properties_of(connection: Connection, source: str) -> dict[str, Any]:
         for secret in secrets:
             mask_secret(secret)
     return properties
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What the source of a connection says before there is a connector.
+
+    :param asked: whether it was asked; otherwise only a worker can
+    """
+
+    findings: list[Finding]
+    tables: dict[TableId, TableSchema]
+    asked: bool = True
 
 
 class CdcSourceHook(BaseHook):
@@ -84,21 +99,33 @@ class CdcSourceHook(BaseHook):
         with self._opened() as source:
             return source.check()
 
-    def offers(self) -> tuple[list[Finding], dict[TableId, TableSchema]]:
+    def offers(self, places: Mapping[str, str] = MappingProxyType({})) -> Offer:
         """Every prerequisite that is not met, and every table that could be captured.
 
+        :param places: what is read, where no connection says it: properties of :attr:`ConnectionForm.places`. Those that name files are not
+            looked at: the files are the workers', and this process may see others
+        :raises ConfigError: another property is among them
         :raises CdcError: the database cannot be reached, or does not allow the queries
         """
-        with self._opened() as source:
+        form = config_class(self._kind(self._found())).FORM
+        if wrong := sorted(places.keys() - form.places.keys()):
+            raise ConfigError(
+                f"{', '.join(wrong)} cannot be given where a connection is looked at.",
+                safe="Nothing was asked.",
+                remedy=f"give one of {', '.join(form.places)}" if form.places else "leave it out",
+            )
+        if form.places and not places.keys() - {*form.files}:
+            return Offer([], {}, asked=False)
+        with self._opened(places) as source:
             findings = source.check()
-            return findings, source.discover()
+            return Offer(findings, source.discover())
 
     @contextlib.contextmanager
-    def _opened(self) -> Iterator[Source]:
+    def _opened(self, places: Mapping[str, str] = MappingProxyType({})) -> Iterator[Source]:
         connection = self._found()
         kind = self._kind(connection)
         found = {**config_class(kind).FORM.stand_ins, **properties_of(connection, kind)}
-        with open_source(ConnectorDefinition("connection-test", kind, ""), found) as source:
+        with open_source(ConnectorDefinition(NO_CONNECTOR, kind, "", dict(places)), found) as source:
             yield source
 
     def test_connection(self) -> tuple[bool, str]:

@@ -44,6 +44,8 @@ def open_engine(config: SinkConfig) -> sa.Engine:
         _have_transactions(engine)
     if engine.dialect.name == "oracle":
         _have_plain_texts(engine)
+    if engine.driver == "pymysql":
+        _have_any_password(engine)
     return engine
 
 
@@ -71,6 +73,15 @@ def place_of(engine: sa.Engine, config: SinkConfig) -> str:
         database = f"{database}/{(url.username or '').upper()}"
     place = f"{engine.dialect.name}://{host}/{database}/{config.marker_table}"
     return f"{place}/{config.name}" if config.name else place
+
+
+def _have_any_password(engine: sa.Engine) -> None:
+    """pymysql makes ISO 8859-1 of a password that is a text, and MySQL knows it in UTF-8."""
+
+    @sa.event.listens_for(engine, "do_connect")
+    def encode(dialect: Any, record: Any, arguments: Any, settings: dict[str, Any]) -> None:
+        if isinstance(settings.get("password"), str):
+            settings["password"] = settings["password"].encode()
 
 
 def unavailable(engine: sa.Engine, error: sa.exc.DBAPIError) -> TargetUnavailable:

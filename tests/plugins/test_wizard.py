@@ -23,10 +23,12 @@ from tests.support.face import Shop, connect
 
 API = "/api/v1/wizard"
 NAMES = [
-    "inventory.orders", "Shop.Größe", "a.b,c", "a.b'c\"d`e", "a.${x}{{y}}", "a.{% z %}", "a.\\d+", "a.b: #c", "a.- d", "a.\u202egnp\u202c",
+    "inventory.orders", "Orders.A", "Shop.Größe", "a.b,c", "a.b'c\"d`e", "a.${x}{{y}}", "a.{% z %}", "a.\\d+", "a.b: #c", "a.- d", "a.\u202egnp\u202c",
     "a.名前 🐘", "a. b ", "a.\u2028x", "a.\x01", "a.\U000e0001", "a.\U0001f418", "a.[x](y)*+?|^$", "a.%s", "a.'''", "a.\n", "a.~", "a." + "x" * 500,
 ]  # fmt: skip
 """Names that a text could make something else of."""
+TABLES = [f"n{number}{name}" for number, name in enumerate(NAMES)]
+"""The same, each with a topic of its own."""
 
 
 def dag_of(text: str, folder: Path) -> tuple[Any, ConnectorDefinition]:
@@ -42,7 +44,7 @@ def test_both_texts_say_the_same_and_name_just_the_tables_that_were_chosen(kind:
     config = config_class(kind)
     for number, (mode, target) in enumerate(itertools.product(modes_of(kind) or ["initial"], TARGETS)):
         asked = NewDefinition(
-            source=kind, name=f"shop-{number}", conn_id="it's", tables=NAMES, mode=mode, target=target, database='a"b',
+            source=kind, name=f"shop-{number}", conn_id="it's", tables=TABLES, left_out=["n1orders.a"], mode=mode, target=target, database='a"b',
             changelog="/log/'x'", properties={"poll.interval.ms": 250},
         )  # fmt: skip
         found = written(asked)
@@ -62,11 +64,13 @@ def test_both_texts_say_the_same_and_name_just_the_tables_that_were_chosen(kind:
         stand_ins = config.from_connection(host="host", login="user", schema="schema")
         parsed = config.parse({"topic.prefix": asked.name, **stand_ins, **connector.properties})
         filters = Filters(parsed)
-        chosen = [TableId(namespace=name.split(".", 1)[0], name=name.split(".", 1)[1]) for name in NAMES]
+        chosen = [TableId(namespace=name.split(".", 1)[0], name=name.split(".", 1)[1]) for name in TABLES]
         if kind in ("mariadb", "mysql", "mongodb"):  # others spell names otherwise; the list is the same
             assert [t for t in chosen if not filters.table(t)] == []
-            assert not filters.table(TableId(namespace="inventory", name="orders2"))
-            assert not filters.table(TableId(namespace="a", name="1"))
+            assert not filters.table(TableId(namespace="n0inventory", name="orders2"))
+            assert filters.table(TableId(namespace="n0inventory", name="ORDERS"))
+            assert not filters.table(TableId(namespace="n1orders", name="a"))
+            assert not filters.table(TableId(namespace=TABLES[NAMES.index("a.\\d+")].partition(".")[0], name="1"))
 
 
 @pytest.mark.parametrize("kind", kinds())
@@ -85,6 +89,7 @@ def test_modes_that_are_offered_can_be_used(kind: str) -> None:
         ({"properties": {"heartbeat.intervall.ms": 1}}, "did you mean heartbeat.interval.ms?"),
         ({"properties": {"poll.interval.ms": "soon"}}, "poll.interval.ms"),
         ({"tables": ["a.\0"]}, "no file of definitions can hold"),
+        ({"tables": ["a.b c", "a.b_c"]}, "would both have the topic shop.a.b_c"),
         ({"changelog": "s3://key:hunter2@bucket/x"}, ""),
     ],
 )
@@ -111,7 +116,7 @@ def test_the_source_of_a_connection_says_what_it_has(shop: Shop, asked: Asked, m
     shop.database.create_table("inventory.log", {"line": "string"})
     found = asked().post(f"{API}/connections/shop", json={}).json()
     assert found == {
-        "ready": True, "findings": [], "tables": ["inventory.log", "inventory.orders"], "total": 2, "keyless": ["inventory.log"],
+        "asked": True, "ready": True, "findings": [], "tables": ["inventory.log", "inventory.orders"], "total": 2, "keyless": ["inventory.log"],
     }  # fmt: skip
     secret = "the-password"
     connect(monkeypatch, "shop_db", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password=secret)
@@ -123,6 +128,30 @@ def test_the_source_of_a_connection_says_what_it_has(shop: Shop, asked: Asked, m
     assert "There is no connection none" in answer.json()["detail"]
     monkeypatch.setattr(CdcSourceHook, "offers", lambda self: pytest.fail("asked"))
     assert asked(role="USER").post(f"{API}/connections/shop", json={}).status_code == 403
+
+
+def test_what_no_connection_says_is_given_and_files_are_left_to_the_workers(
+    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connect(monkeypatch, "events", conn_type="cdc_debezium", host="127.0.0.1:1")
+    (tmp_path / "secrets.jsonl").write_text("{")
+    (kind,) = [one for one in asked().get(API).json()["sources"] if one["kind"] == "debezium"]
+    assert [one["name"] for one in kind["places"]] == ["events.path", "topics", "topics.regex"]
+    for places in ({}, {"events.path": f"{tmp_path}/*"}):
+        found = asked().post(f"{API}/connections/events", json={"places": places}).json()
+        assert found == {"asked": False, "ready": True, "findings": [], "tables": [], "total": 0, "keyless": []}
+    answer = asked().post(f"{API}/connections/events", json={"places": {"events.path.options": "{}"}})
+    assert answer.status_code == 409
+    assert "give one of events.path, topics, topics.regex" in answer.json()["detail"]
+    answer = asked().post(f"{API}/connections/shop", json={"places": {"events.path": "/etc/passwd"}})
+    assert answer.status_code == 409
+    body = {"source": "debezium", "name": "shop", "conn_id": "events", "tables": ["shop.inventory.orders"]}
+    written = asked().post(f"{API}/definition", json=body).json()
+    assert written["lacks"] == ["events.path: /data/events/*.jsonl"]
+    written = asked().post(f"{API}/definition", json=body | {"properties": {"topics.regex": r"shop\..*"}}).json()
+    assert written["lacks"] == []
+    assert "events.path" not in written["python"]
+    assert r"'inventory\\.orders'" in written["python"]
 
 
 def test_a_new_connector_of_the_wizard_captures(shop: Shop, asked: Asked, tmp_path: Path) -> None:

@@ -1,71 +1,99 @@
-"""The wizard's definition of each source that starts in seconds, written into a DAG file: the capture of that DAG runs, unchanged."""
+"""The wizard's definition of each source, from what the source offers to tables that equal it, with no word of it changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import contextlib
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 
+from airflow_provider_cdc.hooks.new_definition import kinds
 from tests.plugins.conftest import Asked
-from tests.plugins.test_wizard import API, dag_of
+from tests.plugins.test_wizard import API
+from tests.support.any_source import SOURCES, AnySource, Rows, any_source, noted, target_table
 from tests.support.face import Shop, connect, context
 
+FLEET = """
+from pathlib import Path
 
-@dataclass
-class There:
-    """A source with two tables of two rows each.
+from airflow_provider_cdc.dag import cdc_dags
 
-    :param fields: of the connection
-    """
-
-    fields: dict[str, Any]
-    chosen: str
-    left_out: str
+fleet = cdc_dags(Path(__file__).parent / "fleet")
+"""
+"""A DAG file as docs/airflow.md has it."""
 
 
-def of_mariadb(request: pytest.FixtureRequest) -> There:
-    database = request.getfixturevalue("database")
-    database.sql(
-        "CREATE TABLE `or'ders {{x}}` (id INT PRIMARY KEY)", "INSERT INTO `or'ders {{x}}` VALUES (1), (2)",
-        "CREATE TABLE `or'ders` (id INT PRIMARY KEY)", "INSERT INTO `or'ders` VALUES (1), (2)",
-    )  # fmt: skip
-    server = database.server
-    login = {"host": server.host, "port": server.port, "login": server.admin_user, "password": server.admin_password}
-    more = {"extra": {"database.ssl.mode": "disabled"}}
-    return There({**login, **more}, f"{database}.or'ders {{{{x}}}}", f"{database}.or'ders")
+def parsed(folder: Path, file: str) -> DAG:
+    """The only DAG of a file, as Airflow's DAG processor finds it."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(folder / file), load_op_links=False, collect_dags=True)
+    assert bag.import_errors == {}
+    (dag,) = bag.dags.values()
+    return dag
 
 
-def of_mongodb(request: pytest.FixtureRequest) -> There:
-    import pymongo
-
-    from dev.servers.mongodb import MongoDb
-
-    server = MongoDb()
-    server.__enter__()
-    request.addfinalizer(lambda: server.__exit__(None, None, None))
-    with pymongo.MongoClient(server.url()) as client:
-        for name in ("or'ders {{x}}", "or'ders"):
-            client["shop"][name].insert_many([{"_id": 1}, {"_id": 2}])
-    return There({"host": server.url()}, "shop.or'ders {{x}}", "shop.or'ders")
+def ran(dag: DAG) -> dict[str, Any]:
+    """Run its tasks as they come, with their templates rendered; what the capture has returned."""
+    found: dict[str, Any] = {}
+    for task in dag.topological_sort():
+        given = context()
+        task.render_template_fields(given)
+        found[task.task_id.rpartition(".")[2]] = task.execute(given)
+    return found["capture"]
 
 
-@pytest.mark.parametrize(("kind", "made"), [("mariadb", of_mariadb), ("mongodb", of_mongodb)])
-def test_it_captures_what_was_chosen_and_nothing_else(
-    request: pytest.FixtureRequest, shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-    kind: str, made: Callable[[pytest.FixtureRequest], There],
-) -> None:  # fmt: skip
-    there = made(request)
-    connect(monkeypatch, "source_db", conn_type=f"cdc_{kind}", **there.fields)
-    found = asked().post(f"{API}/connections/source_db", json={"seconds": 60}).json()
-    assert found["ready"] is True, found
-    assert {there.chosen, there.left_out} <= set(found["tables"])
-    body = {"source": kind, "name": "made", "conn_id": "source_db", "tables": [there.chosen], "target": "none", "changelog": f"{tmp_path}/log"}  # fmt: skip
-    written = asked().post(f"{API}/definition", json=body).json()
-    assert written["lacks"] == []
-    dag, _ = dag_of(written["python"], tmp_path)
-    result = dag.get_task("capture").execute(context())
-    assert result["events"] == 2
-    assert len(result["topics"]) == 1
+def target(folder: Path, source: AnySource, name: str) -> Rows:
+    """A table of the target as ``(id, note)``."""
+    table = target_table("made", source.tables[name])
+    with contextlib.closing(sqlite3.connect(folder / "warehouse.db")) as connection:
+        return noted(source.kind, connection.execute(f'SELECT * FROM "{table}"').fetchall())
+
+
+def said(asked: Asked, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """What the wizard answers."""
+    answer = asked().post(f"{API}/{path}", json=body)
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_each_source_is_tried() -> None:
+    assert sorted(SOURCES) == kinds()
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("kind", sorted(SOURCES))
+def test_the_definition_makes_the_target_equal_to_the_source(
+    request: pytest.FixtureRequest, shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    with any_source(kind, request) as source:
+        connect(monkeypatch, "its-source", conn_type=f"cdc_{kind}", **source.fields)
+        connect(monkeypatch, "ware-house", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
+        found = said(asked, "connections/its-source", {"seconds": 60})
+        assert found["ready"] is True, found
+        if kind != "debezium":
+            assert found["asked"] is True
+            assert {*source.tables.values(), *source.left_out} <= set(found["tables"])
+        body = {
+            "source": kind, "name": "made", "conn_id": "its-source", "tables": list(source.tables.values()), "left_out": source.left_out,
+            "target": "database", "database": "ware-house", "changelog": f"{tmp_path}/the log", "properties": source.properties,
+        }  # fmt: skip
+        written = said(asked, "definition", body)
+        assert written["lacks"] == []
+        folder = tmp_path / "dags"
+        (folder / "fleet").mkdir(parents=True)
+        (folder / written["python_file"]).write_text(written["python"], encoding="utf-8")
+        (folder / "fleet.py").write_text(FLEET)
+        (folder / "fleet" / written["yaml_file"]).write_text(written["yaml"], encoding="utf-8")
+        result = ran(parsed(folder, written["python_file"]))
+        assert len(result["topics"]) == len(source.tables)
+        for name in source.tables:
+            assert target(tmp_path, source, name) == source.rows(name)
+            assert len(source.rows(name)) == 2
+            source.change(name)
+        ran(parsed(folder, "fleet.py"))
+        for name in source.tables:
+            assert target(tmp_path, source, name) == source.rows(name) == [(2, "second"), (3, "thïrd")]

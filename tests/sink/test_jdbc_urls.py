@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import sqlalchemy as sa
 
@@ -39,3 +41,15 @@ def test_properties_of_a_jdbc_driver_are_refused_by_their_names(url: str) -> Non
     with pytest.raises(ConfigError, match=r"connection\.url has (encrypt, password|password, sslconnection)") as caught:
         open_engine(SinkConfig.parse({"connection.url": url}))
     assert "hidden" not in str(caught.value)
+
+
+def test_a_password_may_have_any_letter(mariadb: Any) -> None:
+    password = "sésame €${x}%41"
+    mariadb.sql("DROP USER IF EXISTS 'letters'@'%'", f"CREATE USER 'letters'@'%' IDENTIFIED BY '{password}'")
+    url = f"jdbc:mariadb://{mariadb.host}:{mariadb.port}/"
+    given = {"connection.url": url, "connection.username": "letters", "connection.password": password}
+    engine = open_engine(SinkConfig.parse(given))
+    with engine.connect() as connection:
+        assert str(connection.execute(sa.text("SELECT USER()")).scalar()).startswith("letters@")
+    engine.dispose()
+    mariadb.sql("DROP USER 'letters'@'%'")

@@ -47,6 +47,8 @@ class ConnectionForm:
     :param placeholders: field → example
     :param extras: further properties in the form, with their description; kept in ``extra`` by their names
     :param stand_ins: properties that a check needs, although they belong to a connector and not to a connection
+    :param places: properties of which each connector needs one, as they say what it reads, and no connection does → example
+    :param files: those of them that name files, which are the workers'
     """
 
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -54,6 +56,8 @@ class ConnectionForm:
     placeholders: Mapping[str, str] = field(default_factory=dict)
     extras: Mapping[str, str] = field(default_factory=dict)
     stand_ins: Mapping[str, Any] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
 
 class Decides(enum.StrEnum):

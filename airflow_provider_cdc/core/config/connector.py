@@ -480,12 +480,21 @@ class ConnectorConfig(Configuration):
         """Whether values of a column are captured; otherwise they are unavailable, which is not null."""
         return True
 
+    def listed(self, name: str) -> str:
+        """A table as this connector's lists name it.
+
+        :param name: as a check lists it, which belongs to no connector (:data:`NO_CONNECTOR`)
+        """
+        return name
+
     def dataset(self, table: TableId) -> tuple[str, str]:
         """Namespace and name of a table, as lineage tools know it (OpenLineage, "Naming"): for a server, ``scheme://host:port`` and the dotted
         name. A source whose database has a name there says so; without it, the connector's topics tell its tables from others."""
         return f"cdc://{self.topic_prefix}", table.full_name
 
 
+NO_CONNECTOR = "connection-test"
+"""The ``topic.prefix`` of what is asked of a connection before there is a connector."""
 _CUSTOM = {
     "snapshot_mode": SNAPSHOT_POLICIES,
     "snapshot_query_mode": SNAPSHOT_QUERIES,

@@ -17,6 +17,7 @@ from airflow_provider_cdc.hooks.new_definition import (
     WrittenDefinition,
     kinds,
     modes_of,
+    places_of,
     written,
 )
 from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
@@ -35,6 +36,14 @@ class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class NeededPlace(_Model):
+    """A property that says what a connector reads."""
+
+    name: str
+    what: str
+    example: str
+
+
 class SourceKind(_Model):
     """A kind of source."""
 
@@ -43,6 +52,9 @@ class SourceKind(_Model):
     tables: str = Field(description="What its include list is called")
     modes: dict[str, str] = Field(
         description="What a new connector reads → what that means; none where it cannot be chosen"
+    )
+    places: list[NeededPlace] = Field(
+        description="Properties of which a connector needs one, as no connection says what it reads; none for a database"
     )
     example: WrittenDefinition
 
@@ -62,9 +74,22 @@ class Offers(_Model):
     connections: list[OfferedConnection] = Field(description="Those that the user may see")
 
 
+class AskConnection(Ask):
+    """That the source of a connection is asked now."""
+
+    places: dict[str, Annotated[str, Field(min_length=1, max_length=2000)]] = Field(
+        default_factory=dict,
+        max_length=10,
+        description="What is read, where no connection says it: of the kind's places. Files are left to the workers",
+    )
+
+
 class SourceAnswer(_Model):
     """What the source of a connection says."""
 
+    asked: bool = Field(
+        description="Otherwise only the first run can say whether something is missing: the files are the workers'"
+    )
     ready: bool
     findings: list[Prerequisite]
     tables: list[str] = Field(description="What could be captured, by name")
@@ -112,6 +137,9 @@ def offers(user: GetUserDep) -> Offers:
             connection_type=f"{PREFIX}{kind}",
             tables=config_class(kind).TABLES[0],
             modes=modes_of(kind),
+            places=[
+                NeededPlace(name=name, what=what, example=example) for name, (what, example) in places_of(kind).items()
+            ],
             example=_example(kind),
         )
         for kind in kinds()
@@ -122,15 +150,16 @@ def offers(user: GetUserDep) -> Offers:
 
 
 @router.post("/connections/{connection}")
-def source(reached: Editable, asked: Ask) -> SourceAnswer:
+def source(reached: Editable, asked: AskConnection) -> SourceAnswer:
     """Ask the source of a connection whether capture can begin, and what could be captured."""
     hook = CdcSourceHook(reached.conn_id)
-    findings, tables = within(asked.seconds, f"The source of connection {reached.conn_id}", hook.offers)
-    named = sorted(str(table) for table in tables)
-    keyless = sorted(str(table) for table, schema in tables.items() if not schema.key)
+    found = within(asked.seconds, f"The source of connection {reached.conn_id}", lambda: hook.offers(asked.places))
+    named = sorted(str(table) for table in found.tables)
+    keyless = sorted(str(table) for table, schema in found.tables.items() if not schema.key)
     return SourceAnswer(
-        ready=not any(one.fatal for one in findings),
-        findings=prerequisites(findings),
+        asked=found.asked,
+        ready=not any(one.fatal for one in found.findings),
+        findings=prerequisites(found.findings),
         tables=named[:MOST_TABLES],
         total=len(named),
         keyless=keyless[:MOST_TABLES],

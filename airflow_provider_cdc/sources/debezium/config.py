@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config.base import ConnectionForm
+from airflow_provider_cdc.core.config.connector import NO_CONNECTOR
 from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.values import LostMode, SnapshotMode
 from airflow_provider_cdc.core.model.schema import TableId
@@ -162,7 +163,8 @@ class DebeziumConfig(TableConfig):
             for name, such in _CONSUMER.items()
             if not name.startswith(("sasl.username", "sasl.password"))
         },
-        stand_ins={},
+        places={"events.path": "/data/events/*.jsonl", "topics": "shop.inventory.orders", "topics.regex": r"shop\..*"},
+        files=("events.path",),
     )
     CONNECTION: ClassVar[Mapping[str, str]] = {
         "host": "bootstrap.servers",
@@ -247,3 +249,11 @@ class DebeziumConfig(TableConfig):
         rest = topic.removeprefix(f"{self.topic_prefix}{self.topic_delimiter}")
         namespace, _, name = rest.rpartition(self.topic_delimiter)
         return TableId(namespace=namespace or self.topic_prefix, name=name)
+
+    def listed(self, name: str) -> str:
+        """Tables of a check are topics, whose prefix is this connector's name or another's.
+
+        >>> DebeziumConfig.parse({"topic.prefix": "shop", "events.path": "/in"}).listed("shop.inventory.orders")
+        'inventory.orders'
+        """
+        return str(self.table(name.removeprefix(f"{NO_CONNECTOR}.")))

@@ -117,7 +117,7 @@ def connect(config: MySqlConfig, *, initial: bool = True, **options: Any) -> Con
         "host": config.database_hostname,
         "port": config.database_port,
         "user": config.database_user,
-        "password": config.database_password.get_secret_value(),
+        "password": config.database_password.get_secret_value().encode(),  # pymysql makes ISO 8859-1 of a text
         "charset": "utf8mb4",
         "autocommit": True,
         "connect_timeout": seconds,

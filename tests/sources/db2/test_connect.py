@@ -115,6 +115,19 @@ def test_a_reading_ends_when_another_thread_closes_the_connection(db2: Db2, db: 
     assert not made.is_healthy()
 
 
+def test_passwords_with_signs_that_mean_something_elsewhere(db2: Db2) -> None:
+    try:
+        for password in ("a b", "x=y", "{a}", "${x}{{y}}#&+", "p@ss:w/o%r'd", '"q"', "}"):
+            db2.configure(passwords={db2.user: password})
+            connect(settings(db2, database_password=password)).close()
+        for password in ("sesame;b", " sesame", "sesame ", "sesame;UID=DB2INST1"):
+            with pytest.raises(ConfigError, match="another password") as caught:
+                connect(settings(db2, database_password=password))
+            assert password not in str(caught.value)
+    finally:
+        db2.configure(passwords={db2.user: db2.password})
+
+
 def test_a_wrong_password(db2: Db2) -> None:
     with pytest.raises(AccessDenied) as caught:
         connect(settings(db2, database_password="not-the-password"))

@@ -1,5 +1,5 @@
 import { Alert, Box, Button, Checkbox, Field, Heading, HStack, Input, Link as Anchor, NativeSelect, RadioGroup, Text, Textarea } from "@chakra-ui/react";
-import { useState, type ReactNode } from "react";
+import { useEffect, useState, type ReactNode } from "react";
 import { Link } from "react-router-dom";
 
 import { part, type Offers, type SourceAnswer, type WrittenDefinition } from "./api";
@@ -35,6 +35,8 @@ function Steps({ offers }: { offers: Offers }) {
   const known = offers.connections.find((one) => one.conn_id === connId);
   const source = offers.sources.find(({ kind }) => kind === (known?.kind ?? chosenKind));
   const [tables, setTables] = useState<string[]>([]);
+  const [listed, setListed] = useState<string[]>([]);
+  const [given, setGiven] = useState<Record<string, string>>({});
   const [mode, setMode] = useState("initial");
   const [name, setName] = useState("");
   const [changelog, setChangelog] = useState("/data/changelog");
@@ -45,10 +47,13 @@ function Steps({ offers }: { offers: Offers }) {
   const choose = (id: string) => {
     setConnId(id);
     setTables([]);
+    setListed([]);
   };
   const into = target === "database" ? { database: database || "warehouse" } : target === "none" ? {} : { location };
   const modes = Object.entries(source?.modes ?? {});
   const kind = known?.kind ?? source?.kind ?? "";
+  const places = Object.fromEntries((source?.places ?? []).flatMap(({ name: place }) => (given[place] ? [[place, given[place]]] : [])));
+  const leftOut = tables.length > 0 ? listed.filter((one) => !tables.includes(one)) : [];
   return (
     <>
       <Section title="1. Connection">
@@ -73,8 +78,20 @@ function Steps({ offers }: { offers: Offers }) {
             </Text>
           </HStack>
         )}
+        {(source?.places ?? []).length > 0 ? (
+          <Box mt={3}>
+            <Text mb={1}>What is read, no connection says. One of these has to:</Text>
+            {source?.places.map(({ name: place, what, example }) => (
+              <Field.Root key={place} mb={2} maxW="40rem">
+                <Field.Label>{place}</Field.Label>
+                <Input value={given[place] ?? ""} placeholder={example} onChange={(e) => setGiven({ ...given, [place]: e.target.value.trim() })} />
+                <Field.HelperText>{what}</Field.HelperText>
+              </Field.Root>
+            ))}
+          </Box>
+        ) : null}
       </Section>
-      {connId ? <Tables key={connId} connId={connId} chosen={tables} onChoose={setTables} /> : null}
+      {connId ? <Tables key={connId} connId={connId} places={places} chosen={tables} onChoose={setTables} onList={setListed} /> : null}
       {modes.length > 0 ? (
         <Section title="3. What a new connector reads">
           <RadioGroup.Root value={mode} onValueChange={({ value }) => setMode(value ?? "initial")} aria-label="What a new connector reads">
@@ -106,7 +123,7 @@ function Steps({ offers }: { offers: Offers }) {
         </HStack>
       </Section>
       <Section title="5. Definition">
-        <Button size="sm" loading={made.busy} disabled={!connId || !name} onClick={() => void made.look({ source: kind, name, conn_id: connId, tables, mode: modes.length > 0 ? mode : "initial", changelog, target, ...into })}>
+        <Button size="sm" loading={made.busy} disabled={!connId || !name} onClick={() => void made.look({ source: kind, name, conn_id: connId, tables, left_out: leftOut, properties: places, mode: modes.length > 0 ? mode : "initial", changelog, target, ...into })}>
           Write the definition
         </Button>
         <Box mt={3} aria-live="polite">
@@ -119,21 +136,23 @@ function Steps({ offers }: { offers: Offers }) {
 }
 
 /** The check, and the tables to choose from: the source is asked when somebody wants it. Who may not ask, or whose source is away, writes names by hand. */
-function Tables({ connId, chosen, onChoose }: { connId: string; chosen: string[]; onChoose: (tables: string[]) => void }) {
+function Tables({ connId, places, chosen, onChoose, onList }: { connId: string; places: Record<string, string>; chosen: string[]; onChoose: (tables: string[]) => void; onList: (tables: string[]) => void }) {
   const { data, error, busy, look } = useLook<SourceAnswer>(`wizard/connections/${part(connId)}`);
   const [text, setText] = useState("");
+  useEffect(() => onList(data?.tables ?? []), [data, onList]);
   const fitting = (data?.tables ?? []).filter((table) => table.toLowerCase().includes(text.toLowerCase()));
   const toggle = (table: string) => onChoose(chosen.includes(table) ? chosen.filter((one) => one !== table) : [...chosen, table]);
   return (
     <Section title="2. Prerequisites and tables">
-      <Button size="sm" loading={busy} loadingText="The source is asked" onClick={() => void look()}>
+      <Button size="sm" loading={busy} loadingText="The source is asked" onClick={() => void look({ places })}>
         Check, and list what there is
       </Button>
       <Box mt={3} aria-live="polite">
         {error ? <Failure error={error} /> : null}
-        {data ? <Findings found={{ ready: data.ready, findings: data.findings, position: null, waiting: null }} /> : null}
+        {data && !data.asked ? <Text>Only a worker sees these files: the first run says whether something is missing, and tables come with their events.</Text> : null}
+        {data?.asked ? <Findings found={{ ready: data.ready, findings: data.findings, position: null, waiting: null }} /> : null}
       </Box>
-      {data ? (
+      {data?.asked ? (
         <Box mt={3}>
           <HStack gap={3} mb={2} flexWrap="wrap">
             <Input aria-label="Search tables" placeholder="Search tables" maxW="20rem" value={text} onChange={(e) => setText(e.target.value)} />
