@@ -37,6 +37,7 @@ TARGETS: Mapping[Target, str] = {
     "none": "The change log alone; another DAG applies it",
 }
 Name = Annotated[str, Field(min_length=1, max_length=250)]
+TableName = Annotated[str, Field(min_length=1, max_length=2000)]
 Place = Annotated[str, Field(min_length=1, max_length=2000)]
 
 
@@ -48,12 +49,12 @@ class NewDefinition(BaseModel):
     source: Name = Field(description="Kind of source")
     name: Annotated[str, Field(min_length=1, max_length=200)] = Field(description="Of the connector; it never changes")
     conn_id: Name = Field(description="Airflow connection to the source")
-    tables: list[Annotated[str, Field(min_length=1, max_length=2000)]] = Field(
+    tables: list[TableName] = Field(
         default_factory=list,
         max_length=5000,
         description="Tables or collections by their names; none: all that there are",
     )
-    left_out: list[Annotated[str, Field(min_length=1, max_length=2000)]] = Field(
+    left_out: list[TableName] = Field(
         default_factory=list,
         max_length=5000,
         description="Tables that are there and not chosen: lists do not mind case, so that one which differs from a chosen one by case alone has to be known",
@@ -272,6 +273,7 @@ __all__ = [
     "MODES",
     "TARGETS",
     "NewDefinition",
+    "TableName",
     "Target",
     "WrittenDefinition",
     "kinds",

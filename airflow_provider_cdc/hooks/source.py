@@ -7,7 +7,7 @@ registry when it is needed. The hook also takes connections of other types, as i
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -99,15 +99,17 @@ class CdcSourceHook(BaseHook):
         with self._opened() as source:
             return source.check()
 
-    def offers(self, places: Mapping[str, str] = MappingProxyType({})) -> Offer:
+    def offers(self, places: Mapping[str, str] = MappingProxyType({}), tables: Sequence[str] = ()) -> Offer:
         """Every prerequisite that is not met, and every table that could be captured.
 
         :param places: what is read, where no connection says it: properties of :attr:`ConnectionForm.places`. Those that name files are not
             looked at: the files are the workers', and this process may see others
+        :param tables: patterns of what is to be captured, if that is known: what others lack does not matter then
         :raises ConfigError: another property is among them
         :raises CdcError: the database cannot be reached, or does not allow the queries
         """
-        form = config_class(self._kind(self._found())).FORM
+        config = config_class(self._kind(self._found()))
+        form = config.FORM
         if wrong := sorted(places.keys() - form.places.keys()):
             raise ConfigError(
                 f"{', '.join(wrong)} cannot be given where a connection is looked at.",
@@ -116,16 +118,22 @@ class CdcSourceHook(BaseHook):
             )
         if form.places and not places.keys() - {*form.files}:
             return Offer([], {}, asked=False)
-        with self._opened(places) as source:
+        with self._opened({**places, config.TABLES[0]: list(tables)} if tables else places) as source:
             findings = source.check()
-            return Offer(findings, source.discover())
+        with self._opened(places) as source:
+            try:
+                return Offer(findings, source.discover())
+            except CdcError:
+                if any(found.fatal for found in findings):  # which say better what is missing
+                    return Offer(findings, {})
+                raise
 
     @contextlib.contextmanager
-    def _opened(self, places: Mapping[str, str] = MappingProxyType({})) -> Iterator[Source]:
+    def _opened(self, more: Mapping[str, Any] = MappingProxyType({})) -> Iterator[Source]:
         connection = self._found()
         kind = self._kind(connection)
         found = {**config_class(kind).FORM.stand_ins, **properties_of(connection, kind)}
-        with open_source(ConnectorDefinition(NO_CONNECTOR, kind, "", dict(places)), found) as source:
+        with open_source(ConnectorDefinition(NO_CONNECTOR, kind, "", dict(more)), found) as source:
             yield source
 
     def test_connection(self) -> tuple[bool, str]:

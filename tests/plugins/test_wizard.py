@@ -126,7 +126,7 @@ def test_the_source_of_a_connection_says_what_it_has(shop: Shop, asked: Asked, m
     answer = asked().post(f"{API}/connections/none", json={})
     assert answer.status_code == 409
     assert "There is no connection none" in answer.json()["detail"]
-    monkeypatch.setattr(CdcSourceHook, "offers", lambda self: pytest.fail("asked"))
+    monkeypatch.setattr(CdcSourceHook, "offers", lambda self, *_: pytest.fail("asked"))
     assert asked(role="USER").post(f"{API}/connections/shop", json={}).status_code == 403
 
 

@@ -14,9 +14,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from airflow_provider_cdc.hooks.new_definition import (
     TARGETS,
     NewDefinition,
+    TableName,
     WrittenDefinition,
     kinds,
     modes_of,
+    pattern_of,
     places_of,
     written,
 )
@@ -81,6 +83,11 @@ class AskConnection(Ask):
         default_factory=dict,
         max_length=10,
         description="What is read, where no connection says it: of the kind's places. Files are left to the workers",
+    )
+    tables: list[TableName] = Field(
+        default_factory=list,
+        max_length=5000,
+        description="What is to be captured, if that is known: what other tables lack does not matter then",
     )
 
 
@@ -152,8 +159,10 @@ def offers(user: GetUserDep) -> Offers:
 @router.post("/connections/{connection}")
 def source(reached: Editable, asked: AskConnection) -> SourceAnswer:
     """Ask the source of a connection whether capture can begin, and what could be captured."""
-    hook = CdcSourceHook(reached.conn_id)
-    found = within(asked.seconds, f"The source of connection {reached.conn_id}", lambda: hook.offers(asked.places))
+    hook, patterns = CdcSourceHook(reached.conn_id), [pattern_of(table) for table in asked.tables]
+    found = within(
+        asked.seconds, f"The source of connection {reached.conn_id}", lambda: hook.offers(asked.places, patterns)
+    )
     named = sorted(str(table) for table in found.tables)
     keyless = sorted(str(table) for table, schema in found.tables.items() if not schema.key)
     return SourceAnswer(

@@ -140,11 +140,12 @@ function Tables({ connId, places, chosen, onChoose, onList }: { connId: string; 
   const { data, error, busy, look } = useLook<SourceAnswer>(`wizard/connections/${part(connId)}`);
   const [text, setText] = useState("");
   useEffect(() => onList(data?.tables ?? []), [data, onList]);
-  const fitting = (data?.tables ?? []).filter((table) => table.toLowerCase().includes(text.toLowerCase()));
+  const known = data?.tables ?? [];
+  const fitting = [...chosen.filter((one) => !known.includes(one)), ...known].filter((table) => table.toLowerCase().includes(text.toLowerCase()));
   const toggle = (table: string) => onChoose(chosen.includes(table) ? chosen.filter((one) => one !== table) : [...chosen, table]);
   return (
     <Section title="2. Prerequisites and tables">
-      <Button size="sm" loading={busy} loadingText="The source is asked" onClick={() => void look({ places })}>
+      <Button size="sm" loading={busy} loadingText="The source is asked" onClick={() => void look({ places, tables: chosen })}>
         Check, and list what there is
       </Button>
       <Box mt={3} aria-live="polite">
