@@ -7,9 +7,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +36,28 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.status import Status
     from airflow_provider_cdc.state.store import StateStore
 
-Whole = tuple[KeptSeries, list[dict[str, Any]]]
-"""What one producer has measured of a connector as a whole, and the pieces of the last hour."""
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """What one producer has measured of a connector as a whole.
+
+    :param series: its gauges and texts alone
+    :param freshness: of the last hour, as ``rates`` are, which captures alone have
+    """
+
+    series: KeptSeries
+    freshness: Freshness | None
+    rates: list[Rate]
+
+    @classmethod
+    def of(cls, series: KeptSeries, pieces: Sequence[Mapping[str, Any]], now: datetime) -> Whole:
+        """What is shown of it.
+
+        :param pieces: of :mod:`airflow_provider_cdc.core.model.recent`
+        """
+        hour, captures = LastHour.of(pieces, now.timestamp()), series.producer == "capture"
+        bare = replace(series, counters={}, histograms={})
+        return cls(bare, _freshness(hour, captures), _rates(hour, now.timestamp()) if captures else [])
 
 
 def overview(
@@ -54,30 +73,21 @@ def overview(
     :param next_run: when the DAG that captures one of these runs next, where Airflow is asked
     """
     now = now or datetime.now(UTC)
-    with _no_collection():
-        records = list(seen(store.connectors(metrics=False)))
-        wholes: dict[str, list[Whole]] = {}
-        for one in store.metrics.wholes():
-            wholes.setdefault(one[0].connector, []).append(one)
-        signals = store.open_signals()
-        lines = [
-            line_of(r, wholes.get(r.connector, ()), signals.get(r.connector, ()), now, next_run(r)) for r in records
-        ]
-        wholes.clear()
+    records = list(seen(store.connectors(metrics=False)))
+    wholes = wholes_of(store, now)
+    signals = store.open_signals()
+    lines = [line_of(r, wholes.get(r.connector, ()), signals.get(r.connector, ()), now, next_run(r)) for r in records]
     return sorted(lines, key=_urgency)
 
 
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    """Have Python's garbage collector wait. What is read of 200 connectors is a hundred thousand small objects without cycles, which would have it look through
-    everything that Airflow's API server holds in each third request: 0.2 s."""
-    there = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if there:
-            gc.enable()
+def wholes_of(store: StateStore, now: datetime, connector: str | None = None) -> dict[str, list[Whole]]:
+    """What was measured of all connectors, or of one: connector → by its producers."""
+    found: dict[str, list[Whole]] = {}
+    for one in store.metrics.wholes(lambda series, pieces: Whole.of(series, pieces, now), connector):
+        found.setdefault(one.series.connector, []).append(one)
+    for producers in found.values():
+        producers.sort(key=lambda one: one.series.producer)
+    return found
 
 
 def line_of(
@@ -92,21 +102,22 @@ def line_of(
     :param signals: those that have not ended
     """
     status = status_of(record, signals)
-    found = problems(record, [series for series, _ in wholes], Limits(), now)
-    captured = next((series for series, _ in wholes if series.producer == "capture"), None)
-    gauges = {} if captured is None else captured.gauges
+    found = problems(record, [whole.series for whole in wholes], Limits(), now)
+    capture = next((whole for whole in wholes if whole.series.producer == "capture"), None)
+    gauges = {} if capture is None else capture.series.gauges
     known, failed, window = record.registration, status.state is RunState.FAILED, LogWindow.of(gauges, "streaming.")
     # that of the run before the one that has failed says nothing of the time since, in which nothing was read
     lag_ms = None if failed else gauges.get("streaming.MilliSecondsBehindSource")
-    lag_at = None if captured is None or lag_ms is None else captured.at
+    lag_at = None if capture is None or lag_ms is None else capture.series.at
     return ConnectorLine(
         connector=record.connector, source=record.source, state=status.state.value, since=status.since,
         phase=_phase(record, status), trouble=_trouble(status, wholes, found), problems=found, position=record.position,
         seq=record.seq, batch=record.batch, pending_tables=pending_tables(record), moved_at=record.moved_at,
         captured_by=record.owner, lease_s=round(record.lease_s, 1), changelog=None if known is None else known.changelog,
-        freshness=_freshness(wholes, now), lag_s=None if lag_ms is None else lag_ms / 1000,
+        freshness=_worst(wholes), lag_s=None if lag_ms is None else lag_ms / 1000,
         lag_at=lag_at, lag_bytes=None if failed else window.behind_bytes, log_gone_at=window.gone_at,
-        events_per_s=_rates(wholes, now), snapshot=_snapshot(record, gauges, signals, now), oldest_transaction=_oldest(captured),
+        events_per_s=[] if capture is None else capture.rates, snapshot=_snapshot(record, gauges, signals, now),
+        oldest_transaction=None if capture is None else _oldest(capture.series),
         error=LastError.of(status.last_error, status.last_error_at) if failed and status.last_error else None,
         dag=None if known is None else known.connections.get("dag"), next_run=next_run,
     )  # fmt: skip
@@ -120,7 +131,9 @@ def _urgency(line: ConnectorLine) -> tuple[Any, ...]:
 def _trouble(status: Status, wholes: Sequence[Whole], found: Sequence[str]) -> Trouble:
     if status.state in (RunState.PAUSED, RunState.STOPPED):
         return Trouble.RESTING
-    broken = any(s.gauges.get("apply.LastRunFailed") or s.gauges.get("apply.FailedTables") for s, _ in wholes)
+    broken = any(
+        w.series.gauges.get("apply.LastRunFailed") or w.series.gauges.get("apply.FailedTables") for w in wholes
+    )
     if status.state is RunState.FAILED or broken:
         return Trouble.FAILED
     return Trouble.LATE if found else Trouble.NONE
@@ -142,31 +155,29 @@ def _phase(record: ConnectorRecord, status: Status) -> str:
     return f"rests until its next run, which {doing}"
 
 
-def _freshness(wholes: Sequence[Whole], now: datetime) -> Freshness | None:
+def _worst(wholes: Sequence[Whole]) -> Freshness | None:
     """Of the tables of the target that is the worst; of the change log where nothing was applied in the last hour."""
-    found = [(s.producer != "capture", _fresh(s, LastHour.of(pieces, now.timestamp()))) for s, pieces in wholes]
-    tables = [one for applied, one in found if applied and one is not None]
-    return max(tables or [one for _, one in found if one is not None], key=lambda one: one.p95_s, default=None)
+    found = [whole.freshness for whole in wholes if whole.freshness is not None]
+    tables = [one for one in found if one.where == "tables"]
+    return max(tables or found, key=lambda one: one.p95_s, default=None)
 
 
-def _fresh(series: KeptSeries, hour: LastHour) -> Freshness | None:
+def _freshness(hour: LastHour, captures: bool) -> Freshness | None:
     p50, p95 = hour.freshness.quantile(0.5), hour.freshness.quantile(0.95)
     if p50 is None or p95 is None:
         return None
     worst = hour.worst or ("", 0.0)
     return Freshness(
-        where="change log" if series.producer == "capture" else "tables", commits=sum(hour.freshness.classes), p50_s=p50,
+        where="change log" if captures else "tables", commits=sum(hour.freshness.classes), p50_s=p50,
         p95_s=p95, worst_topic=worst[0], worst_s=worst[1],
     )  # fmt: skip
 
 
-def _rates(wholes: Sequence[Whole], now: datetime) -> list[Rate]:
-    captured = next((pieces for series, pieces in wholes if series.producer == "capture"), [])
-    found, now_s = [], now.timestamp()
-    for at, events in LastHour.of(captured, now_s).events:
-        seconds = min(max(now_s - at, 1.0), PIECE_S)  # the last one goes on
-        found.append(Rate(at=at, events_per_s=round(events / seconds, 3)))
-    return found
+def _rates(hour: LastHour, now_s: float) -> list[Rate]:
+    return [
+        Rate(at=at, events_per_s=round(events / min(max(now_s - at, 1.0), PIECE_S), 3))  # the last one goes on
+        for at, events in hour.events
+    ]
 
 
 def _snapshot(
@@ -192,13 +203,11 @@ def _left(part: float | None, elapsed_s: float | None) -> float | None:
     return None if not part or elapsed_s is None else round(elapsed_s * (1 - part) / part, 1)
 
 
-def _oldest(captured: KeptSeries | None) -> OpenTransaction | None:
+def _oldest(captured: KeptSeries) -> OpenTransaction | None:
     """Only sources that keep open transactions measure it."""
-    if captured is None:
-        return None
     age_ms = captured.gauges.get("streaming.OldestTransactionAgeInMilliseconds")
     id_ = captured.texts.get("streaming.OldestTransactionId")
     return OpenTransaction(id=id_, age_s=age_ms / 1000) if age_ms and id_ else None
 
 
-__all__ = ["Whole", "line_of", "overview"]
+__all__ = ["Whole", "line_of", "overview", "wholes_of"]

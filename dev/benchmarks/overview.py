@@ -82,7 +82,7 @@ def _fill(url: str, name: str, tables: int) -> None:
                 name, TARGET, {"target": "delta", "place": "1"}, at, {"": done, **{t: applied[t] for t in few}}, True
             )
         )
-    ((found, _),) = [one for one in store.metrics.wholes(name) if one[0].producer == "capture"]
+    ((found, _),) = [one for one in store.metrics.wholes(lambda *one: one, name) if one[0].producer == "capture"]
     kept = {"gauges": found.gauges, "counters": found.counters, "histograms": {}}
     with store.database.write() as c:
         rows = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -135,7 +136,7 @@ def test_the_last_hour_is_kept_in_pieces_of_five_minutes(store: StateStore) -> N
         )
         found = {"": counted(1), "orders": orders, "lines": lines}
         store.metrics.add(measured(found, at=NOW + timedelta(minutes=minute), ended=False))
-    ((whole, pieces),) = store.metrics.wholes()
+    ((whole, pieces),) = store.metrics.wholes(lambda *one: one)
     assert (whole.connector, whole.producer, whole.topic) == ("shop", "capture", "")
     first = int(NOW.timestamp() // PIECE_S) * PIECE_S
     assert [(p["at"] - first) // 60 for p in pieces] == [5, 30, 60, 65]
@@ -158,13 +159,33 @@ def test_what_there_was_lately_of_all_connectors_is_one_query_without_their_topi
             store.metrics.add(measured(series, connector=f"c{n}"))
             store.metrics.add(measured({"": counted(1)}, connector=f"c{n}", producer="apply delta 1"))
         with watched(store.database.engine) as seen:
-            found = store.metrics.wholes()
-        assert [(one.connector, one.producer, one.topic) for one, _ in found] == [
+            found = store.metrics.wholes(lambda *one: one)
+        assert sorted((one.connector, one.producer, one.topic) for one, _ in found) == [
             (f"c{n}", producer, "") for n in range(connectors) for producer in ("apply delta 1", "capture")
         ]
         return seen
 
     assert len(query(1, 1)) == len(query(5, 40))
+
+
+def test_documents_of_many_connectors_are_not_there_at_once(store: StateStore) -> None:
+    """Python's garbage collector takes what is there for long for what stays: a list of all of them had it look through the whole process."""
+    for n in range(20):
+        store.register(Registration(f"c{n}", "memory", "/log"))
+        for minute in range(0, 60, 5):
+            orders = Series(observed={"topic.CaptureFreshnessInSeconds": [1.5]})
+            at = NOW + timedelta(minutes=minute)
+            store.metrics.add(measured({"": counted(1), "orders": orders}, connector=f"c{n}", at=at, ended=False))
+    ((_, pieces),) = store.metrics.wholes(lambda *one: one, "c0")
+    assert len(pieces) == 12
+    gc.collect()
+    gc.disable()
+    try:
+        alive = store.metrics.wholes(lambda series, pieces: len(gc.get_objects()))
+    finally:
+        gc.enable()
+    assert len(alive) == 20
+    assert max(alive[1:]) - min(alive[1:]) < 12  # each has more than 24
 
 
 @pytest.mark.parametrize("span", sorted(SPANS))

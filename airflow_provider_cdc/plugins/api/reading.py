@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks import status_texts
 from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.hooks.connector_view import properties_of, tables_of
-from airflow_provider_cdc.hooks.overview import line_of, overview
+from airflow_provider_cdc.hooks.overview import line_of, overview, wholes_of
 from airflow_provider_cdc.hooks.schema_diff import differences
 from airflow_provider_cdc.plugins.api import models
 from airflow_provider_cdc.plugins.api.reach import MOST, Readable, Store
@@ -66,7 +66,8 @@ def connector(store: Store, reached: Readable) -> models.ConnectorDetail:
     record = reached.record
     signals = store.signals_of(reached.name, 100, under_way=True)
     reports, works, trouble = status_texts.beside_changelog(record)
-    wholes, now = store.metrics.wholes(reached.name), datetime.now(UTC)
+    now = datetime.now(UTC)
+    wholes = wholes_of(store, now, reached.name).get(reached.name, [])
     return models.ConnectorDetail(
         line=line_of(record, wholes, signals, now, _next_run(record, reached.dags)),
         rights=rights_on(reached.user, record, reached.dags),
