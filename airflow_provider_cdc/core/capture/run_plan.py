@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
+import re
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -219,8 +221,23 @@ class Planner:
         queries = [str(t) for t in before.without_rows(schema.id for schema in left.values())]
         named = ", ".join(before.other(Decides.QUERIES))
         warn(f"{named} had a snapshot read other rows of them than now", queries)
+        self._warn_of_forms(before, left)
         if changes := before.wider_changes():
             warn(f"changes that {', '.join(changes)} left out before are in no batch", left)
+
+    def _warn_of_forms(self, before: ListsBefore, left: Mapping[str, TableSchema]) -> None:
+        """Warn of tables that keep another form than a property gives rows now: rows of one table have one form."""
+        if self._source.STRUCTURED or not (changed := before.other(Decides.FORM)):
+            return
+        for name, found in left.items():
+            known = self._history.get(found.id)
+            if known is None or self._source.goes_on(found, known).columns[: len(known.columns)] == known.columns:
+                continue
+            command = ["airflow", "cdc", "snapshot", self._name, re.escape(name), "--type", "blocking"]
+            log.warning(
+                "Rows of %s keep the form that its table has, with all values, though %s has changed. To have the table in the new form: %s",
+                name, ", ".join(changed), shlex.join(command),
+            )  # fmt: skip
 
     def _warn(self, why: str, tables: Mapping[str, TableSchema]) -> None:
         """Warn of tables, with the commands that read them."""

@@ -223,7 +223,7 @@ class MongoDbConfig(FormsConfig):
         "collection.exclude.list": Decides.TABLES,
         "field.exclude.list": Decides.COLUMNS,
         "field.renames": Decides.COLUMNS,
-        "document.columns.list": Decides.COLUMNS,
+        "document.columns.list": Decides.FORM,
         "snapshot.collection.filter.overrides": Decides.QUERIES,
         "cursor.pipeline": Decides.FORM,
         "document.variant.list": Decides.FORM,

@@ -144,7 +144,7 @@ class FormsConfig(ConnectorConfig):
     )
 
     LISTS: ClassVar[Mapping[str, Decides]] = {
-        "document.columns.list": Decides.COLUMNS,
+        "document.columns.list": Decides.FORM,
         "document.variant.list": Decides.FORM,
     }
 

@@ -48,13 +48,13 @@ class Shaping:
         return texts(documents).cast(pa.string())
 
     def bodies(
-        self, table: TableId, documents: Values, *, columns: bool | None = None
+        self, table: TableId, documents: Values, *, columns: bool
     ) -> tuple[TableSchema, pa.StringArray | pa.BinaryArray]:
         """What stands for documents in rows, and the schema of these: texts, or the bytes of documents that become columns.
 
-        :param columns: whether they do; ``None``: as the configuration says
+        :param columns: whether they do
         """
-        if not (self._config.as_columns(table) if columns is None else columns):
+        if not columns:
             return schema_of(self._config, table), self.texts(table, documents)
         from airflow_provider_cdc.sources.mongodb.columns.rows import unsettled
 

@@ -50,6 +50,8 @@ class MongoDbSource(Source):
     def __init__(self, config: MongoDbConfig) -> None:
         self._config = config
         self._metrics, self._snapshots = StreamMetrics(), SnapshotMetrics()
+        self._forms: dict[TableId, bool] = {}
+        self._streamed: Tables | None = None
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -86,8 +88,18 @@ class MongoDbSource(Source):
     # -- documents ----------------------------------------------------------------------------------------------------
 
     def _schema(self, table: TableId) -> TableSchema:
-        """A collection's table before anything is known of its documents."""
-        return self._columns.schema(table) if self._config.as_columns(table) else schema_of(self._config, table)
+        """A collection's table before anything is known of its documents, in the form that it has elsewhere (:meth:`like`), or as the configuration says."""
+        columns = self._forms.get(table)
+        if self._config.as_columns(table) if columns is None else columns:
+            return self._columns.schema(table)
+        return schema_of(self._config, table)
+
+    def _chunked(self, table: TableId) -> TableSchema:
+        """A collection's table in the form that it has in the run that streams: rows of chunks are merged with events."""
+        known = None if self._streamed is None else self._streamed.get(table)
+        if known is None:
+            return self._schema(table)
+        return self._columns.schema(table, known) if known.documents is None else known
 
     @cached_property
     def _columns(self) -> ColumnTables:
@@ -103,6 +115,8 @@ class MongoDbSource(Source):
         return self._columns.settled(rows, known)
 
     def like(self, tables: Iterable[TableSchema]) -> None:
+        tables = list(tables)
+        self._forms |= {table.id: table.documents is None for table in tables}
         if found := [table for table in tables if table.documents is None]:  # others need no kernels
             self._columns.like(found)
 
@@ -119,7 +133,7 @@ class MongoDbSource(Source):
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
         from airflow_provider_cdc.sources.mongodb.snapshot.chunk_reader import MongoChunkReader
 
-        return MongoChunkReader(self._config, signals, self._schema)
+        return MongoChunkReader(self._config, signals, self._chunked)
 
     def signal_table(self, text: str) -> TableId:
         database, collection = parts_of(text)
@@ -144,6 +158,7 @@ class MongoDbSource(Source):
     ) -> Iterator[LogItem]:
         assert isinstance(start, MongoPosition)
         assert until is None or isinstance(until, MongoPosition)
+        self._streamed = tables
         yield from ChangeStream(self._config, start, until, tables, self._metrics, patience).items()
 
     def metrics(self) -> Mapping[str, Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from tests.sink.test_verify import compare, only, opened, verified
 from tests.support import mongodb_columns
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.mongodb_work import Work, same
+from tests.support.signals import snapshot
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -187,37 +189,63 @@ def test_a_table_of_columns_is_compared_with_its_collection_and_repaired(
     columns_are_equal(ours, rows(engine, "letters"), work.collection)
 
 
-def test_a_table_keeps_its_form_until_it_is_read_again(
+def test_a_table_keeps_its_form_until_it_is_read_again_as_the_warning_says(
     uri: str, client: Any, database: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    work = Work(client, database.name, 12)
+    """Equal at any time: events, chunks and comparisons have the form of the table, whatever the property says meanwhile."""
+    work, quiet = Work(client, database.name, 12), database.quiet
     work.write(40)
+    quiet.insert_many([{"_id": n, "v": n} for n in range(3)])
     ours = mongodb_connector(uri, tmp_path, database_include_list=database.name)
     engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
-    named = {"collection__name__format": "letters"}
-    ours.capture()
-    sink(engine, ours, **named).apply()
-    for properties in (COLUMNS, {}):
-        ours.properties = {name: value for name, value in ours.properties.items() if name != "document.columns.list"}
-        ours.properties |= {name.replace("_", "."): value for name, value in properties.items()}
-        work.write(20)
+
+    def target(table: str = "letters") -> list[dict[str, Any]]:
         ours.capture()
-        sink(engine, ours, **named).apply()
-        assert "--type blocking" in caplog.text
-        caplog.clear()
-        if properties:
-            same([row["document"] for row in rows(engine, "letters")], work.collection.find())
-        else:
-            columns_are_equal(ours, rows(engine, "letters"), work.collection)
-        blocking = json.dumps({"type": "blocking", "data-collections": [f"{database.name}.letters"]})
-        ours.store.send("test", SentSignal("again", "execute-snapshot", blocking, "airflow", None, "test"))
-        ours.capture()
-        work.write(10)
-        ours.capture()
-        sink(engine, ours, **named).apply()
-        found = rows(engine, "letters")
-        if properties:
-            assert all(row["document"] is None for row in found)
+        sink(engine, ours).apply()
+        return rows(engine, f"test_{database.name}_{table}")
+
+    def equal(*, columns: bool) -> None:
+        found = target()
+        if columns:
             columns_are_equal(ours, found, work.collection)
         else:
             same([row["document"] for row in found], work.collection.find())
+
+    def compared() -> dict[str, tuple[str, int, int]]:
+        found = verified(engine, ours).tables
+        return {t.topic.rpartition(".")[2]: (t.problem, t.source, t.missing + t.surplus + t.different) for t in found}
+
+    equal(columns=False)
+    for wanted in (True, False):
+        ours.properties = {name: v for name, v in ours.properties.items() if name != "document.columns.list"}
+        if wanted:
+            ours.properties |= {"document.columns.list": r".*\.(letters|quiet)", "document.columns.depth": 2}
+        caplog.clear()
+        ours.capture()
+        told = {
+            m.split()[2]: m
+            for m in caplog.messages
+            if m.startswith("Rows of") and "document.columns.list has changed" in m
+        }
+        assert set(told) == {f"{database.name}.letters", f"{database.name}.quiet"}
+        work.write(20)
+        equal(columns=not wanted)
+        ours.store.send("test", chunks_of(f"{database.name}.letters"))
+        work.write(10)
+        equal(columns=not wanted)
+        assert compared() == {"letters": ("", work.collection.count_documents({}), 0), "quiet": ("", 3, 0)}
+        caplog.clear()
+        ours.capture()
+        assert not [m for m in caplog.messages if m.startswith("Rows of")], "it is told once"
+        for message in told.values():
+            command = shlex.split(message.rpartition("new form: ")[2])
+            assert (command[:4], command[5:]) == (["airflow", "cdc", "snapshot", "test"], ["--type", "blocking"])
+            snapshot(ours, command[4], type="blocking")
+        ours.capture()
+        work.write(10)
+        equal(columns=wanted)
+        assert all(row["document"] is None for row in target()) is wanted
+        assert [(row["v"], row["document"]) for row in target("quiet")] == (
+            [(n, None) for n in range(3)] if wanted else [(None, f'{{"_id": {n},"v": {n}}}') for n in range(3)]
+        )
+        assert compared() == {"letters": ("", work.collection.count_documents({}), 0), "quiet": ("", 3, 0)}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -28,8 +26,6 @@ from airflow_provider_cdc.sources.mongodb.documents.lists import removed_fields,
 from airflow_provider_cdc.sources.mongodb.documents.values import Values
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
-
-log = logging.getLogger(__name__)
 
 _OPS: Final = np.array([-1, CREATE, UPDATE, UPDATE, DELETE, -1], np.int8)
 """By the operation of an event: insert, update, replace, delete."""
@@ -61,7 +57,6 @@ class BlockBuilder:
     def __init__(self, tables: Tables, shaping: Shaping) -> None:
         self._tables, self._shaping = tables, shaping
         self._open: OpenTransaction | None = None
-        self._told: set[TableId] = set()
 
     @property
     def open(self) -> bool:
@@ -155,15 +150,8 @@ class BlockBuilder:
 
     def _in_columns(self, table: TableId) -> bool:
         """Whether documents become columns: as the table has it, whatever the configuration says meanwhile."""
-        known, wanted = self._tables.get(table), self._shaping.as_columns(table)
-        there = wanted if known is None else known.documents is None
-        if there is not wanted and table not in self._told:
-            self._told.add(table)
-            log.warning(
-                "The table of %s keeps the documents as %s, whatever document.columns.list says now, until it is read again: airflow cdc snapshot CONNECTOR "
-                "--type blocking '%s'", table, "columns" if there else "texts", re.escape(str(table)),
-            )  # fmt: skip
-        return there
+        known = self._tables.get(table)
+        return self._shaping.as_columns(table) if known is None else known.documents is None
 
     def _described(
         self, table: TableId, events: ChangeEvents, at: Ints, operation: npt.NDArray[np.uint8]

@@ -93,7 +93,7 @@ class MongoChunkReader(ChunkReader):
         last: Key | None = None
         for documents, _ in parts:
             if len(documents):
-                blocks.append(read_rows(rows.table.id, documents, at, now, self._shaping, count))
+                blocks.append(read_rows(rows.table, documents, at, now, self._shaping, count))
                 count += len(documents)
                 last = _key(documents, len(documents) - 1)
         complete = all(whole for _, whole in parts) and count < wanted

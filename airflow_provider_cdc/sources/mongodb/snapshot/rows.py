@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.model.events import READ, RowBlock
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
@@ -18,10 +18,11 @@ from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 
 
 def read_rows(
-    table: TableId, documents: Documents, at: ClusterTime, ts_us: int, shaping: Shaping, first: int = 0
+    table: TableSchema, documents: Documents, at: ClusterTime, ts_us: int, shaping: Shaping, first: int = 0
 ) -> RowBlock:
     """A block of documents.
 
+    :param table: decides whether documents are to become columns
     :param at: moment of the cluster's time at which they were read
     :param ts_us: when that was
     :param first: ``order`` of the first one
@@ -30,10 +31,10 @@ def read_rows(
     n = len(documents)
     try:
         key = keys(documents.field(b"_id")).cast(pa.string())
-        schema, body = shaping.bodies(table, documents.values)
+        schema, body = shaping.bodies(table.id, documents.values, columns=table.documents is None)
     except DocumentError as e:
         raise UnreadableValue(
-            f"A document of {table} cannot be read: {e}",
+            f"A document of {table.id} cannot be read: {e}",
             safe="Nothing of this collection was written.",
             remedy="mend the document, leave it out with snapshot.collection.filter.overrides, or the collection with collection.exclude.list",
         ) from e

@@ -98,7 +98,7 @@ class MongoSnapshot(SnapshotSession):
     def read(self, chunk: Chunk) -> Iterator[RowBlock]:
         filter_ = self._filters.get(chunk.table, {})
         for documents in _Reader(self._config, self._client, chunk, self._at, filter_, self._metrics).batches():
-            yield read_rows(chunk.table, documents, self._at, self.ts_us, self._shaping)
+            yield read_rows(self.schemas[chunk.table], documents, self._at, self.ts_us, self._shaping)
 
     def close(self) -> None:
         self._client.close()
