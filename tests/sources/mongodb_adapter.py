@@ -98,6 +98,10 @@ class MongoAdapter(Adapter):
     def other(self) -> Adapter:
         return MongoAdapter(self._client, self._uri, self._purge, **self._properties)
 
+    def elsewhere(self) -> None:
+        """Write where nothing is captured."""
+        self._client.elsewhere.notes.insert_one({})
+
     def purge(self) -> None:
         assert self._purge is not None
         self._purge()

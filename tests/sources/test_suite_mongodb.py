@@ -81,6 +81,14 @@ class TestMongoDb(_MongoDb, SourceSuite):
         said = [json.loads(e["updateDescription"]["updatedFields"]) for e in found if e["op"] == "u"]
         assert said == [{"number": 5}, {}]
 
+    def test_a_run_of_an_existing_connector_loads_nothing_that_it_does_not_need(
+        self, ready: Adapter, tmp_path: Path
+    ) -> None:
+        """Events of the moment at which a snapshot was made would come again, and be passed over: it is made later."""
+        assert isinstance(ready, MongoAdapter)
+        ready.elsewhere()
+        super().test_a_run_of_an_existing_connector_loads_nothing_that_it_does_not_need(ready, tmp_path)
+
     def test_discover_finds_tables_with_their_structures(self, ready: Adapter, tmp_path: Path) -> None:
         with opened(ready, tmp_path) as source:
             found = source.discover()
