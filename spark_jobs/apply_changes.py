@@ -28,6 +28,7 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.changelog.applied import AppliedReports, not_announced
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.origins import TableOrigins
+from airflow_provider_cdc.changelog.partial import DocumentsLost
 from airflow_provider_cdc.changelog.turns import Turns
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, ConfigError
@@ -332,16 +333,25 @@ class ApplyChanges:
                 log.info("The table of %s is not built, and the source has none any more: %s", name, e.what)
                 return {}
             raise
-        before = at
+        before, lost = at, False
         progress = self._catch_up.progress
         progress.begins(name, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
         try:
             for number, group in enumerate(missing):
-                if at is None or group.last > at:
+                more = number + 1 < len(missing)
+                if (at is None or group.last > at) and not (lost and more):
                     look = (target, at) if number == 0 else None
-                    at = self._catch_up.apply(
-                        owner, table.location, missing[: number + 1], done, look, table, more=number + 1 < len(missing)
-                    )
+                    try:
+                        at = self._catch_up.apply(
+                            owner, table.location, missing[: number + 1], done, look, table, more=more
+                        )
+                    except DocumentsLost as e:
+                        if not more:
+                            raise
+                        lost = True
+                        log.warning(
+                            "%s All batches are applied together now: later ones may have the documents.", e.what
+                        )
         finally:
             progress.ends(name)
         if not any((one.name or one.topic) == name for one in done):

@@ -10,7 +10,10 @@ from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import TableSchema
 
-ONLY_CHANGES = "some of its events say only what has changed of a document, and it was being written to at the position at which the source was read: verify it again"
+ONLY_CHANGES = (
+    "some of its events say only what has changed of a document, and the batch that was being captured when the source was read has such: nobody can tell "
+    "which of them the rows that were read have already. Verify it again when less is written to it, or with a smaller batch.max.rows"
+)
 """Why a table is not compared whose events from before and after a position are in one batch, and may not be applied twice."""
 
 

@@ -109,6 +109,25 @@ def test_an_update_of_a_document_that_nobody_has_is_told_until_it_is_read_again(
     assert documents(lake, database) == [({"_id": "it's", "v": 2},), ({"_id": 1, "v": 2},)]
 
 
+def test_a_table_goes_on_by_itself_where_a_later_group_of_batches_has_the_document(
+    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    lake = lake_of(spark, uri, database, tmp_path, "delta")
+    letters.insert_many([{"_id": 1, "v": 0}, {"_id": 2, "v": 0}])
+    lake.follow()
+    lake.sql("DELETE FROM {} WHERE _id = '2'", f"{database.name}.letters")
+    monkeypatch.setattr("spark_jobs.view.GROUP_BYTES", 1)
+    for number in range(3):
+        letters.update_many({}, {"$set": {f"v{number}": number}})
+        lake.connector.capture()
+    send(lake.connector, "execute-snapshot", {"data-collections": [f"{database.name}.letters"]})
+    lake.connector.capture()
+    letters.update_many({}, {"$set": {"v": 3}})
+    lake.follow()
+    last = {"v": 3, "v0": 0, "v1": 1, "v2": 2}
+    assert documents(lake, database) == [({"_id": 1, **last},), ({"_id": 2, **last},)]
+
+
 def test_a_table_is_compared_with_what_was_captured_since(
     spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path
 ) -> None:
