@@ -16,7 +16,6 @@ from airflow_provider_cdc.changelog.verified import Compared
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.row_lake import NotLookedAt, rows_of
-from dev.servers.mongodb import MongoDb
 from spark_jobs.maintain_tables import MaintainTables
 from spark_jobs.rebuild_tables import RebuildTables
 from tests.spark.lake import Lake
@@ -31,11 +30,8 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture(scope="module")
 def uri() -> Iterator[str]:
-    if (given := mongodb.given()) is not None:
-        yield given
-        return
-    with MongoDb() as server:
-        yield server.url()
+    with mongodb.deployment() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

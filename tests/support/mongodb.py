@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dev.servers.mongodb import MongoDb
 from tests.support.connectors import Connector
 
 URI = "MONGODB_URI"
@@ -15,6 +18,16 @@ URI = "MONGODB_URI"
 def given() -> str | None:
     """The connection string of a real deployment."""
     return os.environ.get(URI)
+
+
+@contextlib.contextmanager
+def deployment() -> Iterator[str]:
+    """The connection string of a deployment: a real one where there is one, or a stand-in of one member."""
+    if (real := given()) is not None:
+        yield real
+        return
+    with MongoDb() as server:
+        yield server.url()
 
 
 class MongoConnector(Connector):

@@ -9,18 +9,14 @@ from typing import Any
 import pymongo
 import pytest
 
-from dev.servers.mongodb import MongoDb
 from tests.support import mongodb
 
 
 @pytest.fixture(scope="session")
 def uri() -> Iterator[str]:
     """Connection string of the deployment."""
-    if (given := mongodb.given()) is not None:
-        yield given
-        return
-    with MongoDb() as server:
-        yield server.url()
+    with mongodb.deployment() as started:
+        yield started
 
 
 @pytest.fixture(scope="session")
