@@ -4,8 +4,6 @@ import io.debezium.connector.jdbc.JdbcSinkConnectorTask;
 import io.debezium.time.MicroTimestamp;
 import java.io.BufferedReader;
 import java.io.IOException;
-import java.io.Reader;
-import java.lang.management.ManagementFactory;
 import java.math.BigDecimal;
 import java.nio.file.Files;
 import java.nio.file.Path;
@@ -14,7 +12,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Locale;
 import java.util.Map;
-import java.util.Properties;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.record.TimestampType;
@@ -32,8 +29,6 @@ import org.apache.kafka.connect.sink.SinkRecord;
  */
 public final class DebeziumSink {
 
-    private static final com.sun.management.OperatingSystemMXBean SYSTEM =
-            (com.sun.management.OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean();
     private static final int MADE_AT_ONCE = 50_000;
     private static final Schema KEY = SchemaBuilder.struct().name("bench.Key").field("id", Schema.INT64_SCHEMA).build();
     private static final Schema ROW = SchemaBuilder.struct().name("bench.Value").optional()
@@ -63,12 +58,8 @@ public final class DebeziumSink {
     }
 
     public static void main(String[] args) throws Exception {
-        Properties properties = new Properties();
-        try (Reader reader = Files.newBufferedReader(Path.of(args[0]))) {
-            properties.load(reader);
-        }
         Map<String, String> given = new HashMap<>();
-        properties.forEach((name, value) -> given.put((String) name, (String) value));
+        Program.properties(args[0]).forEach((name, value) -> given.put((String) name, (String) value));
         DebeziumSink sink = new DebeziumSink(Integer.parseInt(args[1]));
         sink.task.start(given);
         sink.apply(Path.of(args[2]), "bench.warm");
@@ -76,7 +67,7 @@ public final class DebeziumSink {
         sink.apply(Path.of(args[3]), "bench.stream");
         System.out.printf(Locale.ROOT,
                 "{\"events\":%d,\"seconds\":%.3f,\"cpu_s\":%.3f,\"cpu_s_total\":%.3f,\"peak_rss_mb\":%.1f}%n",
-                sink.events, sink.nanos / 1e9, sink.cpu / 1e9, SYSTEM.getProcessCpuTime() / 1e9, peakResidentMegabytes());
+                sink.events, sink.nanos / 1e9, sink.cpu / 1e9, Program.cpuNanos() / 1e9, Program.peakResidentMegabytes());
         sink.task.stop();
         System.exit(0);
     }
@@ -103,7 +94,7 @@ public final class DebeziumSink {
 
     private void give(List<SinkRecord> made) {
         long began = System.nanoTime();
-        long used = SYSTEM.getProcessCpuTime();
+        long used = Program.cpuNanos();
         for (int at = 0; at < made.size(); at += poll) {
             task.put(made.subList(at, Math.min(at + poll, made.size())));
             if (task.getLastProcessingException() != null) {
@@ -111,7 +102,7 @@ public final class DebeziumSink {
             }
         }
         nanos += System.nanoTime() - began;
-        cpu += SYSTEM.getProcessCpuTime() - used;
+        cpu += Program.cpuNanos() - used;
         events += made.size();
         System.out.println("progress " + events);
     }
@@ -132,14 +123,5 @@ public final class DebeziumSink {
         Struct value = new Struct(ENVELOPE).put("source", source).put("op", parts[0]).put("ts_ms", now);
         value.put(parts[0].equals("d") ? "before" : "after", row);
         return new SinkRecord(topic, 0, KEY, new Struct(KEY).put("id", id), ENVELOPE, value, offset, now, TimestampType.CREATE_TIME);
-    }
-
-    private static double peakResidentMegabytes() throws IOException {
-        for (String line : Files.readAllLines(Path.of("/proc/self/status"))) {
-            if (line.startsWith("VmHWM:")) {
-                return Long.parseLong(line.replaceAll("\\D", "")) / 1024.0;
-            }
-        }
-        return -1;
     }
 }

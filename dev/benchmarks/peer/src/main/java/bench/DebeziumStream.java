@@ -2,20 +2,11 @@ package bench;
 
 import io.debezium.engine.ChangeEvent;
 import io.debezium.engine.DebeziumEngine;
-import io.debezium.engine.format.Json;
-import io.debezium.engine.format.KeyValueChangeEventFormat;
 import java.io.IOException;
-import java.io.Reader;
-import java.nio.file.Files;
-import java.nio.file.Path;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.List;
 import java.util.Properties;
-import java.util.concurrent.CountDownLatch;
-import java.util.concurrent.ExecutorService;
-import java.util.concurrent.Executors;
-import java.util.concurrent.TimeUnit;
 
 /**
  * Runs one connector in Debezium's embedded engine, as JSON, until standard input is closed. Events are counted and dropped.
@@ -31,10 +22,9 @@ public final class DebeziumStream {
     private final String probe;
     private final String notifications;
     private final StringBuilder probes = new StringBuilder();
-    private final CountDownLatch finished = new CountDownLatch(1);
     private long reads;
     private long events;
-    private volatile Throwable failure;
+    private Engine engine;
 
     private DebeziumStream(String table, String probe, String notifications) {
         this.table = table;
@@ -43,43 +33,21 @@ public final class DebeziumStream {
     }
 
     public static void main(String[] args) throws Exception {
-        Properties properties = new Properties();
-        try (Reader reader = Files.newBufferedReader(Path.of(args[0]))) {
-            properties.load(reader);
-        }
+        Properties properties = Program.properties(args[0]);
         String notifications = properties.getProperty("notification.sink.topic.name");
         System.exit(new DebeziumStream(args[1], args[2], notifications).run(properties));
     }
 
     private int run(Properties properties) throws Exception {
-        DebeziumEngine<ChangeEvent<String, String>> engine = DebeziumEngine
-                .create(KeyValueChangeEventFormat.of(Json.class, Json.class))
-                .using(properties)
-                .using((success, message, error) -> {
-                    if (!success && finished.getCount() > 0) {
-                        failure = error != null ? error : new IllegalStateException(message);
-                    }
-                    finished.countDown();
-                })
-                .notifying(this::take)
-                .build();
-        ExecutorService pool = Executors.newSingleThreadExecutor();
-        pool.execute(engine);
+        engine = new Engine(properties, this::take);
+        engine.start();
         Thread waiting = new Thread(this::untilClosed);
         waiting.setDaemon(true);
         waiting.start();
-        finished.await();
-        try {
-            engine.close();
-        }
-        catch (IllegalStateException alreadyStopped) {
-            // the completion callback has told why
-        }
-        pool.shutdown();
-        pool.awaitTermination(30, TimeUnit.SECONDS);
-        if (failure != null) {
-            failure.printStackTrace();
-            return 1;
+        engine.await();
+        int status = engine.stop();
+        if (status != 0) {
+            return status;
         }
         System.out.println("{\"reads\":" + reads + ",\"events\":" + events + ",\"probes\":[" + probes + "]}");
         return 0;
@@ -94,7 +62,7 @@ public final class DebeziumStream {
         catch (IOException closed) {
             // as well
         }
-        finished.countDown();
+        engine.finish();
     }
 
     private void take(List<ChangeEvent<String, String>> given,
