@@ -11,16 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.applied import AppliedReports, rules_of
-from airflow_provider_cdc.changelog.verified import Compared, Verified
-from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
-from airflow_provider_cdc.verification import open_verification
 from dev.servers import Oracle
-from spark_jobs.apply_changes import ApplyChanges
-from spark_jobs.verify_tables import VerifyTables
 from tests.sources.oracle_adapter import OracleAdapter
-from tests.support.connectors import Connector
-from tests.support.signals import signal_state
+from tests.spark.followed import Followed, of_table
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 TABLES = (
@@ -39,20 +32,14 @@ FILLED = (
     "INSERT INTO big SELECT level * 1000000000000000000000, level FROM dual CONNECT BY level <= 20",
     "INSERT INTO bag SELECT MOD(level, 4), 'x' FROM dual CONNECT BY level <= 20",
 )
-RULES = [
-    {"tables": r".*\.DAYS", "mode": "history", "columns": {"rename": {"N": "number"}}},
-    {"tables": r".*\.BIG", "filter": "n > 5", "mode": "soft_delete"},
-]
 
 
-class World:
+class World(Followed):
     """A connector on a schema of an Oracle, and its tables."""
 
     def __init__(self, spark: SparkSession, server: Oracle, stack: ExitStack, folder: Path, **properties: Any) -> None:
-        self.spark, self.server, self.folder = spark, server, folder
-        self.db = OracleAdapter(server, stack, **properties)
-        self.connector: Connector = self.db.connector(folder, topic_prefix="p")
-        self.rules, self.location = TableRules.parse(RULES), f"{folder}/lake/{{table}}"
+        self.server, self.db = server, OracleAdapter(server, stack, **properties)
+        super().__init__(spark, self.db.connector(folder, topic_prefix="p"), folder)
 
     def create(self) -> None:
         self.db.sql(*TABLES)
@@ -71,46 +58,6 @@ class World:
             for statement in statements:
                 cursor.execute(statement)
             yield connection.commit
-
-    def follow(self) -> None:
-        self.connector.capture()
-        ApplyChanges(
-            self.spark, self.connector.changelog, self.connector.name, location=self.location, threads=2, tables=self.rules
-        ).run()  # fmt: skip
-
-    def verify(
-        self, meanwhile: Callable[[], object] | None = None, *, repair: bool = False
-    ) -> tuple[Verified, list[int]]:
-        """:return: what was found, and the signals that were sent"""
-        with open_verification(
-            self.connector.definition(), self.connector.state_url, secrets=self.connector.secrets
-        ) as verification:
-            wait, done = verification._wait, list[bool]()
-
-            def waited(position: Any, wait_s: float) -> None:
-                # the SCN goes on by itself: rows without a key, which may be read again, have another one
-                (meanwhile if meanwhile and not done else self.connector.capture)()
-                done.append(True)
-                wait(position, wait_s)
-
-            verification._wait = waited  # type: ignore[method-assign]
-            report = AppliedReports(self.connector.changelog.storage, self.connector.name).read("delta", self.location)
-            plan = verification.prepare(wait_s=60, rules=rules_of(report or {}) or NO_RULES)
-            verified = VerifyTables(
-                self.spark, verification.scratch, self.connector.name, location=self.location, threads=2, plan=plan,
-                source=self.connector.changelog, keys=verification.scratch.storage.uri("keys") if repair else "", values=True,
-            ).run()  # fmt: skip
-            repairs = verification.repairs(verified.document()) if repair else []
-            sent = verification.send(repairs, "me")
-            assert not repair or set(sent) == {t.topic for t in verified.tables if t.rows_differ}, repairs
-            return verified, list(sent.values())
-
-    def table(self, name: str) -> str:
-        return f"delta.`{self.folder}/lake/{name}`"
-
-
-def _of(verified: Verified, name: str) -> Compared:
-    return next(t for t in verified.tables if t.location.endswith(f"/{name}"))
 
 
 @pytest.fixture(scope="module")
@@ -140,28 +87,10 @@ def test_tables_are_compared_at_an_scn_beside_open_transactions_and_repaired(
             verified, _ = world.verify(meanwhile)
         assert verified.equal, verified.text()
         assert {*verified.tables[0].position} >= {"scn", "read_scn"}
-        days = _of(verified, "DAYS")
+        days = of_table(verified, "DAYS")
         assert (days.source, days.aside, days.by_rule) == (20, 1, True)
 
-        world.spark.sql(f"""DELETE FROM {world.table("it's #1")} WHERE id IN (7, 8)""")
-        world.spark.sql(f"""UPDATE {world.table("it's #1")} SET doc = 'other' WHERE id = 9""")
-        world.spark.sql(f"""UPDATE {world.table("it's #1")} SET id = 1000 WHERE id = 10""")
-        world.spark.sql(f"DELETE FROM {world.table('CODES')} WHERE CODE = 'c7'")
-        world.spark.sql(f"UPDATE {world.table('CODES')} SET CODE = 'zz' WHERE CODE = 'c8'")
-        world.spark.sql(f"DELETE FROM {world.table('DAYS')} WHERE number = 11")
-        world.spark.sql(f"UPDATE {world.table('BIG')} SET N = 99 WHERE N = 12")
-        world.spark.sql(f"UPDATE {world.table('BIG')} SET _is_deleted = true WHERE N = 13")
-        verified, sent = world.verify(repair=True)
-        counts = {
-            t.location.rpartition("/")[2]: (t.missing, t.surplus, t.different) for t in verified.tables if t.rows_differ
-        }
-        assert counts == {"it's #1": (3, 1, 1), "CODES": (2, 1, 0), "DAYS": (1, 0, 0), "BIG": (1, 0, 1)}, (
-            verified.text()
-        )
-        world.follow()
-        assert [signal_state(world.connector, number) for number in sent] == [("done", "")] * 4
-        verified, _ = world.verify()
-        assert verified.equal, verified.text()
+        world.damaged_and_repaired()
 
 
 def test_lobs_that_are_not_captured_are_named_and_not_compared(
