@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -26,10 +27,15 @@ _TAKEN: Final = frozenset(
     {
         "_row_id_", "_file_name_", "_source_row_present_", "_target_row_present_", "_row_dropped_", "__delta_internal_is_row_deleted",
         "__delta_internal_row_index", "_metadata", "filepath", "rowindexcol", "deletionvectorid", "_file", "_pos", "_deleted", "_spec_id", "_partition",
-        "_row_id", "_last_updated_sequence_number",
+        "_row_id", "_last_updated_sequence_number", "_change_type", "_commit_version", "_commit_timestamp",
+        "xmin", "xmax", "cmin", "cmax", "ctid", "tableoid",  # PostgreSQL
+        "db_row_id", "db_trx_id", "db_roll_ptr",  # MySQL, MariaDB
+        "rowid",  # Oracle
     }
 )  # fmt: skip
-"""Names that formats of tables have for columns of their own."""
+"""Names that formats of tables, and databases, have for columns of their own: they take no other column of such a name, in quotes neither."""
+_LAST_PLAIN: Final = "\uffff"
+"""MySQL and Db2 take no character beyond it in a name."""
 _LONGEST: Final = 60
 """Bytes that a name may have: PostgreSQL takes 63."""
 _FIELDS_FOR_EACH_COLUMN: Final = 8
@@ -170,7 +176,7 @@ class Fields:
         self._of[field][NUMBERS[column.declared.type_name]] = len(self.columns)
         self.columns.append(column)
         self.forms.append(NUMBERS[column.declared.type_name])
-        self._names.add(column.name.lower())
+        self._names.add(_alike(column.name))
 
     def _column(self, path: Path, number: int) -> Column:
         form, field = FORMS[number], self._entered(path)
@@ -181,11 +187,11 @@ class Fields:
 
     def _name(self, path: Path, suffix: str) -> str:
         """A name that all targets take and no other column has, whether capitals count or not."""
-        plain = "".join(c if c.isalnum() or c == "_" else "_" for c in "_".join(path)) or "_"
+        plain = "".join(c if (c.isalnum() and c <= _LAST_PLAIN) or c == "_" else "_" for c in "_".join(path)) or "_"
         for number in itertools.count(1):
             end = suffix if number == 1 else f"{suffix}__{number}"
             name = plain.encode()[: _LONGEST - len(end)].decode(errors="ignore") + end
-            if name.lower() not in self._names:
+            if _alike(name) not in self._names:
                 return name
         raise AssertionError
 
@@ -201,3 +207,12 @@ class Fields:
         self.guess = np.full(len(self._parents) + 1, -1, np.int32)
         self.table = np.full(1 << (2 * len(self._parents)).bit_length(), -1, np.int32)
         k.enter_names(self.parents, self.names, self.begins, self.table)
+
+
+def _alike(name: str) -> str:
+    """What is equal of names that any target takes for the same: some compare them in capitals, some in small letters, some whatever their width is.
+
+    >>> _alike("Straße") == _alike("STRASSE"), _alike("ſum") == _alike("sum"), _alike("é") == _alike("e")
+    (True, True, False)
+    """
+    return unicodedata.normalize("NFKC", name).upper().casefold().replace("i\u0307", "i")

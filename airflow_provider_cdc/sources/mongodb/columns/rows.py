@@ -68,7 +68,7 @@ class ColumnTables:
         :raises UnreadableValue: a document is damaged
         """
         table = rows.table.id
-        if rows.table is not unsettled(table):
+        if rows.table != unsettled(table):  # an equal one may have been made before
             if known is not None and in_columns(known):
                 if rows.table.documents is None:
                     return _only_keys(rows, known)
