@@ -215,7 +215,7 @@ class DebeziumConfig(TableConfig):
         text = "{}" if self.events_path_options is None else self.events_path_options.get_secret_value()
         try:
             options = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             options = None
         if not isinstance(options, dict):
             raise ValueError("events.path.options: give a JSON object")

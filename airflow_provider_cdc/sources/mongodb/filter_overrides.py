@@ -27,7 +27,8 @@ def with_filters(properties: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(listed, dict):  # as the public properties have it
         return kept
     given = {k.removeprefix(f"{LIST}."): str(kept.pop(k)) for k in properties if k.startswith(f"{LIST}.")}
-    names = [name.strip() for name in str(listed).split(",") if name.strip()] if isinstance(listed, str) else [*listed]
+    parts = listed if isinstance(listed, list | tuple) else str(listed).split(",")
+    names = [name for part in parts if (name := str(part).strip())]
     if half := sorted({*names} ^ given.keys()):
         name = half[0]
         what = f"it has no filter in {LIST}.{name}" if name in names else f"it is not in the list of {LIST}"
@@ -38,7 +39,7 @@ def with_filters(properties: Mapping[str, Any]) -> dict[str, Any]:
     for name, text in given.items():
         try:
             is_document = isinstance(json.loads(text), dict)
-        except ValueError:
+        except (ValueError, RecursionError):
             is_document = False
         if not is_document:
             raise ConfigError(

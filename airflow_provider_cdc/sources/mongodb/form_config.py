@@ -62,8 +62,10 @@ def _columns(schema: Mapping[str, Any], within: tuple[str, ...], depth: int) -> 
             continue
         if not isinstance(field, Mapping):
             raise ValueError(f"what it says of {'.'.join(path)} is no document")
-        words = field.get("bsonType", field.get("type", ()))
-        for word in (words,) if isinstance(words, str) else words:
+        words = field.get("bsonType", field.get("type", []))
+        for word in words if isinstance(words, list) else [words]:
+            if not isinstance(word, str):
+                raise ValueError(f"{word!r}, the type of {'.'.join(path)}, is no word")
             if word == "object" and len(path) < depth:
                 yield from _columns(field, path, depth)
             elif word in _WORDS:
@@ -92,10 +94,11 @@ def parsed(collection: str, text: str, depth: int) -> Declared | None:
         return None
     try:
         schema = json.loads(text)
+        schema = schema.get("$jsonSchema", schema) if isinstance(schema, dict) else None
         if not isinstance(schema, dict):
             raise ValueError("it is no document")
-        return declared(schema.get("$jsonSchema", schema), depth)
-    except ValueError as e:
+        return declared(schema, depth)
+    except (ValueError, RecursionError) as e:
         raise ConfigError(
             f"{PROPERTY}.{collection} cannot be used: {e}.",
             remedy='give a JSON Schema, such as {"properties": {"total": {"bsonType": "decimal"}}}, or the word validator',
