@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.secrets import bare, is_secret_name
 from airflow_provider_cdc.core.config.topics import Topics
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.connector_view import PropertyLine, TableLine, TargetOfTable
+from airflow_provider_cdc.core.model.connector_view import ComparisonOfTable, PropertyLine, TableLine, TargetOfTable
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.sources import config_class
@@ -44,7 +44,8 @@ def tables_of(store: StateStore, record: ConnectorRecord) -> list[TableLine]:
                 events=0 if captured is None else int(captured.counters.get("topic.TotalNumberOfEventsCaptured", 0)),
                 rows_read=0 if captured is None else int(sum(v for k, v in captured.counters.items() if k.endswith(".RowsScanned"))),
                 pending=snapshot is not None and name in snapshot.pending, chunk_rows=scans.get(name),
-                targets=[_target(one) for one in measured if one.producer != "capture"],
+                targets=[_target(one) for one in measured if one.producer.startswith("apply ")],
+                comparisons=[_comparison(one) for one in measured if "verify.TableDiffers" in one.gauges],
             )
         )  # fmt: skip
     return found
@@ -67,6 +68,14 @@ def _target(one: KeptSeries) -> TargetOfTable:
         events=int(one.counters.get("apply.TotalNumberOfEventsApplied", 0)),
         freshness_p50_s=None if fresh is None else fresh.quantile(0.5),
         freshness_p95_s=None if fresh is None else fresh.quantile(0.95), at=one.at,
+    )  # fmt: skip
+
+
+def _comparison(one: KeptSeries) -> ComparisonOfTable:
+    return ComparisonOfTable(
+        target=one.tags.get("target", ""), place=one.tags.get("place", ""), equal=not one.gauges["verify.TableDiffers"],
+        missing=int(one.gauges.get("verify.RowsMissing", 0)), surplus=int(one.gauges.get("verify.RowsSurplus", 0)),
+        different=int(one.gauges.get("verify.RowsDifferent", 0)), at=one.at,
     )  # fmt: skip
 
 

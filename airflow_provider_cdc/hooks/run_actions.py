@@ -185,11 +185,11 @@ def _move(record: ConnectorRecord, asked: RestoreOffset | SetOffset | ResetOffse
             beside = {"action": "offset-set", "position": asked.position}
         case ResetOffset():
             beside = {"action": "offset-reset"}
-    goes_on = (
-        f"The connector forgets its position, {plan.now}."
-        if plan.target == "none"
-        else f"The connector goes on from {plan.target} instead of {plan.now}."
-    )
+    if plan.target == "none":
+        goes_on = f"The connector forgets its position, {plan.now}."
+    else:
+        instead = "" if plan.target == plan.now else f" instead of {plan.now}"
+        goes_on = f"The connector goes on from {plan.target}{instead}."
     return _steered(record, asked, runs, [goes_on, *plan.consequences], plan.problems, plan.version, beside)
 
 

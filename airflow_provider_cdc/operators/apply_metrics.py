@@ -1,17 +1,19 @@
-"""What an apply reports to the monitor, of each connector that it applies."""
+"""What an apply reports to the monitor, of each connector that it applies, and what a comparison of its tables with the source does."""
 
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.spi.monitor import Monitor, run_ended
+from airflow_provider_cdc.core.spi.monitor import Monitor, Sink, run_ended
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.hooks.stats import to_airflow
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.changelog.verified import Compared, Verified
     from airflow_provider_cdc.core.model.measured import Measured
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.operators.connector_tables import ConnectorTables
@@ -53,18 +55,33 @@ def measure_report(
     :param failed: it was not applied, or not all of it
     :param ended: the run has ended; otherwise it goes on, and this is what it has done since it told the last time
     """
-    place = hashlib.sha256(location.encode()).hexdigest()[:8]
-    monitor = Monitor(
-        access.definition.name,
-        f"apply {target} {place}",
-        [to_airflow, partial(_keep, access.state_conn_id)],
-        {"target": target, "place": place},
-    )
+    monitor = _monitor(access, "apply", target, location)
     _tables(monitor, report, own=own)
     if ended:
         run_ended(monitor, "apply", failed=failed, seconds=seconds)
     else:
         monitor.flush()
+
+
+def measure_comparison(access: ConnectorAccess, target: str, location: str, verified: Verified) -> None:
+    """Report how the tables of a target compare with the source; those that could not be compared are what they were."""
+    monitor, topics = _monitor(access, "verify", target, location), defaultdict[str, list[Compared]](list)
+    for table in verified.tables:
+        topics[table.topic].append(table)
+    for topic, tables in topics.items():  # of a topic with a route there are several
+        if any(table.not_compared for table in tables):
+            continue
+        monitor.gauge("verify.TableDiffers", int(not all(table.equal for table in tables)), topic)
+        monitor.gauge("verify.RowsMissing", sum(table.missing for table in tables), topic)
+        monitor.gauge("verify.RowsSurplus", sum(table.surplus for table in tables), topic)
+        monitor.gauge("verify.RowsDifferent", sum(table.different for table in tables), topic)
+    monitor.flush()
+
+
+def _monitor(access: ConnectorAccess, what: str, target: str, location: str) -> Monitor:
+    place = hashlib.sha256(location.encode()).hexdigest()[:8]
+    sinks: list[Sink] = [to_airflow, partial(_keep, access.state_conn_id)]
+    return Monitor(access.definition.name, f"{what} {target} {place}", sinks, {"target": target, "place": place})
 
 
 def _keep(state_conn_id: str, found: Measured) -> None:

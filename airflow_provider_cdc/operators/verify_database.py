@@ -12,6 +12,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.database import TARGET, open_database
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure, sender
+from airflow_provider_cdc.operators.apply_metrics import measure_comparison
 from airflow_provider_cdc.operators.comparison import result_of, send_repairs
 
 if TYPE_CHECKING:
@@ -98,6 +99,7 @@ class VerifyDatabaseOperator(ConnectorFields, BaseOperator):
         :param by: who sends signals
         :raises CdcError: the source or the target cannot be read, or the capture does not come to the position
         """
+        from airflow_provider_cdc.sink.database import place_of
         from airflow_provider_cdc.sink.verify import VerifyDatabase, why_not
 
         with (
@@ -112,4 +114,5 @@ class VerifyDatabaseOperator(ConnectorFields, BaseOperator):
             changelog = self.access.changelog()
             found = VerifyDatabase(engine, config, plan, scratch, changelog, values=self.values, keys=keys).run()
             self.repaired = send_repairs(verification, found.document(), by) if self.repair else []
+            measure_comparison(self.access, TARGET, place_of(engine, config), found)
         return found

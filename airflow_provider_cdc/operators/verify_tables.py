@@ -10,6 +10,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import failure, sender
+from airflow_provider_cdc.operators.apply_metrics import measure_comparison
 from airflow_provider_cdc.operators.comparison import result_of, send_repairs
 from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
 
@@ -132,7 +133,9 @@ class VerifyTablesOperator(SparkJobOperator):
             self.repaired = send_repairs(verification, report, by) if self.repair and report is not None else []
         if report is None:
             raise error or self._no_report(scratch.url)
-        return Verified.of(report)
+        verified = Verified.of(report)
+        measure_comparison(connector, self.target, self.location, verified)
+        return verified
 
     def _rules(self) -> TableRules:
         """By which the last apply has kept the tables, as far as that is known."""

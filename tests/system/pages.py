@@ -15,27 +15,35 @@ def show(page: Any, services: Services, path: str = "") -> Any:
     return found
 
 
-def settled(page: Any) -> None:
-    """Wait until our part of the page awaits no answer, and nothing of it moves any more."""
+PAGE = "[data-testid=cdc]"
+
+
+def settled(page: Any, within: str = PAGE) -> None:
+    """Wait until our part of the page awaits no answer, and nothing of it moves any more.
+
+    :param within: a selector
+    """
     page.wait_for_function(
-        """() => {
-            const root = document.querySelector('[data-testid=cdc]');
+        """within => {
+            const root = document.querySelector(within);
             const moves = root.getAnimations({subtree: true}).some(one => one.playState === 'running');
             return !moves && !root.querySelector('[role=status], .chakra-spinner');
-        }"""
+        }""",
+        arg=within,
     )
 
 
-def findings(page: Any, axe: str, *, loading: bool = False) -> list[str]:
+def findings(page: Any, axe: str, *, loading: bool = False, within: str = PAGE) -> list[str]:
     """What axe-core finds in our part of the page that is serious.
 
     :param loading: look while answers are awaited
+    :param within: a selector; dialogs are beside the page
     """
     if not loading:
-        settled(page)
+        settled(page, within)
     if not page.evaluate("typeof window.axe !== 'undefined'"):
         page.evaluate(axe)
-    found = page.evaluate("async () => (await axe.run('[data-testid=cdc]')).violations")
+    found = page.evaluate("async within => (await axe.run(within)).violations", within)
     return [
         f"{one['id']}: {node['html'][:200]} {node.get('failureSummary', '')[:300]}"
         for one in found if one["impact"] in ("serious", "critical")

@@ -28,6 +28,22 @@ class TargetOfTable(_Model):
     at: datetime
 
 
+class ComparisonOfTable(_Model):
+    """How one table of a target compared with the source the last time.
+
+    :param place: as of :class:`TargetOfTable`
+    :param at: when that was
+    """
+
+    target: str
+    place: str
+    equal: bool
+    missing: int
+    surplus: int
+    different: int
+    at: datetime
+
+
 class TableLine(_Model):
     """One table.
 
@@ -50,6 +66,7 @@ class TableLine(_Model):
     pending: bool
     chunk_rows: int | None
     targets: list[TargetOfTable] = Field(default_factory=list)
+    comparisons: list[ComparisonOfTable] = Field(default_factory=list)
 
 
 class PropertyLine(_Model):
@@ -67,4 +84,4 @@ class PropertyLine(_Model):
     secret: bool
 
 
-__all__ = ["PropertyLine", "TableLine", "TargetOfTable"]
+__all__ = ["ComparisonOfTable", "PropertyLine", "TableLine", "TargetOfTable"]

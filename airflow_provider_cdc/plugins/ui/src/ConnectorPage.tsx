@@ -2,10 +2,12 @@ import { Box, Code, Heading, HStack, Link as Anchor, Tabs, Text } from "@chakra-
 import { Link, useNavigate, useParams } from "react-router-dom";
 
 import { ActionButtons } from "./Actions";
-import { part, type Detail, type Line } from "./api";
-import { Failure, lag, LogEnds, ROOT, Said, Shown, State, Trouble } from "./bits";
+import { part, type AskedFor, type Detail, type Line } from "./api";
+import { AskedForList, LastAsked } from "./AskedFor";
+import { Failure, lag, LogEnds, ROOT, Said, Section, Shown, State, Trouble } from "./bits";
 import { Charts } from "./Charts";
 import { CheckTab } from "./CheckTab";
+import { choicesOf, offsetChoicesOf } from "./choices";
 import { GapReport } from "./GapReport";
 import { RowStory } from "./RowStory";
 import { BatchesTab, ConfigurationTab, EventsTab, OffsetsTab, SchemaTab, SignalsTab, TablesTab } from "./tabs";
@@ -21,6 +23,11 @@ export function ConnectorPage() {
   const navigate = useNavigate();
   const path = `connectors/${part(connector)}`;
   const asked = useAsked<Detail>(path, 5);
+  const actions = useAsked<AskedFor[]>(`${path}/actions`, 5);
+  const done = () => {
+    asked.again();
+    actions.again();
+  };
   return (
     <>
       <Anchor asChild>
@@ -33,7 +40,8 @@ export function ConnectorPage() {
         {(found) => (
           <>
             <Facts found={found} />
-            <ActionButtons connector={connector} found={found} onDone={asked.again} />
+            <ActionButtons choices={choicesOf(found)} connector={connector} found={found} onDone={done} />
+            <LastAsked asked={actions} />
             <Tabs.Root lazyMount unmountOnExit value={tab} onValueChange={({ value }) => navigate(`${ROOT}/${path}/${value}`)} mt={4}>
               <Tabs.List flexWrap="wrap" aria-label="About the connector">
                 {TABS.filter((name) => name !== "row" || found.rights.includes("rows")).map((name) => (
@@ -47,10 +55,19 @@ export function ConnectorPage() {
               <Tabs.Content value="signals"><SignalsTab path={path} /></Tabs.Content>
               <Tabs.Content value="schema"><SchemaTab path={path} /></Tabs.Content>
               <Tabs.Content value="batches"><BatchesTab path={path} targets={found.targets} /></Tabs.Content>
-              <Tabs.Content value="offsets"><GapReport path={path} found={found} /><OffsetsTab path={path} /></Tabs.Content>
+              <Tabs.Content value="offsets">
+                <GapReport path={path} connector={connector} found={found} onDone={done} />
+                <Section title="Offsets that it has had">
+                  <ActionButtons choices={offsetChoicesOf(found)} connector={connector} found={found} onDone={done} />
+                  <Box mt={3}><OffsetsTab path={path} /></Box>
+                </Section>
+              </Tabs.Content>
               <Tabs.Content value="check"><CheckTab path={path} allowed={found.rights.includes("operate")} /></Tabs.Content>
               <Tabs.Content value="configuration"><ConfigurationTab path={path} /></Tabs.Content>
-              <Tabs.Content value="events"><EventsTab path={path} /></Tabs.Content>
+              <Tabs.Content value="events">
+                <AskedForList asked={actions} />
+                <Section title="What has happened"><EventsTab path={path} /></Section>
+              </Tabs.Content>
               <Tabs.Content value="row"><RowStory path={path} /></Tabs.Content>
             </Tabs.Root>
           </>

@@ -1,13 +1,15 @@
 import { Alert, Badge, Box, Button, Text } from "@chakra-ui/react";
 import { useEffect } from "react";
 
+import { ActionButton } from "./Actions";
+import { repairOf } from "./choices";
 import type { Detail, GapAnswer } from "./api";
 import { Failure, Section } from "./bits";
 import { Copied } from "./copied";
 import { useLook } from "./useLook";
 
 /** Whether the log still holds the position, with the ways out if it does not. It is asked at once when the last run has failed for that. */
-export function GapReport({ path, found }: { path: string; found: Detail }) {
+export function GapReport({ path, connector, found, onDone }: { path: string; connector: string; found: Detail; onDone: () => void }) {
   const { data, error, busy, look } = useLook<GapAnswer>(`${path}/gap`);
   const allowed = found.rights.includes("operate");
   const lost = (found.line.error?.repair ?? "").includes("airflow cdc gap");
@@ -27,31 +29,33 @@ export function GapReport({ path, found }: { path: string; found: Detail }) {
       )}
       <Box mt={3} aria-live="polite">
         {error ? <Failure error={error} /> : null}
-        {data ? <Report found={data} /> : null}
+        {data ? <Report answer={data} connector={connector} found={found} onDone={onDone} /> : null}
       </Box>
     </Section>
   );
 }
 
-function Report({ found }: { found: GapAnswer }) {
-  const why = found.gap?.why;
+function Report({ answer, connector, found, onDone }: { answer: GapAnswer; connector: string; found: Detail; onDone: () => void }) {
+  const why = answer.gap?.why;
+  const repairs = found.rights.includes("administer");
   return (
     <Box data-testid="gap">
-      <Alert.Root status={found.gap ? "error" : "success"}>
+      <Alert.Root status={answer.gap ? "error" : "success"}>
         <Alert.Indicator />
         <Alert.Content>
-          <Alert.Title overflowWrap="anywhere">{found.text}</Alert.Title>
+          <Alert.Title overflowWrap="anywhere">{answer.text}</Alert.Title>
           {typeof why === "string" ? <Text overflowWrap="anywhere">{why}</Text> : null}
         </Alert.Content>
       </Alert.Root>
-      {found.ways.length > 0 ? <Text mt={3}>Ways to go on; without --confirm each only says what it would do:</Text> : null}
-      {found.ways.map((way) => (
+      {answer.ways.length > 0 ? <Text mt={3}>Ways to go on. {repairs ? "Each button says first what it would do; so does each command without --confirm:" : "Without --confirm each command only says what it would do; to repair it here needs the right to administer this connector:"}</Text> : null}
+      {answer.ways.map((way) => (
         <Box key={way.repair} mt={3}>
           <Text>
             {way.loses ? <Badge colorPalette="red" me={2}>loses changes</Badge> : null}
             {way.effect}
           </Text>
           <Copied text={way.command} label={`the command of ${way.repair}`} />
+          {repairs ? <ActionButton chosen={repairOf(way.repair)} connector={connector} found={found} onDone={onDone} /> : null}
         </Box>
       ))}
     </Box>

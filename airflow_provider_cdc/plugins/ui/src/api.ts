@@ -5,6 +5,7 @@ type Schemas = components["schemas"];
 export type Overview = Schemas["Overview"];
 export type Line = Schemas["ConnectorLine"];
 export type Detail = Schemas["ConnectorDetail"];
+export type AskedFor = Schemas["AskedFor"];
 export type Plan = Schemas["Plan"];
 export type Story = Schemas["RowStory"];
 export type Change = Schemas["RowChange"];

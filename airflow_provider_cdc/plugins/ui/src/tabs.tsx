@@ -23,7 +23,7 @@ export function TablesTab({ path }: Of) {
           <Input aria-label="Search tables" placeholder="Search tables" maxW="20rem" mb={2} value={text} onChange={(e) => setText(e.target.value)} />
           <Grid
             label="Tables"
-            head={["Table", "Key", "Schema version", "Events", "Rows read", "Snapshot", "Targets: freshness p50 / p95"]}
+            head={["Table", "Key", "Schema version", "Events", "Rows read", "Snapshot", "Targets: freshness p50 / p95", "Last comparison with the source"]}
             nothing="No table was captured yet."
             rows={tables
               .filter((one) => one.table.toLowerCase().includes(text.toLowerCase()))
@@ -34,12 +34,23 @@ export function TablesTab({ path }: Of) {
                   one.table, one.key.join(", ") || "none", one.version, count(one.events), count(one.rows_read),
                   one.pending ? "to be read" : one.chunk_rows !== null ? `${count(one.chunk_rows)} rows so far` : "",
                   (one.targets ?? []).map((t) => <Text key={t.target + t.place}>{t.target}: {duration(t.freshness_p50_s)} / {duration(t.freshness_p95_s)}</Text>),
+                  one.comparisons?.length ? one.comparisons.map((c) => <Compared key={c.target + c.place} found={c} />) : <Text key="never" color="fg.muted">never</Text>,
                 ],
               }))}
           />
         </>
       )}
     </Shown>
+  );
+}
+
+function Compared({ found }: { found: NonNullable<Tables["tables"][number]["comparisons"]>[number] }) {
+  const rows = [[found.missing, "missing"], [found.surplus, "surplus"], [found.different, "different"]] as const;
+  const words = rows.filter(([n]) => n > 0).map(([n, what]) => `${count(n)} ${what}`);
+  return (
+    <Text color={found.equal ? undefined : "fg.error"}>
+      {found.target}: {found.equal ? "equal" : words.join(", ") || "differs"}, {ago(found.at)}
+    </Text>
   );
 }
 

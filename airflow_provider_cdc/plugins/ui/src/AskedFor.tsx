@@ -1,0 +1,97 @@
+import { Box, Link as Anchor, Spinner, Text } from "@chakra-ui/react";
+import { Link } from "react-router-dom";
+
+import { titleOf } from "./choices";
+import { part, type AskedFor } from "./api";
+import { Failure, Grid, Section, Shown, State } from "./bits";
+import { ago, value } from "./texts";
+import { useAsked, type Asked } from "./useAsked";
+
+const DAY_MS = 86_400_000;
+
+/** The run that was begun just now, until it has ended, and what it says. */
+export function FollowedRun({ connector, dag, run }: { connector: string; dag: string; run: string }) {
+  const { data, error } = useAsked<AskedFor[]>(`connectors/${part(connector)}/actions`, 2);
+  const found = data?.find((one) => one.dag === dag && one.run === run);
+  const ended = found?.fate === "done" || found?.fate === "failed";
+  return (
+    <Box data-testid="run" aria-live="polite" display="flex" flexDirection="column" gap={2}>
+      <Box display="flex" gap={2} alignItems="center" flexWrap="wrap">
+        <RunLink dag={dag} run={run} />
+        {found ? <State word={found.fate} /> : null}
+        {ended ? null : <Spinner size="xs" aria-label="The run has not ended" />}
+      </Box>
+      {error ? <Failure error={error} /> : null}
+      {found?.outcome ? <Outcome text={found.outcome} /> : null}
+    </Box>
+  );
+}
+
+/** What is under way, and the last thing that was asked for, if that was not long ago. */
+export function LastAsked({ asked }: { asked: Asked<AskedFor[]> }) {
+  const recent = (asked.data ?? []).filter((one, n) => one.run && (one.fate === "queued" || one.fate === "running" || (n === 0 && Date.now() - Date.parse(one.at) < DAY_MS)));
+  return recent.length === 0 ? null : (
+    <Box mt={3} data-testid="last-asked">
+      {recent.slice(0, 3).map((one) => (
+        <Box key={one.number} display="flex" gap={2} alignItems="center" flexWrap="wrap">
+          <Text overflowWrap="anywhere">
+            {titleOf(one.action)}, asked for by <bdi>{one.by}</bdi> {ago(one.at)}:
+          </Text>
+          <State word={one.fate} />
+          <RunLink dag={one.dag ?? ""} run={one.run ?? ""} />
+          {one.outcome ? <Outcome text={one.outcome} /> : null}
+        </Box>
+      ))}
+    </Box>
+  );
+}
+
+/** Everything that was asked for on pages: who, when, why, and what has become of it. */
+export function AskedForList({ asked }: { asked: Asked<AskedFor[]> }) {
+  return (
+    <Section title="Asked for on these pages">
+      <Shown asked={asked}>
+        {(found) => (
+          <Grid
+            label="Asked for on these pages"
+            head={["When", "What", "Who", "Why", "What became of it"]}
+            nothing="Nobody has asked for anything."
+            rows={found.map((one) => ({
+              key: String(one.number),
+              cells: [
+                ago(one.at),
+                <Box key="what">
+                  {titleOf(one.action)}
+                  {Object.entries(one.what).map(([name, given]) => <Text key={name} color="fg.muted">{name}: {value(given)}</Text>)}
+                </Box>,
+                one.by,
+                one.reason,
+                <Box key="fate" display="flex" flexDirection="column" alignItems="flex-start" gap={1}>
+                  <State word={one.fate} />
+                  {one.dag && one.run ? <RunLink dag={one.dag} run={one.run} /> : null}
+                  {one.outcome ? <Outcome text={one.outcome} /> : null}
+                </Box>,
+              ],
+            }))}
+          />
+        )}
+      </Shown>
+    </Section>
+  );
+}
+
+function RunLink({ dag, run }: { dag: string; run: string }) {
+  return (
+    <Anchor asChild variant="underline" overflowWrap="anywhere">
+      <Link to={`/dags/${part(dag)}/runs/${part(run)}`}>{`${dag} ${run}`}</Link>
+    </Anchor>
+  );
+}
+
+function Outcome({ text }: { text: string }) {
+  return (
+    <Box as="pre" tabIndex={0} aria-label="What the run says" role="region" w="full" p={2} borderWidth="1px" borderRadius="md" fontSize="sm" fontFamily="mono" whiteSpace="pre-wrap" overflowWrap="anywhere" maxH="20rem" overflowY="auto" unicodeBidi="isolate">
+      {text}
+    </Box>
+  );
+}

@@ -1,0 +1,328 @@
+"""What pages let a person do, in a real Chromium: each dialog, and runs of Airflow that buttons have begun, followed to their ends, between a real MariaDB and a relational database."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.state.store import StateStore
+from dev.airflow import Airflow, Services
+from tests.system.pages import findings, lose, settled, show, themed
+
+DAGS = """
+from datetime import timedelta
+
+from airflow_provider_cdc.dag import ConnectorDefinition, cdc_dag, lifecycle_dag, tables_dag
+
+acted = ConnectorDefinition(
+    name="acted", source="mariadb", changelog="{changelog}",
+    properties={{"database.server.id": 4795, "table.include.list": "acted.orders", "poll.interval.ms": 10}},
+)
+flow = cdc_dag(acted, conn_id="inventory_mariadb", database="acted_warehouse", schedule=None, group={{"wait": False}})
+tables = tables_dag([acted], dag_id="acted_tables", wait=timedelta(minutes=1))
+lifecycle = lifecycle_dag([acted], dag_id="acted_lifecycle")
+"""
+NAMES = ("cdc_acted", "acted_tables", "acted_lifecycle")
+DIALOG = "[data-testid=action]"
+RUN_MS = 240_000
+"""How long a run may take that waits for others on a busy machine."""
+
+
+@dataclass
+class Acted:
+    """A connector ``acted`` whose changes a DAG applies to a database in a file."""
+
+    store: StateStore
+    source: Any
+    warehouse: Path
+
+    def rows(self) -> list[tuple[int, str]]:
+        with sqlite3.connect(self.warehouse, timeout=30) as connection:
+            return connection.execute("SELECT id, note FROM acted_acted_orders ORDER BY id").fetchall()
+
+    def tamper(self, statement: str) -> None:
+        with sqlite3.connect(self.warehouse, timeout=30) as connection:
+            connection.execute(statement)
+
+
+@pytest.fixture(scope="module")
+def acted(inventory: Any, airflow: Airflow, services: Services) -> Iterator[Acted]:
+    warehouse = airflow.home / "warehouse.db"
+    connection = {"connection_id": "acted_warehouse", "conn_type": "sqlite", "host": str(warehouse)}
+    services.json("POST", "/api/v2/connections", connection)
+    inventory.sql(
+        "DROP DATABASE IF EXISTS acted", "CREATE DATABASE acted", "CREATE TABLE acted.orders (id INT PRIMARY KEY, note VARCHAR(50))",
+        "INSERT INTO acted.orders VALUES (1, 'first'), (2, 'second')",
+    )  # fmt: skip
+    (airflow.dags / "acted.py").write_text(DAGS.format(changelog=airflow.home / "cdc" / "acted"))
+
+    def parsed() -> bool:
+        found = services.json("GET", "/api/v2/dags?limit=100&exclude_stale=false")["dags"]
+        return set(NAMES) <= {dag["dag_id"] for dag in found}
+
+    services.until(parsed, 180, "the DAGs are parsed")
+    for name in NAMES:
+        services.json("PATCH", f"/api/v2/dags/{name}", {"is_paused": False})
+    run = services.json("POST", "/api/v2/dags/cdc_acted/dagRuns", {"logical_date": None})["dag_run_id"]
+
+    def captured() -> bool:
+        state = services.json("GET", f"/api/v2/dags/cdc_acted/dagRuns/{run}")["state"]
+        assert state != "failed"
+        return bool(state == "success")
+
+    services.until(captured, 180, "the first run has captured and applied")
+    found = Acted(StateStore(f"sqlite:///{airflow.home}/airflow.db"), inventory, warehouse)
+    assert found.rows() == [(1, "first"), (2, "second")]
+    yield found
+    found.store.close()
+    inventory.sql("DROP DATABASE acted")
+
+
+def in_dialog(page: Any, axe: str) -> list[str]:
+    return findings(page, axe, within=DIALOG)
+
+
+def ask(page: Any, button: str, *, scope: Any = None) -> Any:
+    """Open a dialog."""
+    (scope or page).get_by_role("button", name=button, exact=True).click()
+    dialog = page.get_by_test_id("action")
+    dialog.get_by_role("button", name="Show what happens").wait_for()
+    return dialog
+
+
+def closed(page: Any, dialog: Any) -> None:
+    page.keyboard.press("Escape")
+    dialog.wait_for(state="detached")
+
+
+def go(page: Any, dialog: Any, button: str, *, named: bool, fate: str, shot: Path | None = None) -> Any:
+    """From the plan to the end of the run; what the dialog shows of it.
+
+    :param shot: where the plan is photographed
+    """
+    dialog.get_by_role("button", name="Show what happens").click()
+    dialog.get_by_text("This is what happens:").wait_for()
+    begin = dialog.get_by_role("button", name=button, exact=True)
+    if named:
+        assert begin.is_disabled()
+        dialog.get_by_label("To confirm").fill("acted")
+    if shot is not None:
+        page.screenshot(path=shot)
+    begin.click()
+    run = dialog.get_by_test_id("run")
+    run.get_by_text(fate, exact=True).wait_for(timeout=RUN_MS)
+    return run
+
+
+@contextmanager
+def looked_at(page: Any, services: Services) -> Iterator[None]:
+    """In the dark, too."""
+    themed(page, services, "dark")
+    yield
+    themed(page, services, "light")
+
+
+FORMS: dict[str, tuple[str, dict[str, str], str, bool]] = {
+    "Pause": ("", {}, "No run is alive; new ones are skipped.", False),
+    "Stop": ("", {}, "It is shown as stopped", False),
+    "Run now": ("", {}, "A run of cdc_acted does it.", False),
+    "Read tables again": ("", {"Tables, or": "acted.orders", "How": "blocking"}, "whole; changes wait until that is done", True),
+    "Stop a snapshot": ("", {"Tables, or": ""}, "there is nothing to stop", True),
+    "Compare with the source": ("", {"Tables, or": "acted.ord.*", "Target": "0"}, "compared value by value", False),
+    "Compare and repair": ("", {"Tables, or": ""}, "All tables that can be compared.", True),
+    "Build tables again": ("", {"Tables, or": "acted.orders"}, "is built again from the change log: acted.orders", True),
+    "Release database at": ("", {}, "may be removed from the change log by the next maintenance", True),
+    "Go back to an earlier offset": ("offsets", {"Offset to": "1"}, "A run of acted_lifecycle does it.", True),
+    "Edit the offset": ("offsets", {}, "The connector stands there.", True),
+    "Forget the offset": ("offsets", {}, "reads every captured table again", True),
+}  # fmt: skip
+"""Button → the tab where it is, what is filled in, what the plan says, and whether it wants the connector's name."""
+
+
+def test_every_dialog_says_what_it_will_do_before(
+    page: Any, services: Services, acted: Acted, shots: Path, axe: str
+) -> None:
+    def opened(title: str, theme: str) -> None:
+        tab, given, plan, named = FORMS[title]
+        if not page.url.endswith(f"/connectors/acted/{tab}".rstrip("/")):
+            show(page, services, f"/connectors/acted/{tab}".rstrip("/"))
+        name = re.compile(f"^{title}" if title.endswith(" at") else f"^{title}$")
+        page.get_by_role("button", name=name).click()
+        dialog = page.get_by_test_id("action")
+        for label, value in given.items():
+            field = dialog.get_by_label(label)
+            if field.evaluate("e => e.tagName") == "SELECT":
+                field.select_option(value)
+            else:
+                field.fill(value)
+        dialog.get_by_label("Why").fill("a look")
+        file = f"dialog-{title.lower().replace(' ', '-')}-{theme}"
+        settled(page, DIALOG)
+        page.screenshot(path=shots / f"{file}-form.png")
+        assert in_dialog(page, axe) == [], title
+        dialog.get_by_role("button", name="Show what happens").click()
+        dialog.get_by_text(plan).first.wait_for()
+        assert dialog.get_by_label("To confirm").count() == named, title
+        assert dialog.get_by_role("button", name=name).is_disabled() is named
+        page.screenshot(path=shots / f"{file}-plan.png")
+        assert in_dialog(page, axe) == [], title
+        dialog.get_by_role("button", name="Back", exact=True).click()
+        assert dialog.get_by_label("Why").input_value() == "a look"  # nothing has to be written twice
+        closed(page, dialog)
+
+    before = acted.store.load("acted"), acted.store.control("acted"), acted.store.signals_of("acted")
+    for title in FORMS:
+        opened(title, "light")
+    with looked_at(page, services):
+        for title in ("Read tables again", "Go back to an earlier offset", "Edit the offset", "Build tables again"):
+            opened(title, "dark")
+    page.set_viewport_size({"width": 800, "height": 600})
+    opened("Edit the offset", "narrow")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert (acted.store.load("acted"), acted.store.control("acted"), acted.store.signals_of("acted")) == before
+    assert page.errors == []
+
+
+def test_what_somebody_may_not_do_is_not_offered(page: Any, services: Services, acted: Acted) -> None:
+    def only(rights: list[str]) -> list[str]:
+        def answered(route: Any) -> None:
+            answer = route.fetch()
+            route.fulfill(response=answer, json=answer.json() | {"rights": rights})
+
+        page.route("**/cdc/api/v1/connectors/acted", answered)
+        show(page, services, "/connectors/acted/offsets")
+        page.get_by_role("table", name="Offsets").wait_for()
+        found = page.get_by_test_id("cdc").get_by_role("button").all_inner_texts()
+        page.unroute_all(behavior="wait")
+        return found
+
+    assert only(["read"]) == []
+    operates = only(["read", "operate"])
+    assert {"Pause", "Run now", "Read tables again", "Compare and repair", "Ask the source"} <= set(operates)
+    assert [one for one in operates if "offset" in one or "Build" in one or "Release" in one] == []
+
+
+def test_a_comparison_that_finds_something_is_followed_to_its_repair(
+    page: Any, services: Services, acted: Acted, shots: Path, axe: str
+) -> None:
+    acted.tamper("UPDATE acted_acted_orders SET note = 'wrong' WHERE id = 2")
+    show(page, services, "/connectors/acted")
+    dialog = ask(page, "Compare with the source")
+    dialog.get_by_label("Why").fill("somebody says that a row is wrong")
+    run = go(page, dialog, "Compare with the source", named=False, fate="failed")
+    run.get_by_text("1 different").wait_for()
+    assert "acted.acted.orders" in run.inner_text()
+    page.screenshot(path=shots / "action-compared.png")
+    assert in_dialog(page, axe) == []
+    run.get_by_role("link").click()  # to Airflow's own page of the run
+    page.wait_for_url(re.compile(r"/dags/acted_tables/runs/cdc_verify"), wait_until="commit")
+    page.get_by_text("work", exact=True).first.wait_for()
+    show(page, services, "/connectors/acted")
+    page.get_by_test_id("last-asked").get_by_text("1 different").wait_for()
+    page.screenshot(path=shots / "action-last.png")
+    assert findings(page, axe) == []
+
+    dialog = ask(page, "Compare and repair")
+    run = go(page, dialog, "Compare and repair", named=True, fate="failed")  # it did differ
+    run.get_by_text("signal 1 was sent").wait_for()
+    closed(page, dialog)
+    dialog = ask(page, "Run now")
+    go(page, dialog, "Run now", named=False, fate="done")
+    closed(page, dialog)
+    assert acted.rows() == [(1, "first"), (2, "second")]
+    dialog = ask(page, "Compare with the source")
+    run = go(page, dialog, "Compare with the source", named=False, fate="done")
+    run.get_by_text("Equal to the source: acted.acted.orders (2 rows).").wait_for()
+    closed(page, dialog)
+    show(page, services, "/connectors/acted/tables")
+    page.get_by_role("table", name="Tables").get_by_text("database: equal").wait_for()
+    show(page, services, "/connectors/acted/events")
+    table = page.get_by_role("table", name="Asked for on these pages")
+    table.get_by_text("somebody says that a row is wrong").wait_for()
+    rows = table.locator("tbody tr").all_inner_texts()
+    assert [("failed" in row.lower(), "done" in row.lower(), "admin" in row) for row in rows[:4]] == [
+        (False, True, True), (False, True, True), (True, False, True), (True, False, True)
+    ]  # fmt: skip
+    page.screenshot(path=shots / "action-list.png")
+    assert findings(page, axe) == []
+    assert page.errors == []
+
+
+def test_the_offset_is_edited_and_brought_back(
+    page: Any, services: Services, acted: Acted, shots: Path, axe: str
+) -> None:
+    first = acted.store.load("acted")
+    assert first.offset is not None
+    assert first.offset.position is not None
+    acted.source.sql("INSERT INTO acted.orders VALUES (3, 'third')")
+    show(page, services, "/connectors/acted/offsets")
+    dialog = ask(page, "Edit the offset")
+    field = dialog.get_by_label("Position in the source's log")
+    assert json.loads(field.input_value()) == first.offset.position
+    for text, told in (
+        ("{", "The position is no JSON"),
+        ('{"file": "<img>", "pos": 4}', "is not a position"),
+        ('{"file": "nothing.000001", "pos": 4}', "The log cannot be read from nothing.000001:4 on"),
+    ):
+        field.fill(text)
+        dialog.get_by_role("button", name="Show what happens").click()
+        dialog.get_by_text(told).first.wait_for()
+        if dialog.get_by_role("button", name="Back", exact=True).count():
+            page.screenshot(path=shots / "dialog-obstacle.png")
+            assert in_dialog(page, axe) == []
+            dialog.get_by_role("button", name="Back", exact=True).click()
+    end = acted.source.sql("SHOW MASTER STATUS")[0]
+    field.fill(json.dumps({"binlog_filename": end[0], "binlog_position": int(end[1])}))  # as the signal has it
+    dialog.get_by_label("Why").fill("the third is not wanted")
+    run = go(page, dialog, "Edit the offset", named=True, fate="done")
+    run.get_by_text("The offset was moved from").wait_for()
+    assert dialog.get_by_text("SKIPPED").count() == 1
+    closed(page, dialog)
+    page.get_by_role("table", name="Offsets").get_by_text("the third is not wanted").wait_for()
+
+    dialog = ask(page, "Go back to an earlier offset")
+    dialog.get_by_label("Offset to go back to").select_option(str(first.version))
+    go(page, dialog, "Go back to an earlier offset", named=True, fate="done", shot=shots / "action-plan.png")
+    assert dialog.get_by_text("REPEATED").count() == 1
+    closed(page, dialog)
+    found = acted.store.load("acted").offset
+    assert found is not None
+    assert found.position == first.offset.position
+    assert page.errors == []
+
+
+@pytest.mark.parametrize("repair", ["incremental"])
+def test_a_gap_is_repaired_from_its_report(
+    page: Any, services: Services, acted: Acted, shots: Path, axe: str, repair: str
+) -> None:
+    lose(acted.store, "acted")
+    show(page, services, "/connectors/acted/offsets")
+    page.get_by_role("button", name="Ask the source").click()
+    report = page.get_by_test_id("gap")
+    report.get_by_text("Lost: everything that was committed after").wait_for()
+    page.screenshot(path=shots / "gap-ways.png", full_page=True)
+    assert findings(page, axe) == []
+    dialog = ask(page, "Repair the gap by skip", scope=report)
+    dialog.get_by_role("button", name="Show what happens").click()
+    dialog.get_by_text("LOST FOR GOOD").wait_for()
+    page.screenshot(path=shots / "dialog-repair-the-gap-plan.png")
+    closed(page, dialog)
+    dialog = ask(page, f"Repair the gap by {repair}", scope=report)
+    dialog.get_by_label("Why").fill("the log was purged")
+    run = go(page, dialog, f"Repair the gap by {repair}", named=True, fate="done")
+    run.get_by_text(f"Repaired by {repair}.").wait_for()
+    page.screenshot(path=shots / "action-repaired.png")
+    assert in_dialog(page, axe) == []
+    closed(page, dialog)
+    page.get_by_role("button", name="Ask the source").click()
+    page.get_by_text("There is no gap").wait_for()
+    assert "the log was purged" in acted.store.offset_history("acted", 1)[0].reason
+    assert page.errors == []
