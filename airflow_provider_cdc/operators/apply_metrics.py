@@ -65,7 +65,8 @@ def measure_report(
 
 def measure_comparison(access: ConnectorAccess, target: str, location: str, verified: Verified) -> None:
     """Report how the tables of a target compare with the source; those that could not be compared are what they were."""
-    monitor, topics = _monitor(access, "verify", target, location), defaultdict[str, list[Compared]](list)
+    monitor = _monitor(access, "verify", target, location)
+    topics: dict[str, list[Compared]] = defaultdict(list)
     for table in verified.tables:
         topics[table.topic].append(table)
     for topic, tables in topics.items():  # of a topic with a route there are several

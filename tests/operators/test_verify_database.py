@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_cdc.hooks.connector_view import tables_of
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_database import VerifyDatabaseOperator
@@ -63,23 +64,37 @@ def test_equal_tables_are_told_with_their_rows_and_nothing_is_left(shop: Shop, t
     assert not (tmp_path / "keys").exists()
 
 
+def comparisons(shop: Shop) -> list[tuple[str, bool, int, int, int]]:
+    """What the page of tables shows of the last comparison."""
+    record = shop.store.connector("shop")
+    assert record is not None
+    (table,) = tables_of(shop.store, record)
+    assert [one.target for one in table.targets] in ([], ["database"])
+    return [(one.target, one.equal, one.missing, one.surplus, one.different) for one in table.comparisons]
+
+
 def test_tables_that_differ_fail_the_task_for_good_and_are_repaired(shop: Shop, tmp_path: Path) -> None:
     apply(shop)
+    assert comparisons(shop) == []
     change(tmp_path, "UPDATE shop_inventory_orders SET note = 'else' WHERE id = 1")
     change(tmp_path, "INSERT INTO shop_inventory_orders (id, note) VALUES (77, 'extra')")
     with pytest.raises(AirflowFailException, match=r"(?s)0 rows missing, 1 surplus, 1 different.*--repair"):
         verify(shop)
+    assert comparisons(shop) == [("database", False, 0, 1, 1)]
+    assert [name for name in shop.store.metrics.spans("shop") if name.startswith("verify")] == []  # it is in no chart
     with pytest.raises(AirflowFailException, match=r"signal 1 was sent: 2 keys are read again"):
         verify(shop, repair=True)
     capture(shop)
     apply(shop)
     assert verify(shop)["tables"] == {"shop.inventory.orders": 3}
+    assert comparisons(shop) == [("database", True, 0, 0, 0)]
 
 
 def test_a_table_that_could_not_be_compared_has_the_task_tried_again(shop: Shop) -> None:
     with pytest.raises(AirflowException, match="nothing was applied yet") as caught:
         verify(shop)
     assert not isinstance(caught.value, AirflowFailException)
+    assert comparisons(shop) == []
 
 
 def test_a_folder_of_keys_that_is_not_empty_fails_for_good(shop: Shop, tmp_path: Path) -> None:

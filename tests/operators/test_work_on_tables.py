@@ -64,6 +64,26 @@ def test_tables_are_compared_repaired_and_built_again(shop: Shop, tmp_path: Path
     change(tmp_path, "DELETE FROM shop_inventory_orders")
     assert work("rebuild", "inventory.orders", confirm="shop")["tables"].keys() == {"shop.inventory.orders"}
     assert work("verify")["tables"] == {"shop.inventory.orders": 3}
+    equal = "Equal to the source: shop.inventory.orders (3 rows)."
+    assert [(what, type_, text.partition("\n")[0]) for what, type_, text in outcomes(shop)] == [
+        ("verify", "COMPLETED", equal), ("verify", "FAILED", "1 tables of shop are not equal to the source:"),
+        ("repair", "FAILED", "1 tables of shop were not equal to the source:"), ("verify", "COMPLETED", equal),
+        ("rebuild", "COMPLETED", "Built again: shop.inventory.orders."), ("verify", "COMPLETED", equal),
+    ]  # fmt: skip
+
+
+def outcomes(shop: Shop) -> list[tuple[str, str, str]]:
+    """What pages are told of the runs."""
+    found = [one.notification for one in shop.store.notifications("shop", about="Action")]
+    assert {(one.additional_data["dag"], one.additional_data["run"]) for one in found} == {("d", "r")}
+    return [(one.additional_data["action"], one.type, one.additional_data["outcome"]) for one in found]
+
+
+def test_a_run_about_a_connector_that_there_is_not_leaves_no_record(shop: Shop) -> None:
+    task = WorkOnTablesOperator(task_id="work", connector="shopp", work="verify")
+    with pytest.raises(AirflowFailException, match="shopp"):
+        task.execute(context())
+    assert shop.store.notifications("shopp") == []
 
 
 @pytest.mark.parametrize("what", ["repair", "rebuild"])
