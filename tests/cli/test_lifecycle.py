@@ -18,6 +18,7 @@ from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.spi.progress import WorkProgress
 from tests.cli.conftest import capture, clean, run
+from tests.support import face
 from tests.support.face import Shop
 
 
@@ -346,7 +347,18 @@ def test_a_gap_that_is_skipped_is_lost(gap: Shop, capsys: pytest.CaptureFixture[
     assert keys(gap) == [1, 2, 3, 5]
 
 
-def test_a_gap_is_repaired_beside_the_stream(gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table can be read in chunks."""
+    monkeypatch.setitem(face.SHOP, "id", "int64!")
+
+
+def test_a_table_whose_key_may_be_null_is_not_repaired_beside_the_stream(gap: Shop) -> None:
+    assert "id may be NULL" in refused("gap", "shop", "--repair", "incremental", "--confirm", "shop")
+    assert gap.store.signals("shop", 0) == []
+
+
+def test_a_gap_is_repaired_beside_the_stream(cut: None, gap: Shop, capsys: pytest.CaptureFixture[str]) -> None:
     run("gap", "shop", "--repair", "incremental", "--confirm", "shop")
     (signal,) = gap.store.signals("shop", 0)
     assert f"Signal {signal.number} reads the tables." in capsys.readouterr().out
