@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.state.store import StateStore
 
 NOTHING = "Nothing was changed."
-_ASKED_S = 15.0
-"""How long a source may take to say what a plan needs of it."""
+_ASKED_S = 30.0
+"""How long a source may take to say what a plan needs of it; where it reads its log for that, functions may have to be compiled first."""
 _STEERS = ("connector", "action", "at_version", "plan_only", "confirm", "reason")
 _P = TypeVar("_P")
 _WORKS = ("connector", "work", "tables", "target", "location", "confirm")

@@ -280,7 +280,8 @@ def test_the_offset_is_edited_and_brought_back(
             assert in_dialog(page, axe) == []
             dialog.get_by_role("button", name="Back", exact=True).click()
     end = acted.source.sql("SHOW MASTER STATUS")[0]
-    field.fill(json.dumps({"binlog_filename": end[0], "binlog_position": int(end[1])}))  # as the signal has it
+    gtids = acted.source.sql("SELECT @@GLOBAL.gtid_binlog_pos")[0][0]
+    field.fill(json.dumps(first.offset.position | {"file": end[0], "pos": int(end[1]), "gtids": gtids}))
     dialog.get_by_label("Why").fill("the third is not wanted")
     run = go(page, dialog, "Edit the offset", named=True, fate="done")
     run.get_by_text("The offset was moved from").wait_for()

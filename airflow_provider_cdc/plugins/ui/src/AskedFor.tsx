@@ -59,13 +59,13 @@ export function AskedForList({ asked }: { asked: Asked<AskedFor[]> }) {
             rows={found.map((one) => ({
               key: String(one.number),
               cells: [
-                ago(one.at),
-                <Box key="what">
+                <Text key="at" minW="6rem">{ago(one.at)}</Text>,
+                <Box key="what" minW="8rem">
                   {titleOf(one.action)}
                   {Object.entries(one.what).map(([name, given]) => <Text key={name} color="fg.muted">{name}: {value(given)}</Text>)}
                 </Box>,
-                one.by,
-                one.reason,
+                <Text key="by" minW="5rem">{one.by}</Text>,
+                <Text key="why" minW="6rem">{one.reason}</Text>,
                 <Box key="fate" display="flex" flexDirection="column" alignItems="flex-start" gap={1}>
                   <State word={one.fate} />
                   {one.dag && one.run ? <RunLink dag={one.dag} run={one.run} /> : null}
