@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
 
 from airflow_provider_cdc.hooks.new_definition import kinds
 from tests.plugins.conftest import Asked
 from tests.plugins.test_wizard import API
-from tests.support.any_source import SOURCES, AnySource, Rows, any_source, noted, target_table
-from tests.support.face import Shop, connect, context
+from tests.support.any_source import SOURCES, AnySource, Rows, any_source, noted, parsed, ran, target_table
+from tests.support.face import Shop, connect
 
 FLEET = """
 from pathlib import Path
@@ -24,26 +23,6 @@ from airflow_provider_cdc.dag import cdc_dags
 fleet = cdc_dags(Path(__file__).parent / "fleet")
 """
 """A DAG file as docs/airflow.md has it."""
-
-
-def parsed(folder: Path, file: str) -> DAG:
-    """The only DAG of a file, as Airflow's DAG processor finds it."""
-    from airflow.dag_processing.dagbag import DagBag
-
-    bag = DagBag(dag_folder=str(folder / file), load_op_links=False, collect_dags=True)
-    assert bag.import_errors == {}
-    (dag,) = bag.dags.values()
-    return dag
-
-
-def ran(dag: DAG) -> dict[str, Any]:
-    """Run its tasks as they come, with their templates rendered; what the capture has returned."""
-    found: dict[str, Any] = {}
-    for task in dag.topological_sort():
-        given = context()
-        task.render_template_fields(given)
-        found[task.task_id.rpartition(".")[2]] = task.execute(given)
-    return found["capture"]
 
 
 def target(folder: Path, source: AnySource, name: str) -> Rows:

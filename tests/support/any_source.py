@@ -1,20 +1,22 @@
 """Each kind of source that users have, with tables whose names a text, a pattern or a path could make something else of, and changes to them.
 
->>> with ExitStack() as stack:
-...     source = sources["mariadb"](request, stack)
+>>> with any_source("mariadb", request) as source:
 ...     connect(monkeypatch, "shop", conn_type="cdc_mariadb", **source.fields)
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 
 from airflow_provider_cdc.core.config.topics import sanitized
 from dev.servers import Db2, Oracle
@@ -22,6 +24,7 @@ from dev.servers.mongodb import MongoDb
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES
 from tests.sources.debezium.written import Topic, write
 from tests.support.db2_real import authentication
+from tests.support.face import context
 
 PASSWORD = "p@ss:w/o%r'd ${x}{{y}}#;&=+ü"
 """Of the capture user, where the server takes such a one."""
@@ -77,8 +80,8 @@ def _changes(quoted: str) -> list[str]:
     ]
 
 
-def _mysql(fixture: str, kind: str) -> Callable[[pytest.FixtureRequest, ExitStack], AnySource]:
-    def made(request: pytest.FixtureRequest, stack: ExitStack) -> AnySource:
+def _mysql(fixture: str, kind: str) -> Callable[[pytest.FixtureRequest, ExitStack, str], AnySource]:
+    def made(request: pytest.FixtureRequest, stack: ExitStack, connector: str) -> AnySource:
         server = request.getfixturevalue(fixture)
         database = stack.enter_context(server.database("wizard"))
 
@@ -105,7 +108,7 @@ def _text(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def _oracle(request: pytest.FixtureRequest, stack: ExitStack) -> AnySource:
+def _oracle(request: pytest.FixtureRequest, stack: ExitStack, connector: str) -> AnySource:
     server = stack.enter_context(Oracle())
     password = PASSWORD.replace("ü", "u")
 
@@ -127,7 +130,7 @@ def _oracle(request: pytest.FixtureRequest, stack: ExitStack) -> AnySource:
     )  # fmt: skip
 
 
-def _db2(request: pytest.FixtureRequest, stack: ExitStack) -> AnySource:
+def _db2(request: pytest.FixtureRequest, stack: ExitStack, connector: str) -> AnySource:
     server: Db2 = request.getfixturevalue("db2")
 
     def quoted(name: str) -> str:
@@ -168,7 +171,7 @@ def _db2(request: pytest.FixtureRequest, stack: ExitStack) -> AnySource:
     )  # fmt: skip
 
 
-def _mongodb(request: pytest.FixtureRequest, stack: ExitStack) -> AnySource:
+def _mongodb(request: pytest.FixtureRequest, stack: ExitStack, connector: str) -> AnySource:
     server = stack.enter_context(MongoDb({"auth": True}))
     root = {"username": "root", "password": "secret"}
     with server.connect() as client:
@@ -196,19 +199,25 @@ def _mongodb(request: pytest.FixtureRequest, stack: ExitStack) -> AnySource:
     )
 
 
-def _debezium(request: pytest.FixtureRequest, stack: ExitStack) -> AnySource:
+def _debezium(request: pytest.FixtureRequest, stack: ExitStack, connector: str) -> AnySource:
     folder = Path(request.getfixturevalue("tmp_path")) / "events of 'others'"
-    topics = {name: Topic(None, name=f"made.inventory.{name}") for name in ("Orders", "orders_x", "x")}
+    topics = {name: Topic(None, name=f"{connector}.inventory.{name}") for name in ("Orders", "orders_x", "x")}
+
+    def event(topic: Topic, op: str, before: Any, after: Any) -> dict[str, Any]:
+        made = topic.event(op, before, after)
+        made["value"]["source"]["ts_ms"] = made["value"]["ts_ms"] = time.time_ns() // 1_000_000
+        return made
+
     there: dict[str, dict[int, str | None]] = {name: {1: "fir'st", 2: None} for name in topics}
     for name, topic in topics.items():
-        write(folder / "1.jsonl", [topic.event("c", None, {"id": k, "note": v}) for k, v in there[name].items()])
+        write(folder / "1.jsonl", [event(topic, "c", None, {"id": k, "note": v}) for k, v in there[name].items()])
 
     def change(name: str) -> None:
         topic = topics[name]
         before, second, third = {"id": 2, "note": None}, {"id": 2, "note": "second"}, {"id": 3, "note": "thïrd"}
         write(
             folder / "2.jsonl",
-            [topic.event("c", None, third), topic.event("u", before, second), topic.event("d", {"id": 1, "note": "fir'st"}, None)],
+            [event(topic, "c", None, third), event(topic, "u", before, second), event(topic, "d", {"id": 1, "note": "fir'st"}, None)],
         )  # fmt: skip
         there[name] = {2: "second", 3: "thïrd"}
 
@@ -223,7 +232,7 @@ def _debezium(request: pytest.FixtureRequest, stack: ExitStack) -> AnySource:
     )
 
 
-SOURCES: Mapping[str, Callable[[pytest.FixtureRequest, ExitStack], AnySource]] = {
+SOURCES: Mapping[str, Callable[[pytest.FixtureRequest, ExitStack, str], AnySource]] = {
     "mariadb": _mysql("mariadb", "mariadb"),
     "mysql": _mysql("mysql97", "mysql"),
     "oracle": _oracle,
@@ -235,10 +244,32 @@ SOURCES: Mapping[str, Callable[[pytest.FixtureRequest, ExitStack], AnySource]] =
 
 
 @contextmanager
-def any_source(kind: str, request: pytest.FixtureRequest) -> Iterator[AnySource]:
-    """A source of a kind."""
+def any_source(kind: str, request: pytest.FixtureRequest, connector: str = "made") -> Iterator[AnySource]:
+    """A source of a kind, for a connector of this name."""
     with ExitStack() as stack:
-        yield SOURCES[kind](request, stack)
+        yield SOURCES[kind](request, stack, connector)
+
+
+def parsed(folder: Path, file: str) -> DAG:
+    """The only DAG of a file, as Airflow's DAG processor finds it."""
+    from airflow.dag_processing.dagbag import DagBag
+
+    bag = DagBag(dag_folder=str(folder / file), load_op_links=False, collect_dags=True)
+    assert bag.import_errors == {}
+    (dag,) = bag.dags.values()
+    return dag
+
+
+def ran(dag: DAG) -> dict[str, Any]:
+    """Run the tasks of a DAG as they come, with their templates rendered; what the capture has returned."""
+    found: dict[str, Any] = {}
+    for task in dag.topological_sort():
+        given = context(
+            ti=SimpleNamespace(dag_id=dag.dag_id, task_id=task.task_id, run_id="r", try_number=1, max_tries=3)
+        )
+        task.render_template_fields(given)
+        found[task.task_id.rpartition(".")[2]] = task.execute(given)
+    return dict(found["capture"])
 
 
 def noted(kind: str, rows: Rows) -> Rows:

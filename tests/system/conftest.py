@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.hooks.new_definition import kinds
 from dev.airflow import Airflow, Services, example
 from dev.bootstrap import browser, ui, uv
 from dev.bootstrap.report import Problem, Step
@@ -22,6 +23,8 @@ PLAIN = {"database.ssl.mode": "disabled"}
 
 SHOWN = "shown"
 """Of this connector rows may be shown; only tests of pages have it."""
+OF = "of_"
+"""Before the kind of a source: a connector to one, of which rows may be shown, too."""
 
 LINEAGE = "lineage.jsonl"
 """File in which OpenLineage's own client writes what it is told, an event in each line."""
@@ -70,7 +73,7 @@ def airflow(inventory: Any, tmp_path_factory: pytest.TempPathFactory) -> Airflow
     example("inventory_mariadb_continuous", airflow.dags)
     example("inventory_maintain_tables", airflow.dags)
     airflow.environment["CDC_INVENTORY_RUN_FOR"] = "60"
-    airflow.environment["AIRFLOW__CDC__SHOW_ROWS_OF"] = SHOWN
+    airflow.environment["AIRFLOW__CDC__SHOW_ROWS_OF"] = ",".join([SHOWN, *(f"{OF}{kind}" for kind in kinds())])
     told = {"type": "file", "log_file_path": str(airflow.folder / LINEAGE), "append": True}
     airflow.environment["AIRFLOW__OPENLINEAGE__TRANSPORT"] = json.dumps(told)
     (airflow.dags / "long_capture.py").write_text(LONG.format(changelog=airflow.home / "cdc" / "changelog"))
