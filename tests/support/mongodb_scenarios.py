@@ -15,6 +15,8 @@ from tests.support.mongodb_json import write
 
 DATABASE = "inv"
 TOPIC = "p"
+SIGNALS = "signals"
+"""The collection of signals, where a scenario has one."""
 _IMAGES = {"changeStreamPreAndPostImages": {"enabled": True}}
 MODES = (
     "change_streams", "change_streams_update_full", "change_streams_with_pre_image", "change_streams_update_full_with_pre_image",
@@ -176,6 +178,36 @@ def _split_work(database: Any) -> None:
     database["items"].insert_one({"_id": 2})
 
 
+def _lookup_work(database: Any) -> None:
+    """Documents are looked up when the work is over: updates that follow each other have the same, and some have none any more."""
+    items = database["items"]
+    for number in range(3):
+        items.update_many({"_id": {"$lt": 4}}, {"$set": {"n": number}, "$inc": {"deep.a.b": 1}})
+    items.delete_one({"_id": 0})
+    items.replace_one({"_id": 1}, {"other": True})
+    items.update_one({"_id": 2}, {"$unset": {"n": 1}})
+    items.delete_one({"_id": 3})
+    items.insert_one({"_id": 3, "n": "another"})
+
+
+def _incremental_before(database: Any) -> None:
+    for name in ("items", SIGNALS):
+        database.create_collection(name, **_IMAGES)
+    database["items"].insert_many([{"_id": n, "n": n} for n in range(6)])
+
+
+def _incremental_work(database: Any) -> None:
+    database["items"].update_one({"_id": 1}, {"$set": {"n": "before"}})
+    database[SIGNALS].insert_one(
+        {
+            "_id": "ask",
+            "type": "execute-snapshot",
+            "data": {"type": "incremental", "data-collections": [f"{DATABASE}.items"]},
+        }
+    )
+    database["items"].update_one({"_id": 2}, {"$set": {"n": "after"}})
+
+
 def _mode(mode: str) -> dict[str, str]:
     return {"capture.mode": mode} | ({"capture.mode.full.update.type": "post_image"} if "update_full" in mode else {})
 
@@ -186,5 +218,10 @@ SCENARIOS: dict[str, Scenario] = {
     **{mode: Scenario(_updates_before, _updates_work, _mode(mode)) for mode in MODES},
     "names": Scenario(_names_before, _names_work, _BOTH),
     "transactions": Scenario(_transactions_before, _transactions_work, _BOTH | {"provide.transaction.metadata": "true"}),
+    "lookup": Scenario(_updates_before, _lookup_work, {"capture.mode": MODES[-1]}),
+    "incremental": Scenario(
+        _incremental_before, _incremental_work,
+        _BOTH | {"signal.data.collection": f"{DATABASE}.{SIGNALS}", "incremental.snapshot.chunk.size": "4"},
+    ),
     "split": Scenario(_split_before, _split_work, _BOTH | {"cursor.oversize.handling.mode": "split"}),
 }  # fmt: skip
