@@ -88,7 +88,11 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
                 self._measure(sink.take(), seconds=time.monotonic() - began, failed=failed)
                 if failed:
                     left_to_next_run(context, self.access, self._done.document(), self.log)
-        return announced(context, self.access, self._done.document(), self.log)
+        done, ended = self._done.document(), self._ended.is_set()
+        result = announced(context, self.access, done, self.log, keep=ended)
+        if ended:  # Airflow may take no events any more of a task that it has ended: rather twice than never
+            left_to_next_run(context, self.access, done, self.log)
+        return result
 
     def _measure(self, done: Done, **more: Any) -> None:
         self._done.add(done)
@@ -129,10 +133,13 @@ def measured(access: ConnectorAccess, done: Mapping[str, Any], log: Any, **more:
         log.warning("What was measured of connector %s could not be reported.", access.definition.name, exc_info=True)
 
 
-def announced(context: Context, access: ConnectorAccess, done: Mapping[str, Any], log: Any) -> dict[str, Any]:
+def announced(
+    context: Context, access: ConnectorAccess, done: Mapping[str, Any], log: Any, *, keep: bool = False
+) -> dict[str, Any]:
     """Emit the events of the assets that were changed, also by earlier runs of the task that have failed; what the task returns.
 
     :param done: as of :meth:`airflow_provider_cdc.sink.apply.Done.document`
+    :param keep: what earlier runs have left stays for the next one, too
     """
     from airflow_provider_cdc.changelog.applied import merged
 
@@ -151,7 +158,7 @@ def announced(context: Context, access: ConnectorAccess, done: Mapping[str, Any]
         )
         log.info("%s: %d events.", topic, sum(table["rows"].values()))
     try:
-        if older:
+        if older and not keep:
             left.forget()
     except CdcError as e:  # rather twice than never
         log.warning("What earlier runs of the task have left is told, and cannot be deleted: %s", e)
@@ -162,7 +169,7 @@ def announced(context: Context, access: ConnectorAccess, done: Mapping[str, Any]
 
 
 def left_to_next_run(context: Context, access: ConnectorAccess, done: Mapping[str, Any], log: Any) -> None:
-    """Note what a run has changed that has failed: Airflow takes no events of it, and the next run of the task emits them.
+    """Note what a run has changed that has failed or was ended: Airflow takes no events of it, and the next run of the task emits them.
 
     :param done: as of :meth:`airflow_provider_cdc.sink.apply.Done.document`
     """

@@ -210,6 +210,33 @@ def test_what_a_run_has_changed_that_fails_is_told_by_the_next_one_that_does_not
     assert apply(shop)["events"] == 0
 
 
+def test_what_a_run_has_changed_that_is_ended_is_told_by_the_next_one_too(shop: Shop, tmp_path: Path) -> None:
+    """Airflow may have given the task up, and then takes no event of it."""
+    shop.order(1, "first")
+    capture(shop)
+    operator = ApplyToDatabaseOperator(
+        task_id="apply", definition=shop.definition, conn_id="warehouse", run_for=timedelta(hours=1)
+    )
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(operator.execute, context())
+        try:
+            until(lambda: (tmp_path / "warehouse.db").exists() and rows(tmp_path) == [(1, "first")])
+        finally:
+            operator.on_kill()
+        assert running.result(LONGEST_S)["events"] == 1
+    shop.order(2, "second")
+    capture(shop)
+    ended = ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse")
+    ended.on_kill()
+    for _ in range(2):  # what an earlier one has left stays, too
+        ended.execute(context())
+    given = context()
+    assert apply(shop, given)["events"] == 2
+    (event,) = given["outlet_events"][alias("shop")].asset_alias_events
+    assert event.extra == {"rows": {"r": 1, "c": 1}, "last_batch": 2, "location": "shop_inventory_orders"}
+    assert apply(shop)["events"] == 0
+
+
 def test_one_that_goes_on_tells_what_it_measures_while_it_does(
     shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
