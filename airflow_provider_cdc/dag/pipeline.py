@@ -68,16 +68,7 @@ def cdc_task_group(
         are ready, and hand over to them. Batches are closed after a second, if the definition has no ``batch.max.ms``
     :param apply: further arguments of :class:`ApplyChangesOperator` (``jars``, ``packages``, ``conf``, ``threads``, …), or of the operator of a database
     """
-    if location is None and (tables or (apply and database is None)):
-        raise ConfigError("tables and apply say how changes are applied, and without location they are not.")
-    if (sink or on_spark) and database is None:
-        raise ConfigError(
-            "sink and on_spark say how changes are applied to a database, and without database they are not."
-        )
-    if location is not None and database is not None:
-        raise ConfigError(
-            "location and database are two targets: one DAG captures, and another one applies to each of them."
-        )
+    _refuse_two_targets(location=location, tables=tables, database=database, sink=sink, on_spark=on_spark, apply=apply)
     captures: dict[str, Any] = {"run_for": run_for}
     applies = dict(apply or {})
     if continuous:
@@ -89,23 +80,14 @@ def cdc_task_group(
     shown = definition.name.replace(".", "_")  # Airflow has no dots in the names of groups
     with TaskGroup(group_id or shown, prefix_group_id=group_id is not None) as group:
         capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
-        common_apply: dict[str, Any] = {
-            "task_id": "apply",
-            "definition": definition,
-            "storage_conn_id": storage_conn_id,
-            **applies,
-        }
+        applies = {"task_id": "apply", "definition": definition, "storage_conn_id": storage_conn_id, **applies}
         task: BaseOperator | None = None
         if location is not None:
             task = ApplyChangesOperator(
-                location=location, target=target, tables=tables, conn_id=spark_conn_id, **common_apply
-            )
-        elif database is not None and on_spark:
-            task = ApplyToDatabaseOnSparkOperator(
-                database_conn_id=database, sink=sink, conn_id=spark_conn_id, **common_apply
+                location=location, target=target, tables=tables, conn_id=spark_conn_id, **applies
             )
         elif database is not None:
-            task = ApplyToDatabaseOperator(conn_id=database, sink=sink, **common_apply)
+            task = _apply_to(database, sink, spark_conn_id if on_spark else None, applies)
         if task is not None and not continuous:
             capture >> task
         if wait:
@@ -118,6 +100,31 @@ def cdc_task_group(
             )
             sensor >> capture
     return group
+
+
+def _refuse_two_targets(
+    *, location: str | None, tables: Any, database: str | None, sink: Any, on_spark: bool, apply: Any
+) -> None:
+    """:raises ConfigError: there are two targets, or something is said of one that there is not"""
+    if location is None and (tables or (apply and database is None)):
+        raise ConfigError("tables and apply say how changes are applied, and without location they are not.")
+    if (sink or on_spark) and database is None:
+        raise ConfigError(
+            "sink and on_spark say how changes are applied to a database, and without database they are not."
+        )
+    if location is not None and database is not None:
+        raise ConfigError(
+            "location and database are two targets: one DAG captures, and another one applies to each of them."
+        )
+
+
+def _apply_to(
+    database: str, sink: Mapping[str, Any] | None, spark_conn_id: str | None, more: Mapping[str, Any]
+) -> BaseOperator:
+    """The task that applies to a relational database, by Spark if there is a connection to it."""
+    if spark_conn_id is None:
+        return ApplyToDatabaseOperator(conn_id=database, sink=sink, **more)
+    return ApplyToDatabaseOnSparkOperator(database_conn_id=database, sink=sink, conn_id=spark_conn_id, **more)
 
 
 def cdc_dag(
