@@ -6,24 +6,24 @@ import contextlib
 import logging
 import threading
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.values import WatermarkStrategy
-from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceBusy, TransientError
+from airflow_provider_cdc.core.errors import CdcError, SourceBusy, TransientError
 from airflow_provider_cdc.core.incremental.ranges import begun_range, following, waiting_keys, whole_range
+from airflow_provider_cdc.core.incremental.table_progress import OrderOf, TableProgress, behind, problem_of
+from airflow_provider_cdc.core.incremental.watermarks import Watermarks
 from airflow_provider_cdc.core.incremental.window_size import WindowSize
 from airflow_provider_cdc.core.incremental.windows import Window, deletes_of
 from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.signals.requests import WINDOW_CLOSE, WINDOW_OPEN
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange, StructureChanged
 
 log = logging.getLogger(__name__)
@@ -45,28 +45,6 @@ _LONGEST_S: Final = 5.0
 """Seconds between two tries."""
 
 
-@dataclass(slots=True)
-class _TableProgress:
-    """How far a table is read; ahead of what is committed.
-
-    :param scan: what is left to read
-    :param probe: before anything is read, test that the table can be read: its rows in the targets will be replaced
-    :param before: ``scan``, before the chunk that was read last
-    """
-
-    table: TableId
-    scan: Scan
-    schema: TableSchema | None = None
-    probe: bool = False
-    before: Scan | None = None
-
-    def rows(self) -> KeyRange:
-        """The rows that come next."""
-        assert self.schema is not None
-        scan = self.scan
-        return KeyRange(self.schema, tuple(scan.order), scan.after, scan.upto, scan.condition)
-
-
 class _Cancelled(Exception):
     """The read was cancelled."""
 
@@ -83,18 +61,19 @@ class ChunkThread:
         self,
         config: ConnectorConfig,
         open_reader: Callable[[], ChunkReader],
-        order_of: Callable[[TableSchema, Scan], tuple[str, ...] | ScanProblem],
+        order_of: OrderOf,
         *,
         written: bool,
     ) -> None:
-        self._open_reader, self._order_of, self._written = open_reader, order_of, written
-        self._by_deletion = config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE
+        self._open_reader, self._order_of = open_reader, order_of
+        strategy = config.incremental_snapshot_watermarking_strategy
+        self._watermarks = Watermarks(written=written, by_deletion=strategy is WatermarkStrategy.INSERT_DELETE)
         self._target_s = config.incremental_snapshot_chunk_target_ms / 1000
         self.chunk_rows = config.incremental_snapshot_chunk_size
         self._max_bytes = config.incremental_snapshot_chunk_max_bytes
         self._size = WindowSize()
         self._changed = threading.Condition()
-        self._queue: deque[_TableProgress] = deque()
+        self._queue: deque[TableProgress] = deque()
         self.windows: deque[Window] = deque()
         self._position: Position | None = None
         self._generation = self._number = 0
@@ -110,7 +89,7 @@ class ChunkThread:
     def read(self, table: TableId, scan: Scan) -> None:
         """Read a table, after those that were requested before, from the last key of its scan."""
         with self._changed:
-            self._queue.append(_TableProgress(table, scan, probe=scan.replace))
+            self._queue.append(TableProgress(table, scan, probe=scan.replace))
             self._changed.notify_all()
 
     def cancel(self) -> None:
@@ -169,14 +148,14 @@ class ChunkThread:
                 except Exception as e:
                     log.warning("Chunks of %s cannot be read.", progress.table, exc_info=not isinstance(e, CdcError))
                     with contextlib.suppress(_Cancelled):
-                        self._settle(window, progress, generation, problem=_problem(e))
+                        self._settle(window, progress, generation, problem=problem_of(e))
         except BaseException as e:  # the streaming thread raises it
             with self._changed:
                 self._error = e
         finally:
             self._drop_reader()
 
-    def _next(self) -> tuple[Window, _TableProgress, int] | None:
+    def _next(self) -> tuple[Window, TableProgress, int] | None:
         """Register the next window, as soon as there is room for it. ``None`` = the end."""
         with self._changed:
             while not self._ended:
@@ -199,14 +178,14 @@ class ChunkThread:
             return not self.windows
         return len(self.windows) < (AHEAD if sum(map(len, chunks)) < AHEAD_ROWS else 2)
 
-    def _fill(self, window: Window, progress: _TableProgress, generation: int) -> None:
+    def _fill(self, window: Window, progress: TableProgress, generation: int) -> None:
         """Read a chunk into its window."""
         reader = self._opened()
         for attempt in range(_TRIES):
             if generation != self._generation:
                 raise _Cancelled
             try:
-                problem = self._begin(reader, progress) if progress.schema is None else None
+                problem = progress.look_up(reader, self._order_of) if progress.schema is None else None
                 if problem is not None:
                     return self._settle(window, progress, generation, problem=problem)
                 if absent := waiting_keys(progress.scan, KEYS):
@@ -229,22 +208,7 @@ class ChunkThread:
         self._settle(window, progress, generation, problem=problem)
         return None
 
-    def _begin(self, reader: ChunkReader, progress: _TableProgress) -> ScanProblem | None:
-        """Look up the table: its schema and its order."""
-        schema = reader.table(progress.table)
-        if schema is None:
-            return ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"there is no table {progress.table} any more")
-        order = self._order_of(schema, progress.scan)
-        if isinstance(order, ScanProblem):
-            return order
-        if [*order] != progress.scan.order:
-            if progress.scan.order:
-                log.warning("The key of %s was changed; it is read again from its first row.", progress.table)
-            progress.scan = progress.scan.ordered(order)
-        progress.schema = schema
-        return None
-
-    def _read(self, reader: ChunkReader, window: Window, progress: _TableProgress, generation: int) -> None:
+    def _read(self, reader: ChunkReader, window: Window, progress: TableProgress, generation: int) -> None:
         """Read the next rows of the table, or of its first range."""
         rows = begun_range(reader, progress.scan, progress.rows())
         given = progress.scan.chunk_rows
@@ -252,7 +216,7 @@ class ChunkThread:
         grows = bool(self._target_s) and given is None
         queries = 1 if grows else self._size.chunks(limit)
         started = time.monotonic()
-        self._open_window(reader, window)
+        self._watermarks.open(reader, window)
         began = time.monotonic()
         chunk = self._visible(reader, window, progress, generation, rows, limit, queries)
         if chunk is None:
@@ -261,17 +225,17 @@ class ChunkThread:
             self._adapt(time.monotonic() - began)
         last = chunk.complete or chunk.last is None or chunk.last == progress.scan.upto
         self._settle(window, progress, generation, chunk=chunk, last=last)
-        self._close_window(reader, window)
+        self._watermarks.close(reader, window)
         self._size.saw(time.monotonic() - started - chunk.reading_s, chunk.reading_s, len(chunk), limit)
 
     def _look_up(
-        self, reader: ChunkReader, window: Window, progress: _TableProgress, generation: int, absent: list[Key]
+        self, reader: ChunkReader, window: Window, progress: TableProgress, generation: int, absent: list[Key]
     ) -> None:
         """Look up keys that may have no row."""
         assert progress.schema is not None
         schema, scan = progress.schema, progress.scan
         keys = reader.keys(schema, scan.key, absent)
-        self._open_window(reader, window)
+        self._watermarks.open(reader, window)
         while True:
             rows = KeyRange(schema, tuple(scan.order), keys=tuple(keys))
             chunk = self._visible(reader, window, progress, generation, rows, len(keys) + 1, 1)
@@ -287,18 +251,13 @@ class ChunkThread:
                 scan.key,
             )
         self._settle(window, progress, generation, chunk=chunk, looked_up=len(looked_up))
-        self._close_window(reader, window)
-
-    def _open_window(self, reader: ChunkReader, window: Window) -> None:
-        if self._written:
-            window.marker = str(uuid.uuid4())
-            reader.write(f"{window.marker}-open", WINDOW_OPEN)
+        self._watermarks.close(reader, window)
 
     def _visible(
         self,
         reader: ChunkReader,
         window: Window,
-        progress: _TableProgress,
+        progress: TableProgress,
         generation: int,
         rows: KeyRange,
         limit: int,
@@ -311,7 +270,7 @@ class ChunkThread:
             # the stream is ahead of what is visible: for a moment, as a log is written before it is committed; for longer, or for
             # ever, where the connector has come to another server that lacks what the one before had
             if time.monotonic() - began > _CATCH_UP_S:
-                problem = _behind(progress.table, reader.missing(chunk.low, window.floor))
+                problem = behind(progress.table, reader.missing(chunk.low, window.floor), _CATCH_UP_S)
                 self._settle(window, progress, generation, problem=problem)
                 return None
             if not self._wait(pause, generation):
@@ -320,22 +279,10 @@ class ChunkThread:
             chunk = reader.read(rows, limit, queries, self._max_bytes)
         return chunk
 
-    def _close_window(self, reader: ChunkReader, window: Window) -> None:
-        if window.marker is not None:
-            # the rows are there before the marker that closes the window can come back
-            self._close_marker(reader, window.marker)
-            window.bound = reader.end_of_log()
-
-    def _close_marker(self, reader: ChunkReader, marker: str) -> None:
-        if self._by_deletion:
-            reader.remove(f"{marker}-open")
-        else:
-            reader.write(f"{marker}-close", WINDOW_CLOSE)
-
     def _settle(
         self,
         window: Window,
-        progress: _TableProgress,
+        progress: TableProgress,
         generation: int,
         *,
         chunk: ChunkRows | None = None,
@@ -366,13 +313,10 @@ class ChunkThread:
             elif window.next is not None and chunk is not None:
                 progress.scan = window.next
 
-    def _try(self, reader: ChunkReader, progress: _TableProgress) -> None:
+    def _try(self, reader: ChunkReader, progress: TableProgress) -> None:
         """Do everything that reading the table takes, for one row, which is not captured."""
         assert progress.schema is not None
-        if self._written:
-            marker = str(uuid.uuid4())
-            reader.write(f"{marker}-open", WINDOW_OPEN)
-            self._close_marker(reader, marker)
+        self._watermarks.tried(reader)
         if progress.scan.upto is not None:
             reader.read(replace(progress.rows(), after=None), 1)
 
@@ -381,7 +325,7 @@ class ChunkThread:
         factor = min(max(self._target_s / max(seconds, 1e-4), 0.5), 2.0)
         self.chunk_rows = min(max(int(self.chunk_rows * factor), 256), _LARGEST)
 
-    def _again(self, window: Window, progress: _TableProgress, generation: int, e: TransientError) -> None:
+    def _again(self, window: Window, progress: TableProgress, generation: int, e: TransientError) -> None:
         """The connection was lost: read the chunk again over another one. The log's own reader meets the same error, and decides
         whether the run goes on. If only this table is blocked by another session, the stream goes on, and the chunk waits until
         it is free."""
@@ -416,21 +360,3 @@ class ChunkThread:
         if reader is not None:
             with contextlib.suppress(Exception):  # it is gone already
                 reader.close()
-
-
-def _behind(table: TableId, missing: str) -> ScanProblem:
-    return ScanProblem(
-        ScanStatus.SKIPPED,
-        f"the database still lacks, after {_CATCH_UP_S:g} s, what is captured already: {missing}. It is another server than before, or a "
-        f"replica that is behind, so that rows of {table} might be older than what is captured; nothing of them was taken. Send the "
-        "signal again when the server has that, or read the table with a blocking snapshot",
-    )
-
-
-def _problem(e: Exception) -> ScanProblem:
-    text = (
-        e.what + (f" ({e.where})" if e.where else "") + (f" {e.remedy}" if e.remedy else "")
-        if isinstance(e, CdcError)
-        else repr(e)
-    )
-    return ScanProblem(ScanStatus.SQL_EXCEPTION if isinstance(e, QueryRefused) else ScanStatus.SKIPPED, text)

@@ -1,0 +1,77 @@
+"""How far a table is read in chunks, and why one cannot be read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider_cdc.core.errors import CdcError, QueryRefused
+from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
+from airflow_provider_cdc.core.model.offset import Scan
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, KeyRange
+
+log = logging.getLogger(__name__)
+OrderOf = Callable[[TableSchema, Scan], tuple[str, ...] | ScanProblem]
+"""The columns by which a table's rows are ordered."""
+
+
+@dataclass(slots=True)
+class TableProgress:
+    """How far a table is read; ahead of what is committed.
+
+    :param scan: what is left to read
+    :param probe: before anything is read, test that the table can be read: its rows in the targets will be replaced
+    :param before: ``scan``, before the chunk that was read last
+    """
+
+    table: TableId
+    scan: Scan
+    schema: TableSchema | None = None
+    probe: bool = False
+    before: Scan | None = None
+
+    def rows(self) -> KeyRange:
+        """The rows that come next."""
+        assert self.schema is not None
+        scan = self.scan
+        return KeyRange(self.schema, tuple(scan.order), scan.after, scan.upto, scan.condition)
+
+    def look_up(self, reader: ChunkReader, order_of: OrderOf) -> ScanProblem | None:
+        """Look up the table: its schema and its order."""
+        schema = reader.table(self.table)
+        if schema is None:
+            return ScanProblem(ScanStatus.UNKNOWN_SCHEMA, f"there is no table {self.table} any more")
+        order = order_of(schema, self.scan)
+        if isinstance(order, ScanProblem):
+            return order
+        if [*order] != self.scan.order:
+            if self.scan.order:
+                log.warning("The key of %s was changed; it is read again from its first row.", self.table)
+            self.scan = self.scan.ordered(order)
+        self.schema = schema
+        return None
+
+
+def behind(table: TableId, missing: str, seconds: float) -> ScanProblem:
+    """The database does not show what is captured already.
+
+    :param seconds: for which it was waited for
+    """
+    return ScanProblem(
+        ScanStatus.SKIPPED,
+        f"the database still lacks, after {seconds:g} s, what is captured already: {missing}. It is another server than before, or a "
+        f"replica that is behind, so that rows of {table} might be older than what is captured; nothing of them was taken. Send the "
+        "signal again when the server has that, or read the table with a blocking snapshot",
+    )
+
+
+def problem_of(e: Exception) -> ScanProblem:
+    """What an error says, for whoever has asked for the table."""
+    text = (
+        e.what + (f" ({e.where})" if e.where else "") + (f" {e.remedy}" if e.remedy else "")
+        if isinstance(e, CdcError)
+        else repr(e)
+    )
+    return ScanProblem(ScanStatus.SQL_EXCEPTION if isinstance(e, QueryRefused) else ScanStatus.SKIPPED, text)
