@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.partial import partial
+from airflow_provider_cdc.changelog.partial import DocumentsLost, partial
 from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, Documents, TableSchema
@@ -126,6 +126,8 @@ def events(
     :raises TargetError: partial updates cannot be applied
     """
     documents = partial(pending) if shape.mode != "log" else None
+    if documents is not None and not shape.needs(documents.body, pending.schema):
+        documents = None
     left_out = sparse(pending, after, deletes=shape.needs_deleted)
     moved = bool(left_out) and _moves(spark, pending, after)
     told = Told(shape.meta, truncates=truncates)
@@ -141,8 +143,29 @@ def events(
         return None
     found = reduce(DataFrame.unionAll, parts)
     if documents is not None:
-        found = completed(spark, pending, found, documents, present, lambda: last_truncate(spark, pending))
+        try:
+            found = completed(spark, pending, found, documents, present, lambda: last_truncate(spark, pending))
+        except DocumentsLost as e:
+            raise _not_kept(e, documents, shape, pending.schema) from e
     return shape.events(found, pending.schema, left_out)
+
+
+def _not_kept(lost: DocumentsLost, documents: Documents, shape: Shape, schema: TableSchema) -> DocumentsLost:
+    """The error for documents that are not known; if that is because of the table's rule, reading them again helps but once."""
+    name = shape.names(schema).get(documents.body)
+    if shape.plain or (name is not None and shape.types(schema)[name] == "string"):
+        return lost
+    what = (
+        f"has no column with the text of {documents.body}"
+        if name is None
+        else f"makes another type of {documents.body}"
+    )
+    return DocumentsLost(
+        f"{lost.what} The rule of the table {what}, to which updates could be applied.",
+        where=lost.where,
+        safe=lost.safe,
+        remedy=f"let the rule keep {documents.body} as text, or have the source tell the whole document of each update; then read the collection again",
+    )
 
 
 def keys(spark: SparkSession, pending: Pending, shape: Shape = WHOLE) -> DataFrame:

@@ -249,6 +249,13 @@ class Shape:
             )
         return self.left_out(left_out, schema)
 
+    def needs(self, column: str, schema: TableSchema) -> bool:
+        """Whether something of the table follows from the values that updates give a column of the source."""
+        if self.rule.outbox is not None:  # it has nothing of updates
+            return False
+        found = [*self.computed.values(), *([self.filter] if self.filter else [])]
+        return column in self.names(schema) or any(column in one.needs for one in found)
+
     def left_out(self, columns: Sequence[str], schema: TableSchema) -> list[str]:
         """Columns of the table whose values follow from some columns of the source, which events leave out."""
         names, missing = self.names(schema), set(columns)

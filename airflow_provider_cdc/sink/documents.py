@@ -32,12 +32,14 @@ class Completion:
     """Completes the events of one table, each before the next ones are read: what they are applied to is written by then.
 
     :param present: the documents that the table has
+    :param inserts: rows that are not there come to be there; if not, an update of one is a no-op
     """
 
     pending: Pending
     table: SinkTable
     documents: Documents
     present: Present
+    inserts: bool = True
 
     def __call__(self, events: Iterator[Events]) -> Iterator[Events]:
         """The same events, with documents.
@@ -45,15 +47,19 @@ class Completion:
         :raises TargetError: updates cannot be applied, and no event after them has their documents
         """
         assert self.documents.updates is not None
-        fold, body = Fold(partial_updates(self.documents.updates)), body_of(self.table, self.documents)
+        fold, body, absent = (
+            Fold(partial_updates(self.documents.updates)),
+            body_of(self.table, self.documents),
+            set[Hashable](),
+        )
         for some in events:
             # what has no partial updates may still tell of a document that was lost
-            yield self._completed(fold, some, body) if some.partial is not None or fold.lost else some
-        if fold.lost:
-            lost: dict[Any, Lost] = {key[0]: one for key, one in fold.lost.items()}  # type: ignore[index]
+            yield self._completed(fold, some, body, absent) if some.partial is not None or fold.lost else some
+        lost: dict[Any, Lost] = {key[0]: one for key, one in fold.lost.items() if key not in absent}  # type: ignore[index]
+        if lost:
             raise refuse_lost(lost, self.pending, str(self.table.name))
 
-    def _completed(self, fold: Fold, events: Events, body: Field) -> Events:
+    def _completed(self, fold: Fold, events: Events, body: Field, absent: set[Hashable]) -> Events:
         lacking: Any = np.full(len(events.op), "", object) if events.left_out is None else events.left_out.copy()
         lacks = np.array([body.name in text.split("\0") for text in lacking], np.bool_) & (events.op == "u")
         rows, said = events.rows, events.partial
@@ -63,7 +69,10 @@ class Completion:
             {} if said is None else {n: said[n].combine_chunks() for n in said.column_names if n != BEFORE},
         )  # fmt: skip
         if wanted := fold.wants(changes):
-            fold.present.update(self.present(wanted))
+            found = self.present(wanted)
+            fold.present.update(found)
+            if not self.inserts:
+                absent.update(key for key in wanted if key not in found)
         documents, unknown = fold.add(changes)
         rows = rows.set_column(rows.column_names.index(body.name), body.name, documents.cast(rows[body.name].type))
         for at in np.flatnonzero(lacks):

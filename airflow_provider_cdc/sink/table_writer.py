@@ -141,7 +141,9 @@ class TableWriter:
         given = (self._changelog, self._connector, pending, table, self._config)
         if (documents := completes(pending, table, self._config)) is not None:
             present = present_in(self._dialect, connection, table, documents)
-            whole = Completion(pending, table, documents, present)
+            whole = Completion(
+                pending, table, documents, present, inserts=self._config.insert_mode is not InsertMode.UPDATE
+            )
             # each step is made before the next one is read: it is read from the table
             for step in steps(*given, each=each, committed=committed, completed=whole):
                 self._made(connection, table, step, there, each=each)

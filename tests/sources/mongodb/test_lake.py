@@ -128,6 +128,24 @@ def test_a_table_goes_on_by_itself_where_a_later_group_of_batches_has_the_docume
     assert documents(lake, database) == [({"_id": 1, **last},), ({"_id": 2, **last},)]
 
 
+def test_a_rule_that_leaves_documents_out_needs_none_and_one_that_makes_something_else_of_them_is_named(
+    spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path
+) -> None:
+    table = f"{database.name}.letters"
+    keys = TableRules.parse([{"tables": ".*", "mode": "soft_delete", "columns": {"drop": ["document"]}}])
+    cast = TableRules.parse([{"tables": ".*", "columns": {"cast": {"document": "variant"}}}])
+    lake = lake_of(spark, uri, database, tmp_path / "a", "delta", tables=keys)
+    other = Lake(spark, tmp_path / "b", lake.connector, tables=cast)
+    letters.insert_one({"_id": 1, "v": 0})
+    lake.follow()
+    other.apply()
+    letters.update_one({"_id": 1}, {"$set": {"w": 1}})
+    lake.follow()
+    assert [tuple(row) for row in lake.frame(table).select("_id", "_is_deleted").collect()] == [("1", False)]
+    with pytest.raises(TargetError, match="let the rule keep document as text"):
+        other.apply()
+
+
 def test_a_table_is_compared_with_what_was_captured_since(
     spark: Any, uri: str, database: Any, letters: Any, tmp_path: Path
 ) -> None:

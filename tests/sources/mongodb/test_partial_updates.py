@@ -99,6 +99,23 @@ def test_a_document_that_nobody_has_need_not_be_known_if_it_goes_or_comes_whole_
     assert documents(engine) == left
 
 
+def test_where_only_rows_that_are_there_are_changed_an_update_of_another_is_a_no_op(
+    uri: str, database: Any, engine: sa.Engine, tmp_path: Path
+) -> None:
+    letters = database.letters
+    letters.insert_many([{"_id": 1, "v": 1}, {"_id": 2, "v": 1}])
+    ours = connector(uri, database, tmp_path)
+    ours.capture()
+    sink(engine, ours, **NAMED).apply()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM letters WHERE _id = '2'")
+    for value in (2, 3):
+        letters.update_many({}, {"$set": {"v": value}})
+        ours.capture()
+        sink(engine, ours, **NAMED, insert__mode="update").apply()
+        assert documents(engine) == [{"_id": 1, "v": value}]
+
+
 def test_fields_that_are_left_out_or_called_otherwise_are_so_in_updates(
     uri: str, database: Any, engine: sa.Engine, tmp_path: Path
 ) -> None:
