@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -24,6 +24,8 @@ SpanName = Literal["hour", "day", "week"]
 MOST = 100
 """Marks of each kind, the newest ones."""
 _LOOKED_AT = 1000
+_CLOCKS = timedelta(days=1)
+"""By how much the clock of a database may be ahead."""
 _TEXT = 500
 """Characters of a mark's text."""
 _SNAPSHOTS = (INITIAL, INCREMENTAL, BLOCKING)
@@ -82,8 +84,8 @@ def charts_of(store: StateStore, record: ConnectorRecord, name: SpanName, now: d
         series.append(ChartSeries(producer=producer, points=[_point(piece, span, now_s) for piece in pieces]))
         marks += _runs(store, record.connector, producer)
     marks += _told(store, record.connector)
-    marks += _schema_changes(store, record.connector)
     since = datetime.fromtimestamp(span.since(now_s), UTC)
+    marks += _schema_changes(store, record.connector, since)
     return ChartsOf(
         span=name,
         since=span.since(now_s),
@@ -132,8 +134,9 @@ def _told(store: StateStore, connector: str) -> Iterator[Mark]:
             yield Mark(at=_utc(record.created_at), kind="error", text=_short(text))
 
 
-def _schema_changes(store: StateStore, connector: str) -> Iterator[Mark]:
-    for change in store.schema_history(connector):
+def _schema_changes(store: StateStore, connector: str, since: datetime) -> Iterator[Mark]:
+    # a change is recorded after it was made, but for clocks that differ: the whole history may have the structures of thousands of tables
+    for change in store.schema_changes_since(connector, since - _CLOCKS, _LOOKED_AT):
         if not change.snapshot and not change.internal:
             at = datetime.fromtimestamp(change.ts_us / 1_000_000, UTC)
             yield Mark(at=at, kind="schema change", text=_short(change.ddl or change.database))

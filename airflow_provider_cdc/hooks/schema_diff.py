@@ -18,7 +18,8 @@ def differences(records: Iterable[SchemaChangeRecord]) -> Iterator[tuple[SchemaC
     known: dict[TableId, TableSchema] = {}
     for record in records:
         found: dict[str, list[str]] = {}
-        before = dict(known)
+        named = {change.previous_id or change.id for change in record.changes}
+        before = {id_: known[id_] for id_ in named & known.keys()}
         for change in record.changes:
             if change.previous_id is not None:
                 known.pop(change.previous_id, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,6 +31,15 @@ class SchemaHistories:
     def changes(self, connector: str) -> Iterator[SchemaChangeRecord]:
         """All recorded schema changes, oldest first."""
         return (SchemaChangeRecord.model_validate(row.record) for row in self._changes(connector, 0))
+
+    def lately(self, connector: str, since: datetime, most: int) -> list[SchemaChangeRecord]:
+        """The schema changes that were recorded after a moment, the newest ones of these, oldest first. What a snapshot has found is among them."""
+        r = SchemaHistoryRow
+        statement = sa.select(r.record).where(r.connector == connector, r.created_at >= since)
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
+                rows = c.execute(statement.order_by(r.id.desc()).limit(most)).all()
+        return [SchemaChangeRecord.model_validate(row.record) for row in reversed(rows)]
 
     def of_table(self, connector: str, table: TableId) -> list[tuple[int, SchemaChangeRecord]]:
         """The recorded schema changes that concern a name of a table, each with its batch, oldest first."""

@@ -117,6 +117,10 @@ class StateStore:
     def schema_history(self, connector: str) -> Iterator[SchemaChangeRecord]:
         return self._schemas.changes(connector)
 
+    def schema_changes_since(self, connector: str, since: datetime, most: int) -> list[SchemaChangeRecord]:
+        """The schema changes that were recorded after a moment, the newest ones of these, oldest first."""
+        return self._schemas.lately(connector, since, most)
+
     def schema_changes_of(self, connector: str, table: TableId) -> list[tuple[int, SchemaChangeRecord]]:
         """The recorded schema changes that concern a name of a table, each with its batch, oldest first."""
         return self._schemas.of_table(connector, table)

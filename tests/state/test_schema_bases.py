@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
 import sqlalchemy as sa
@@ -47,6 +48,21 @@ def test_after_a_base_was_made_only_what_came_since_is_read(store: StateStore, l
     assert [r.seq for r in compact(store, lease).since] == []
     assert SchemaHistory.of(store.schemas("c")).get(SCHEMA.id) == SCHEMA
     assert [r.seq for r in store.schema_history("c")] == list(range(1, 45))  # a move of the offset looks at all of them
+
+
+def test_what_charts_show_is_read_without_what_was_recorded_before(store: StateStore, lease: Lease) -> None:
+    now = datetime.now(UTC)
+    commit(store, lease, 5)
+    with store.database.engine.begin() as c:
+        ids = list(c.scalars(sa.select(SchemaHistoryRow.id).order_by(SchemaHistoryRow.id)))
+        c.execute(
+            sa.update(SchemaHistoryRow)
+            .where(SchemaHistoryRow.id.in_(ids[:6]))
+            .values(created_at=now - timedelta(days=8))
+        )
+    assert [r.seq for r in store.schema_changes_since("c", now - timedelta(days=7), 99)] == [7, 8, 9, 10]
+    assert [r.seq for r in store.schema_changes_since("c", now - timedelta(days=9), 3)] == [8, 9, 10]
+    assert store.schema_changes_since("d", now - timedelta(days=9), 99) == []
 
 
 def test_each_connector_has_its_own(store: StateStore, lease: Lease) -> None:
