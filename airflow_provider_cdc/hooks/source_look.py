@@ -147,7 +147,11 @@ def within(seconds: float, whom: str, look: Callable[[], _T]) -> _T:
 
     context = contextvars.copy_context()
     thread = threading.Thread(target=context.run, args=(ask,), name="cdc-look", daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError:  # the process may have no more threads; its place is free again
+        _places.release()
+        raise
     thread.join(seconds)
     if failed:
         raise failed[0]

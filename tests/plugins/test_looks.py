@@ -102,6 +102,18 @@ def test_a_form_of_another_site_has_no_source_asked(shop: Shop, asked: Asked) ->
         assert answer.status_code == 422
 
 
+def test_a_look_that_gets_no_thread_takes_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", none_left)
+        for _ in range(source_look.MOST_AT_ONCE + 1):
+            with pytest.raises(RuntimeError, match="thread"):
+                source_look.within(1, "The source", lambda: 1)
+    assert source_look.within(5, "The source", lambda: 1) == 1
+
+
 # -- the gap ------------------------------------------------------------------------------------------------------------
 
 
