@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ PACKAGES = ("core", "changelog", "sink", "sources")
 """What jobs may import of ``airflow_provider_cdc``, besides themselves (docs/architecture.md, "Packages and layers"); and the sources, by which
 :mod:`airflow_provider_cdc.core.spi.partial_updates` finds what applies updates of documents."""
 _SHOWN = 2000
+_SENDING = threading.Lock()
 _MADE = (1980, 1, 1, 0, 0, 0)
 """When each file was made, as far as the archive says: equal code is an equal archive."""
 
@@ -35,10 +37,15 @@ def ship(context: SparkContext) -> None:
     )  # executors fetch it from there; Spark deletes it when it stops
     folder.mkdir(exist_ok=True)
     file = folder / f"cdc_code_{hashlib.sha256(data).hexdigest()[:12]}.zip"
-    if file.exists():  # they have it
-        return
-    file.write_bytes(data)
-    context.addPyFile(str(file))
+    with _SENDING:  # threads of one session must not take it for sent before it is
+        if file.exists():
+            return
+        file.write_bytes(data)
+        try:
+            context.addPyFile(str(file))
+        except BaseException:
+            file.unlink()
+            raise
 
 
 def lacks_package(said: str) -> ConfigError | None:
