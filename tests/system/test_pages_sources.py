@@ -120,7 +120,6 @@ def all_sides(page: Any, services: Services, fleet: Fleet, kind: str, shots: Pat
         page.get_by_role("tab", name=title, exact=True).click()
         panel = page.get_by_role("tabpanel")
         panel.get_by_text(text).first.wait_for()
-        panel.get_by_label("Loading").first.wait_for(state="detached")
         if title == "Check":
             panel.get_by_role("button", name="Check now").click()
             page.get_by_test_id("findings").get_by_text("Ready for capture.", exact=False).first.wait_for()
