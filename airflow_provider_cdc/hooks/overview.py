@@ -65,18 +65,23 @@ def overview(
     *,
     seen: Callable[[Sequence[ConnectorRecord]], Iterable[ConnectorRecord]] = lambda records: records,
     next_run: Callable[[ConnectorRecord], NextRun | None] = lambda record: None,
+    tags: Callable[[ConnectorRecord], Sequence[str]] = lambda record: (),
     now: datetime | None = None,
 ) -> list[ConnectorLine]:
     """All connectors.
 
     :param seen: those of them that are shown to whoever asks
     :param next_run: when the DAG that captures one of these runs next, where Airflow is asked
+    :param tags: of that DAG
     """
     now = now or datetime.now(UTC)
     records = list(seen(store.connectors(metrics=False)))
     wholes = wholes_of(store, now)
     signals = store.open_signals()
-    lines = [line_of(r, wholes.get(r.connector, ()), signals.get(r.connector, ()), now, next_run(r)) for r in records]
+    lines = [
+        line_of(r, wholes.get(r.connector, ()), signals.get(r.connector, ()), now, next_run(r), tags(r))
+        for r in records
+    ]
     return sorted(lines, key=_urgency)
 
 
@@ -96,6 +101,7 @@ def line_of(
     signals: Sequence[SignalRecord],
     now: datetime,
     next_run: NextRun | None = None,
+    tags: Sequence[str] = (),
 ) -> ConnectorLine:
     """One connector.
 
@@ -119,7 +125,7 @@ def line_of(
         events_per_s=[] if capture is None else capture.rates, snapshot=_snapshot(record, gauges, signals, now),
         oldest_transaction=None if capture is None else _oldest(capture.series),
         error=LastError.of(status.last_error, status.last_error_at) if failed and status.last_error else None,
-        dag=None if known is None else known.connections.get("dag"), next_run=next_run,
+        dag=None if known is None else known.connections.get("dag"), next_run=next_run, tags=list(tags),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
 from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, DagAccessEntity, DagDetails
 from airflow.models.connection import Connection
-from airflow.models.dag import DagModel
+from airflow.models.dag import DagModel, DagTag
 from airflow.utils.session import create_session
 
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
@@ -43,6 +43,7 @@ class KnownDag:
 
     :param next_at: when its next run is due; ``None``: nothing but an event or a person starts it
     :param stale: no file has it any more
+    :param tags: in their order
     """
 
     id: str
@@ -50,10 +51,11 @@ class KnownDag:
     next_at: datetime | None = None
     paused: bool = False
     stale: bool = False
+    tags: tuple[str, ...] = ()
 
 
 def known_dags(ids: Iterable[str]) -> dict[str, KnownDag]:
-    """DAGs by their ids, from Airflow's database; by two queries, however many there are."""
+    """DAGs by their ids, from Airflow's database; by three queries, however many there are."""
     wanted = sorted(set(ids))
     if not wanted:
         return {}
@@ -61,8 +63,13 @@ def known_dags(ids: Iterable[str]) -> dict[str, KnownDag]:
     with create_session() as session:
         teams = DagModel.get_dag_id_to_team_name_mapping(wanted, session=session)
         rows = session.execute(columns.where(DagModel.dag_id.in_(wanted))).all()
+        tagged = session.execute(sa.select(DagTag.dag_id, DagTag.name).where(DagTag.dag_id.in_(wanted))).all()
+    tags: dict[str, list[str]] = {}
+    for id_, tag in tagged:
+        tags.setdefault(id_, []).append(tag)
     return {
-        id_: KnownDag(id_, teams.get(id_), next_at, bool(paused), bool(stale)) for id_, next_at, paused, stale in rows
+        id_: KnownDag(id_, teams.get(id_), next_at, bool(paused), bool(stale), tuple(sorted(tags.get(id_, ()))))
+        for id_, next_at, paused, stale in rows
     }
 
 

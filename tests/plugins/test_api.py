@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
+from airflow.sdk import DAG
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.core.model.measured import Measured, Series
@@ -25,9 +26,11 @@ from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin
 from airflow_provider_cdc.plugins.rights import KnownDag
 from airflow_provider_cdc.state.store import StateStore
 from tests.cli.conftest import run
-from tests.plugins.conftest import Asked, capture
+from tests.plugins.conftest import Asked, capture, known_to_airflow
 from tests.support.face import Shop, connect
 
+KNOWN_DAGS = rights.known_dags
+"""Asks Airflow's database, which the fixtures do without."""
 API = "/api/v1/connectors"
 NASTY = ["<img src=x onerror=alert(1)>", "\"'`${x}", "\u202egnp.exe\u202c", "x" * 10_000, "a\x01b", "名前 🐘"]
 
@@ -82,6 +85,7 @@ def test_it_is_filtered_by_state_source_and_text(fleet: Shop, asked: Asked) -> N
     assert names(state=["failed", "unassigned"], text="BILL") == ["billing"]
     assert names(text="disk is full") == ["script"]
     assert names(source="mariadb") == []
+    assert names(tag="nightly") == []
     found = get(asked, text="nothing like it")
     assert (found["total"], found["states"], found["sources"]) == (3, {"failed": 1, "unassigned": 2}, ["memory"])
 
@@ -148,6 +152,20 @@ def test_when_the_dag_runs_next_is_asked_of_airflow(fleet: Shop, asked: Asked, m
     monkeypatch.setattr(rights, "known_dags", lambda ids: {"shop_dag": KnownDag("shop_dag", None, at, True)})
     assert line(asked)["next_run"] == {"at": "2026-03-01T12:00:00Z", "paused": True}
     assert line(asked, "script")["next_run"] is None
+
+
+def test_tags_are_those_of_the_dag(fleet: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
+    known_to_airflow(
+        DAG("shop_dag", schedule=None, tags=["shop's <b>", "cdc"]), DAG("billing_dag", schedule=None, tags=["cdc"])
+    )
+    monkeypatch.setattr(rights, "known_dags", KNOWN_DAGS)
+    names = lambda **query: [one["connector"] for one in get(asked, **query)["connectors"]]  # noqa: E731
+    assert names(tag="shop's <b>") == ["shop"]
+    assert names(tag=["cdc", "other"]) == ["billing", "shop"]
+    assert names(tag="other") == []
+    found = get(asked, tag="other")
+    assert (found["total"], found["tags"]) == (3, ["cdc", "shop's <b>"])
+    assert get(asked, "/shop")["line"]["tags"] == ["cdc", "shop's <b>"]
 
 
 def test_the_number_of_queries_does_not_grow_with_connectors_and_tables(fleet: Shop, asked: Asked) -> None:

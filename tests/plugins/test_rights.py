@@ -19,6 +19,7 @@ BODIES: dict[str, Any] = {
     "restore-offset": {"version": 1},
     "set-offset": {"position": {"entry": 1}},
     "repair-gap": {"repair": "snapshot"},
+    "key": {"table": "inventory.orders"},
     "row": {"table": "inventory.orders", "key": ["1"]},
     "definition": {"source": "mariadb", "name": "shop", "conn_id": "shop"},
 }

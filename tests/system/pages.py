@@ -59,6 +59,79 @@ def themed(page: Any, services: Services, theme: str) -> None:
     page.locator(f"html.{theme}").wait_for(state="attached")
 
 
+def turned(page: Any, theme: str) -> None:
+    """The theme of a page that stays as it is: Airflow follows when its switch is used in another tab. Colours are there at once."""
+    page.add_style_tag(content="*, *::before, *::after { transition: none !important }")
+    page.evaluate(
+        """theme => {
+            localStorage.setItem('theme', theme);
+            window.dispatchEvent(new StorageEvent('storage', {key: 'theme', newValue: theme, storageArea: localStorage}));
+        }""",
+        theme,
+    )
+    page.locator(f"html.{theme}").wait_for(state="attached")
+
+
+def sticks_out(page: Any) -> list[str]:
+    """What is wider than our part of the page, or than the window, and does not scroll by itself."""
+    return list(
+        page.evaluate(
+            """() => {
+                const root = document.querySelector('[data-testid=cdc]');
+                const edge = Math.min(root.getBoundingClientRect().right, window.innerWidth) + 1;
+                const scrolls = one => one !== root && (['auto', 'scroll'].includes(getComputedStyle(one).overflowX) || scrolls(one.parentElement));
+                const wide = one => !one.matches('option') && one.getClientRects().length > 0 && one.getBoundingClientRect().right > edge && !scrolls(one.parentElement);
+                const found = [...root.querySelectorAll('*')].filter(wide).map(one => one.outerHTML.slice(0, 200));
+                return document.documentElement.scrollWidth > window.innerWidth ? ['the whole page', ...found.slice(0, 5)] : found.slice(0, 5);
+            }"""
+        )
+    )
+
+
+def too_long(page: Any, most: int = 2500) -> list[str]:
+    """Texts that are shown at a length that nobody reads; what is there to be copied has a box that scrolls."""
+    return list(
+        page.evaluate(
+            """most => {
+                const walker = document.createTreeWalker(document.querySelector('[data-testid=cdc]'), NodeFilter.SHOW_TEXT);
+                const found = [];
+                while (walker.nextNode()) {
+                    const node = walker.currentNode;
+                    if (node.data.length > most && !node.parentElement.closest('pre, textarea')) {
+                        found.push(node.parentElement.outerHTML.slice(0, 200));
+                    }
+                }
+                return found;
+            }""",
+            most,
+        )
+    )
+
+
+def not_reached(page: Any) -> list[str]:
+    """What can be used with a mouse and is not reached by the tabulator."""
+    wanted = page.evaluate(
+        """() => {
+            const root = document.querySelector('[data-testid=cdc]');
+            const usable = one => !one.disabled && one.getClientRects().length > 0 && !(one.matches('[role=tab]') && one.ariaSelected !== 'true') && !(one.type === 'radio' && !one.checked);
+            const all = [...root.querySelectorAll('a[href], button, input, select, textarea')].filter(usable);
+            all.forEach((one, n) => one.setAttribute('data-nth', n));
+            root.tabIndex = -1;
+            root.focus();
+            return all.map(one => one.outerHTML.slice(0, 160));
+        }"""
+    )
+    reached: set[int] = set()
+    for _ in range(len(wanted) + 40):  # regions that scroll are reached, too
+        page.keyboard.press("Tab")
+        at = page.evaluate("document.activeElement.getAttribute('data-nth')")
+        if at is not None:
+            reached.add(int(at))
+        if len(reached) == len(wanted):
+            break
+    return [what for n, what in enumerate(wanted) if n not in reached]
+
+
 def lose(store: StateStore, name: str) -> None:
     """Let a connector stand in a file of the log that is not there any more."""
     with store.lease(name, "a test", wait_s=0) as lease:

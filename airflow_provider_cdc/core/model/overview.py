@@ -129,6 +129,7 @@ class ConnectorLine(_Model):
     :param error: of the last run, if it has failed
     :param dag: the DAG that captures it
     :param next_run: ``None`` where Airflow was not asked
+    :param tags: of that DAG; likewise
     """
 
     connector: str
@@ -157,6 +158,7 @@ class ConnectorLine(_Model):
     error: LastError | None = None
     dag: str | None = None
     next_run: NextRun | None = None
+    tags: list[str] = Field(default_factory=list)
 
 
 __all__ = [

@@ -30,6 +30,7 @@ class Overview(_Answer):
     connectors: list[ConnectorLine]
     states: dict[str, int] = Field(description="State → connectors, before any filter")
     sources: list[str] = Field(description="Kinds of sources, before any filter")
+    tags: list[str] = Field(description="Tags of their DAGs, before any filter")
     total: int = Field(description="Connectors, before any filter")
     at: datetime
 

@@ -29,6 +29,7 @@ def connectors(
     user: GetUserDep,
     state: Annotated[list[RunState] | None, Query(description="Only these states")] = None,
     source: Annotated[list[str] | None, Query(description="Only these kinds of sources")] = None,
+    tag: Annotated[list[str] | None, Query(description="Only those whose DAG has one of these tags")] = None,
     text: Annotated[str, Query(max_length=200, description="Part of a name, of a problem or of what it is doing")] = "",
 ) -> models.Overview:
     """All connectors that the user may see, the one that wants to be looked at most first."""
@@ -38,19 +39,26 @@ def connectors(
         known.update(dags_of(records))
         return [record for record in records if may(user, record, Right.READ, known)]
 
-    lines = overview(store, seen=seen, next_run=lambda record: _next_run(record, known))
+    lines = overview(
+        store, seen=seen, next_run=lambda record: _next_run(record, known), tags=lambda record: _tags(record, known)
+    )
     states = [line.state for line in lines]
     return models.Overview(
-        connectors=[line for line in lines if _fits(line, state, source, text.casefold())],
+        connectors=[line for line in lines if _fits(line, state, source, tag, text.casefold())],
         states={state: states.count(state) for state in sorted(set(states))},
         sources=sorted({line.source for line in lines if line.source}),
+        tags=sorted({tag for line in lines for tag in line.tags}),
         total=len(lines),
         at=datetime.now(UTC),
     )
 
 
-def _fits(line: ConnectorLine, state: list[RunState] | None, source: list[str] | None, text: str) -> bool:
+def _fits(
+    line: ConnectorLine, state: list[RunState] | None, source: list[str] | None, tag: list[str] | None, text: str
+) -> bool:
     if (state and line.state not in state) or (source and line.source not in source):
+        return False
+    if tag and set(tag).isdisjoint(line.tags):
         return False
     return not text or any(text in part.casefold() for part in (line.connector, line.phase, *line.problems))
 
@@ -58,6 +66,11 @@ def _fits(line: ConnectorLine, state: list[RunState] | None, source: list[str] |
 def _next_run(record: ConnectorRecord, dags: dict[str, KnownDag]) -> NextRun | None:
     dag = dags.get(dag_of(record) or "")
     return None if dag is None else NextRun(at=dag.next_at, paused=dag.paused)
+
+
+def _tags(record: ConnectorRecord, dags: dict[str, KnownDag]) -> tuple[str, ...]:
+    dag = dags.get(dag_of(record) or "")
+    return () if dag is None else dag.tags
 
 
 @router.get("/connectors/{connector}")
@@ -69,7 +82,7 @@ def connector(store: Store, reached: Readable) -> models.ConnectorDetail:
     now = datetime.now(UTC)
     wholes = wholes_of(store, now, reached.name).get(reached.name, [])
     return models.ConnectorDetail(
-        line=line_of(record, wholes, signals, now, _next_run(record, reached.dags)),
+        line=line_of(record, wholes, signals, now, _next_run(record, reached.dags), _tags(record, reached.dags)),
         rights=rights_on(reached.user, record, reached.dags),
         status=status_of(record, signals).document(),
         work=[{**work.document(), "text": work.text} for work in works],

@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_provider_cdc.core.model.row_story import RowStory
-from airflow_provider_cdc.hooks.row_look import Asked, look
+from airflow_provider_cdc.core.model.row_story import KeyColumn, RowStory
+from airflow_provider_cdc.hooks.row_look import Asked, look, row_keys
+from airflow_provider_cdc.plugins import rights
 from airflow_provider_cdc.plugins.api.reach import Store, WithRows
 
 router = APIRouter(tags=["rows"])
@@ -15,30 +16,46 @@ _SECONDS = 10.0
 """How long a request looks at batches that the index of keys does not know yet; the next one goes on."""
 
 
-class RowRequest(BaseModel):
-    """Which row."""
+class TableRequest(BaseModel):
+    """Which table."""
 
     model_config = ConfigDict(extra="forbid")
 
     table: Annotated[str, Field(max_length=2000, description="As include lists spell it")]
+
+
+class RowRequest(TableRequest):
+    """Which row."""
+
     key: Annotated[
         list[Annotated[str, Field(max_length=10_000)]],
         Field(min_length=1, max_length=100, description="Values of the key columns in their order; or one JSON object"),
     ]
     as_of: datetime | None = Field(None, description="The row as of this time")
     compare: bool = Field(False, description="Read the row at the source, too")
+    connections: Annotated[
+        list[Annotated[str, Field(max_length=250)]],
+        Field(
+            max_length=20, description="Connections to target databases, to look at their rows: the user may edit each"
+        ),
+    ] = []
 
 
 @router.post("/connectors/{connector}/row")
 def row(store: Store, reached: WithRows, request: RowRequest) -> RowStory:
     """Every change of one row. Each look is recorded before anything is shown: who, when, which row."""
+    for conn_id in request.connections:
+        if not rights.may_connect(reached.user, conn_id, rights.team_of(conn_id), edit=True):
+            raise HTTPException(
+                403, f"To look at the row by connection {conn_id} needs the right to edit this connection."
+            )
     asked = Asked(
-        request.table,
-        request.key,
-        reached.user.get_name(),
-        reached.name,
-        request.as_of,
-        request.compare,
-        seconds=_SECONDS,
-    )
+        request.table, request.key, reached.user.get_name(), reached.name, request.as_of, request.compare, request.connections, _SECONDS
+    )  # fmt: skip
     return look(store, asked)
+
+
+@router.post("/connectors/{connector}/row/key")
+def key(store: Store, reached: WithRows, request: TableRequest) -> list[KeyColumn]:
+    """The columns of a table's key, and how a value of each is given. It shows no data, and is not recorded."""
+    return row_keys(store, Asked(request.table, (), reached.user.get_name(), reached.name, seconds=_SECONDS))

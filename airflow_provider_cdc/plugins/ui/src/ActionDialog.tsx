@@ -5,6 +5,7 @@ import type { Choice } from "./choices";
 import { ask, part, type Detail, type Offset, type Plan } from "./api";
 import { FollowedRun } from "./AskedFor";
 import { Failure } from "./bits";
+import { shortened } from "./long";
 import { ago, position } from "./texts";
 import { useAsked } from "./useAsked";
 
@@ -160,7 +161,7 @@ function Wanted({ connector, chosen, targets, given, onGiven }: { connector: str
         <Select label="Target" value={String(given.target)} onChange={(value) => onGiven({ target: Number(value) })}>
           {targets.map((one, n) => (
             <option key={`${one.target} ${one.location}`} value={n}>
-              {one.target} at {one.location}
+              {shortened(`${one.target} at ${one.location}`, 80)}
             </option>
           ))}
         </Select>

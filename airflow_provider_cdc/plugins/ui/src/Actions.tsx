@@ -4,6 +4,7 @@ import { useState } from "react";
 import { ActionDialog } from "./ActionDialog";
 import type { Choice } from "./choices";
 import type { Detail } from "./api";
+import { shortened } from "./long";
 
 interface Of {
   connector: string;
@@ -29,7 +30,7 @@ export function ActionButton({ chosen, connector, found, onDone }: Of & { chosen
   return (
     <>
       <Button size="xs" variant="outline" maxW="full" whiteSpace="normal" overflowWrap="anywhere" h="auto" minH={8} py={1} onClick={() => setOpen(chosen)}>
-        {chosen.title}
+        {shortened(chosen.title, 80)}
       </Button>
       {open ? <ActionDialog connector={connector} chosen={open} targets={found.targets} onClose={() => setOpen(undefined)} onDone={onDone} /> : null}
     </>

@@ -4,6 +4,7 @@ import { Link } from "react-router-dom";
 import { titleOf } from "./choices";
 import { part, type AskedFor } from "./api";
 import { Failure, Grid, Section, Shown, State } from "./bits";
+import { Long, shortened } from "./long";
 import { ago, value } from "./texts";
 import { useAsked, type Asked } from "./useAsked";
 
@@ -19,7 +20,7 @@ export function FollowedRun({ connector, dag, run }: { connector: string; dag: s
       <Box display="flex" gap={2} alignItems="center" flexWrap="wrap">
         <RunLink dag={dag} run={run} />
         {found ? <State word={found.fate} /> : null}
-        {ended ? null : <Spinner size="xs" aria-label="The run has not ended" />}
+        {ended ? null : <><Spinner size="xs" aria-hidden="true" /><Text color="fg.muted">The run has not ended</Text></>}
       </Box>
       {error ? <Failure error={error} /> : null}
       {found?.outcome ? <Outcome text={found.outcome} /> : null}
@@ -35,7 +36,7 @@ export function LastAsked({ asked }: { asked: Asked<AskedFor[]> }) {
       {recent.slice(0, 3).map((one) => (
         <Box key={one.number} display="flex" gap={2} alignItems="center" flexWrap="wrap">
           <Text overflowWrap="anywhere">
-            {titleOf(one.action)}, asked for by <bdi>{one.by}</bdi> {ago(one.at)}:
+            <Long text={titleOf(one.action)} />, asked for by <Long text={one.by} /> {ago(one.at)}:
           </Text>
           <State word={one.fate} />
           <RunLink dag={one.dag ?? ""} run={one.run ?? ""} />
@@ -61,11 +62,11 @@ export function AskedForList({ asked }: { asked: Asked<AskedFor[]> }) {
               cells: [
                 <Text key="at" minW="6rem">{ago(one.at)}</Text>,
                 <Box key="what" minW="8rem">
-                  {titleOf(one.action)}
-                  {Object.entries(one.what).map(([name, given]) => <Text key={name} color="fg.muted">{name}: {value(given)}</Text>)}
+                  <Long text={titleOf(one.action)} />
+                  {Object.entries(one.what).map(([name, given]) => <Text key={name} color="fg.muted"><Long text={`${name}: ${value(given)}`} /></Text>)}
                 </Box>,
-                <Text key="by" minW="5rem">{one.by}</Text>,
-                <Text key="why" minW="6rem">{one.reason}</Text>,
+                <Text key="by" minW="5rem"><Long text={one.by} /></Text>,
+                <Text key="why" minW="6rem"><Long text={one.reason ?? ""} /></Text>,
                 <Box key="fate" display="flex" flexDirection="column" alignItems="flex-start" gap={1}>
                   <State word={one.fate} />
                   {one.dag && one.run ? <RunLink dag={one.dag} run={one.run} /> : null}
@@ -83,7 +84,7 @@ export function AskedForList({ asked }: { asked: Asked<AskedFor[]> }) {
 function RunLink({ dag, run }: { dag: string; run: string }) {
   return (
     <Anchor asChild variant="underline" overflowWrap="anywhere">
-      <Link to={`/dags/${part(dag)}/runs/${part(run)}`}>{`${dag} ${run}`}</Link>
+      <Link to={`/dags/${part(dag)}/runs/${part(run)}`}>{shortened(`${dag} ${run}`, 200)}</Link>
     </Anchor>
   );
 }

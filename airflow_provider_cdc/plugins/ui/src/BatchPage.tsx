@@ -1,10 +1,13 @@
-import { Code, Heading, Link as Anchor, Text } from "@chakra-ui/react";
+import { Box, Heading, Link as Anchor, Text } from "@chakra-ui/react";
 import { Link, useParams } from "react-router-dom";
 
 import { part, type BatchDetail } from "./api";
 import { Failure, Grid, ROOT, Section, Shown } from "./bits";
+import { Exact, Long } from "./long";
 import { ago, bytes, count, position } from "./texts";
 import { useAsked } from "./useAsked";
+
+const OPERATIONS: Record<string, string> = { r: "read", c: "created", u: "updated", d: "deleted", t: "truncated" };
 
 /** One batch: from where to where, its files, the statements in it. */
 export function BatchPage() {
@@ -13,7 +16,7 @@ export function BatchPage() {
   const asked = useAsked<BatchDetail>(`${path}/batches/${part(batch)}`);
   return (
     <>
-      <Anchor asChild>
+      <Anchor asChild variant="underline">
         <Link to={`${ROOT}/${path}/batches`}>{connector}</Link>
       </Anchor>
       <Heading as="h1" size="xl" my={2}>
@@ -26,10 +29,10 @@ export function BatchPage() {
               Committed {ago(found.batch.created_at)}; {count(found.batch.events)} events, {bytes(found.batch.bytes)}; seq {count(found.batch.first_seq)} to {count(found.batch.last_seq)}
             </Text>
             <Text>
-              From <Code>{position(found.position_before)}</Code> to <Code>{position(found.batch.position)}</Code>
+              From <Exact text={position(found.position_before)} /> to <Exact text={position(found.batch.position)} />
             </Text>
             <Text>
-              Manifest <Code>{found.batch.manifest}</Code>
+              Manifest <Exact text={found.batch.manifest} />{found.writer ? <>, written by <Long text={found.writer} /></> : null}
             </Text>
             {found.trouble ? <Failure error={new Error(`The manifest cannot be read from here: ${found.trouble}`)} /> : null}
             <Section title="Files">
@@ -39,16 +42,16 @@ export function BatchPage() {
                 nothing="It has no event, only schema changes."
                 rows={found.files.map((file) => ({
                   key: file.path,
-                  cells: [file.path.split("/").at(-1), file.topic, file.schema_version, count(file.rows), bytes(file.bytes), Object.entries(file.counts).map(([letter, n]) => `${letter} ${count(n)}`).join(", ")],
+                  cells: [file.path.split("/").at(-1) ?? "", file.topic, file.schema_version, count(file.rows), bytes(file.bytes), Object.entries(file.counts).map(([letter, n]) => `${count(n)} ${OPERATIONS[letter] ?? letter}`).join(", ")],
                 }))}
               />
             </Section>
             {found.statements.length > 0 ? (
               <Section title="Schema changes">
                 {found.statements.map((ddl, n) => (
-                  <Code key={n} as="pre" display="block" whiteSpace="pre-wrap" p={2} mb={1}>
-                    {ddl}
-                  </Code>
+                  <Box key={n} mb={2}>
+                    <Exact text={ddl} most={2000} />
+                  </Box>
                 ))}
               </Section>
             ) : null}

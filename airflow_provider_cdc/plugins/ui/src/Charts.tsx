@@ -3,6 +3,7 @@ import { useState } from "react";
 
 import type { ChartsOf } from "./api";
 import { Grid, Shown } from "./bits";
+import { Long, shortened } from "./long";
 import { Line, type Drawn } from "./Line";
 import { SIGNS } from "./marks";
 import { count, duration } from "./texts";
@@ -54,12 +55,12 @@ function Drawings({ found }: { found: ChartsOf }) {
   const capture = found.series.find(({ producer }) => producer === "capture")?.points ?? [];
   const of = (points: Point[], pick: (point: Point) => number | null) => points.map((point) => ({ x: point.at * 1000, y: pick(point) }));
   const fresh: Drawn[] = found.series.flatMap(({ producer, points }) => [
-    { name: `${producer}, half of the commits`, points: of(points, (point) => point.p50_s) },
-    { name: `${producer}, 95 % of the commits`, points: of(points, (point) => point.p95_s) },
+    { name: `${shortened(producer, 40)}, half of the commits`, points: of(points, (point) => point.p50_s) },
+    { name: `${shortened(producer, 40)}, 95 % of the commits`, points: of(points, (point) => point.p95_s) },
   ]);
   const charts: { title: string; lines: Drawn[] }[] = [
     { title: "Behind its source, in seconds", lines: [{ name: "at most", points: of(capture, (point) => point.lag_s) }] },
-    { title: "Events per second", lines: found.series.map(({ producer, points }) => ({ name: producer, points: of(points, (point) => point.events_per_s) })) },
+    { title: "Events per second", lines: found.series.map(({ producer, points }) => ({ name: shortened(producer, 40), points: of(points, (point) => point.events_per_s) })) },
     { title: "Freshness, in seconds after the commit", lines: fresh },
     { title: "CPU of the capture, in percent of one core", lines: [{ name: "capture", points: of(capture, (point) => (point.cpu === null ? null : point.cpu * 100)) }] },
   ];
@@ -76,7 +77,7 @@ function AsTable({ producer, points }: { producer: string; points: Point[] }) {
   const number = (n: number | null | undefined, digits = 1) => (n === null || n === undefined ? "not measured" : n.toLocaleString("en", { maximumFractionDigits: digits }));
   return (
     <Box mb={4}>
-      <Text fontWeight="semibold">{producer}</Text>
+      <Text fontWeight="semibold"><Long text={producer} /></Text>
       <Grid
         label={`Measured by ${producer}`}
         head={["From", "Events", "Events/s", "Behind its source, s", "Freshness p50 / p95, s", "CPU, %"]}

@@ -3,6 +3,7 @@ import { Alert, Box, Button, Text } from "@chakra-ui/react";
 import type { CheckAnswer } from "./api";
 import { Failure } from "./bits";
 import { Copied } from "./copied";
+import { Long } from "./long";
 import { useLook } from "./useLook";
 
 /** Whether capture can begin: the source is asked when somebody wants to know. */
@@ -32,15 +33,15 @@ export function Findings({ found }: { found: CheckAnswer }) {
         <Alert.Indicator />
         <Alert.Content>
           <Alert.Title>{found.ready ? "Ready for capture." : "Not ready for capture."}</Alert.Title>
-          {found.position ? <Text overflowWrap="anywhere">The log ends at {found.position}.</Text> : null}
-          {found.position ? <Text>{found.waiting ? `Something is to be captured: ${found.waiting}.` : "Everything is captured."}</Text> : null}
+          {found.position ? <Text>The log ends at <Long text={found.position} />.</Text> : null}
+          {found.position ? <Text>{found.waiting ? <>Something is to be captured: <Long text={found.waiting} />.</> : "Everything is captured."}</Text> : null}
         </Alert.Content>
       </Alert.Root>
       {found.findings.map((one, n) => (
         <Box key={`${n} ${one.what}`} mt={4}>
           <Text fontWeight="semibold" overflowWrap="anywhere" unicodeBidi="isolate">
             {one.fatal ? "Needed: " : "Advice: "}
-            {one.what}
+            <Long text={one.what} />
           </Text>
           <Copied text={one.fix} label={`what mends number ${n + 1}`} />
         </Box>

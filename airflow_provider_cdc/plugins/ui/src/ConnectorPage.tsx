@@ -1,27 +1,32 @@
-import { Box, Code, Heading, HStack, Link as Anchor, Tabs, Text } from "@chakra-ui/react";
-import { Link, useNavigate, useParams } from "react-router-dom";
+import { Box, Heading, HStack, Link as Anchor, Tabs, Text } from "@chakra-ui/react";
+import { useState } from "react";
+import { Link, useParams } from "react-router-dom";
 
 import { ActionButtons } from "./Actions";
 import { part, type AskedFor, type Detail, type Line } from "./api";
 import { AskedForList, LastAsked } from "./AskedFor";
-import { Failure, lag, LogEnds, ROOT, Said, Section, Shown, State, Trouble } from "./bits";
+import { Failure, lag, LogEnds, Parts, ROOT, Section, Shown, State, Trouble } from "./bits";
 import { Charts } from "./Charts";
 import { CheckTab } from "./CheckTab";
 import { choicesOf, offsetChoicesOf } from "./choices";
 import { GapReport } from "./GapReport";
+import { Exact, Long } from "./long";
+import { TABS } from "./places";
 import { RowStory } from "./RowStory";
 import { BatchesTab, ConfigurationTab, EventsTab, OffsetsTab, SchemaTab, SignalsTab, TablesTab } from "./tabs";
-import { ago, duration, position } from "./texts";
+import { ago, count, duration, position } from "./texts";
 import { useAsked } from "./useAsked";
-
-const TABS = ["charts", "tables", "signals", "schema", "batches", "offsets", "check", "configuration", "events", "row"] as const;
-const TITLES: Record<string, string> = { charts: "Charts", tables: "Tables", signals: "Snapshots and signals", schema: "Schema", batches: "Batches", offsets: "Offsets", check: "Check", configuration: "Configuration", events: "Events", row: "A row's story" };
 
 /** One connector from all sides. */
 export function ConnectorPage() {
-  const { connector = "", tab = "charts" } = useParams();
-  const navigate = useNavigate();
+  const { connector = "", tab: first = "charts" } = useParams();
+  const [tab, setTab] = useState(first);
   const path = `connectors/${part(connector)}`;
+  const choose = (name: string) => {
+    setTab(name);
+    // not by the router: Airflow makes a plugin's page anew for each path, so that it would lose the focus, and blink
+    history.replaceState(history.state, "", new URL(`plugin/cdc/${path}/${name}`, document.baseURI));
+  };
   const asked = useAsked<Detail>(path, 5);
   const actions = useAsked<AskedFor[]>(`${path}/actions`, 5);
   const done = () => {
@@ -30,7 +35,7 @@ export function ConnectorPage() {
   };
   return (
     <>
-      <Anchor asChild>
+      <Anchor asChild variant="underline">
         <Link to={ROOT}>CDC connectors</Link>
       </Anchor>
       <Heading as="h1" size="xl" my={2} overflowWrap="anywhere">
@@ -42,11 +47,11 @@ export function ConnectorPage() {
             <Facts found={found} />
             <ActionButtons choices={choicesOf(found)} connector={connector} found={found} onDone={done} />
             <LastAsked asked={actions} />
-            <Tabs.Root lazyMount unmountOnExit value={tab} onValueChange={({ value }) => navigate(`${ROOT}/${path}/${value}`)} mt={4}>
+            <Tabs.Root lazyMount unmountOnExit value={tab} onValueChange={({ value }) => choose(value)} mt={4}>
               <Tabs.List flexWrap="wrap" aria-label="About the connector">
-                {TABS.filter((name) => name !== "row" || found.rights.includes("rows")).map((name) => (
+                {Object.entries(TABS).filter(([name]) => name !== "row" || found.rights.includes("rows")).map(([name, title]) => (
                   <Tabs.Trigger key={name} value={name}>
-                    {TITLES[name]}
+                    {title}
                   </Tabs.Trigger>
                 ))}
               </Tabs.List>
@@ -68,7 +73,7 @@ export function ConnectorPage() {
                 <AskedForList asked={actions} />
                 <Section title="What has happened"><EventsTab path={path} /></Section>
               </Tabs.Content>
-              <Tabs.Content value="row"><RowStory path={path} /></Tabs.Content>
+              <Tabs.Content value="row"><RowStory path={path} targets={found.targets} /></Tabs.Content>
             </Tabs.Root>
           </>
         )}
@@ -90,38 +95,36 @@ function Facts({ found }: { found: Detail }) {
       <HStack gap={2} flexWrap="wrap">
         <State word={line.state} />
         <Trouble line={line} />
-        <Text lineClamp={4} overflowWrap="anywhere" unicodeBidi="isolate">{line.phase}</Text>
+        <Text><Long text={line.phase} /></Text>
         {line.since ? <Text color="fg.muted">since {ago(line.since)}</Text> : null}
       </HStack>
       {(line.problems ?? []).filter((problem) => !saysTheError(problem, line)).map((problem) => (
         <Text key={problem} fontWeight="semibold">
-          {problem}
+          <Long text={problem} />
         </Text>
       ))}
       {line.error ? (
         <Box my={2} p={3} borderWidth="1px" borderRadius="md" data-testid="last-error">
-          <Text color="fg.muted">The last run has failed{line.error.at ? `, ${ago(line.error.at)}` : ""}:</Text>
-          <Text fontWeight="semibold" whiteSpace="pre-wrap" overflowWrap="anywhere">{line.error.what}</Text>
-          {line.error.where ? <Text>Where: {line.error.where}</Text> : null}
-          {line.error.safe ? <Text>Safe: {line.error.safe}</Text> : null}
-          {line.error.repair ? <Text>Repair: <Said text={line.error.repair} /></Text> : null}
+          <Text color="red.fg">The last run has failed{line.error.at ? `, ${ago(line.error.at)}` : ""}:</Text>
+          <Text fontWeight="semibold" whiteSpace="pre-wrap"><Long text={line.error.what} /></Text>
+          <Parts parts={line.error} />
         </Box>
       ) : null}
       {found.trouble ? <Failure error={new Error(`The change log cannot be read from here: ${found.trouble}`)} /> : null}
       {found.work.map((work) => (
-        <Text key={String(work.text)}>At work: {String(work.text)}</Text>
+        <Text key={String(work.text)}>At work: <Long text={String(work.text)} /></Text>
       ))}
       <Text mt={1}>
-        Source {line.source}; position <Code>{position(line.position)}</Code>; batch {line.batch}; offset moved {ago(line.moved_at)}; behind its source {lag(line)}
-        {line.freshness ? `; ${line.freshness.where} are ${duration(line.freshness.p50_s)} (p50) and ${duration(line.freshness.p95_s)} (p95) after the source, worst ${line.freshness.worst_topic}` : ""}
+        Source <Long text={line.source ?? "not known"} />; position <Exact text={position(line.position)} />; batch {count(line.batch)}; offset moved {ago(line.moved_at)}; behind its source {lag(line)}
+        {line.freshness ? <>; {line.freshness.where === "tables" ? "tables are" : "the change log is"} {duration(line.freshness.p50_s)} (p50) and {duration(line.freshness.p95_s)} (p95) after the source, worst <Long text={line.freshness.worst_topic} /> with {duration(line.freshness.worst_s)}</> : ""}
       </Text>
       <LogEnds line={line} />
       {found.targets.map((target) => (
         <Text key={`${target.target} ${target.location}`}>
-          Target {target.target} at <Code>{target.location}</Code>: applied up to batch {target.last_batch} of {line.batch}
+          Target <Long text={target.target} /> at <Exact text={target.location} />: applied up to batch {count(target.last_batch)} of {count(line.batch)}
           {Object.entries(target.failed).map(([table, why]) => (
-            <Text as="span" key={table} display="block" color="fg.error">
-              {table}: {String(why)}
+            <Text as="span" key={table} display="block" color="red.fg">
+              <Long text={table} />: <Long text={String(why)} />
             </Text>
           ))}
         </Text>

@@ -1,9 +1,10 @@
-import { Box, Button, Code, HStack, Link as Anchor, List, Text } from "@chakra-ui/react";
+import { Box, Button, HStack, Link as Anchor, List, Text } from "@chakra-ui/react";
 import { useState } from "react";
 import { Link } from "react-router-dom";
 
 import type { Offers } from "./api";
 import { ROOT, Shown } from "./bits";
+import { Exact, shortened } from "./long";
 import { useAsked } from "./useAsked";
 import { Written } from "./WizardPage";
 
@@ -22,16 +23,16 @@ export function FirstUse() {
               <HStack gap={2} my={3} flexWrap="wrap" role="group" aria-label="Kind of source">
                 {sources.map(({ kind }) => (
                   <Button key={kind} size="xs" variant={kind === source?.kind ? "solid" : "outline"} aria-pressed={kind === source?.kind} onClick={() => setChosen(kind)}>
-                    {kind}
+                    {shortened(kind, 40)}
                   </Button>
                 ))}
               </HStack>
               <List.Root as="ol" ps={6} my={2} gap={1}>
                 <List.Item>
-                  Make a <Anchor asChild variant="underline"><Link to="/connections">connection</Link></Anchor> of the type <Code>{source?.connection_type}</Code>, and test it: the test says what the database lacks.
+                  Make a <Anchor asChild variant="underline"><Link to="/connections">connection</Link></Anchor> of the type <Exact text={source?.connection_type ?? ""} />, and test it: the test says what the database lacks.
                 </List.Item>
                 <List.Item>
-                  Check it: <Code>airflow cdc check --conn-id shop_{source?.kind}</Code>
+                  Check it: <Exact text={`airflow cdc check --conn-id shop_${source?.kind}`} />
                 </List.Item>
                 <List.Item>Put a DAG with a definition into your DAG folder, and unpause it:</List.Item>
               </List.Root>

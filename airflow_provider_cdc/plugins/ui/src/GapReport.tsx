@@ -6,6 +6,7 @@ import { repairOf } from "./choices";
 import type { Detail, GapAnswer } from "./api";
 import { Failure, Section } from "./bits";
 import { Copied } from "./copied";
+import { Long } from "./long";
 import { useLook } from "./useLook";
 
 /** Whether the log still holds the position, with the ways out if it does not. It is asked at once when the last run has failed for that. */
@@ -43,8 +44,8 @@ function Report({ answer, connector, found, onDone }: { answer: GapAnswer; conne
       <Alert.Root status={answer.gap ? "error" : "success"}>
         <Alert.Indicator />
         <Alert.Content>
-          <Alert.Title overflowWrap="anywhere">{answer.text}</Alert.Title>
-          {typeof why === "string" ? <Text overflowWrap="anywhere">{why}</Text> : null}
+          <Alert.Title><Long text={answer.text} /></Alert.Title>
+          {typeof why === "string" ? <Text><Long text={why} /></Text> : null}
         </Alert.Content>
       </Alert.Root>
       {answer.ways.length > 0 ? <Text mt={3}>Ways to go on. {repairs ? "Each button says first what it would do; so does each command without --confirm:" : "Without --confirm each command only says what it would do; to repair it here needs the right to administer this connector:"}</Text> : null}
@@ -52,7 +53,7 @@ function Report({ answer, connector, found, onDone }: { answer: GapAnswer; conne
         <Box key={way.repair} mt={3}>
           <Text>
             {way.loses ? <Badge colorPalette="red" me={2}>loses changes</Badge> : null}
-            {way.effect}
+            <Long text={way.effect} />
           </Text>
           <Copied text={way.command} label={`the command of ${way.repair}`} />
           {repairs ? <ActionButton chosen={repairOf(way.repair)} connector={connector} found={found} onDone={onDone} /> : null}

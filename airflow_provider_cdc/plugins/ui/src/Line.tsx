@@ -26,6 +26,17 @@ interface Props {
 
 const moment = (at: number, long: boolean) => new Date(at).toLocaleString([], { hour: "2-digit", minute: "2-digit", ...(long ? { weekday: "short" } : {}) });
 
+const HOUR_MS = 3_600_000;
+const STEPS_MS = [HOUR_MS / 6, 4 * HOUR_MS, DAY_MS];
+
+/** Moments with round times of day where the person is. */
+function rounds(since: number, until: number): number[] {
+  const step = STEPS_MS.find((one) => (until - since) / one < 9) ?? DAY_MS;
+  const zone = new Date(until).getTimezoneOffset() * 60_000;
+  const first = Math.ceil((since - zone) / step) * step + zone;
+  return Array.from({ length: Math.max(0, Math.floor((until - first) / step) + 1) }, (_, n) => first + n * step);
+}
+
 /** One chart. What it shows is in its table, too: a canvas says little to a screen reader. */
 export function Line({ title, lines, marks, since, until }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
@@ -79,8 +90,11 @@ export function Line({ title, lines, marks, since, until }: Props) {
       const colour = COLOURS[n % COLOURS.length] ?? "";
       return { label: name, data: points, borderColor: colour, backgroundColor: `${colour}22`, borderWidth: 2, borderDash: n % 2 ? [5, 3] : [], pointRadius: 1.5, fill: lines.length === 1 };
     });
-    Object.assign(made.options.scales?.x ?? {}, { min: since, max: until });
-    Object.assign(made.options.scales?.x?.ticks ?? {}, { maxTicksLimit: 6, callback: (at: number | string) => moment(Number(at), long) });
+    const afterBuildTicks = (scale: { ticks: { value: number }[] }) => {
+      scale.ticks = rounds(since, until).map((value) => ({ value }));
+    };
+    Object.assign(made.options.scales?.x ?? {}, { min: since, max: until, afterBuildTicks });
+    Object.assign(made.options.scales?.x?.ticks ?? {}, { autoSkip: true, maxRotation: 0, callback: (at: number | string) => moment(Number(at), long) });
     Object.assign(made.options.plugins?.legend ?? {}, { display: lines.length > 1 });
     made.update("none");
   }, [lines, marks, since, until]);

@@ -3,18 +3,20 @@ import { Link, useSearchParams } from "react-router-dom";
 
 import { part, type Line, type Overview } from "./api";
 import { FirstUse } from "./FirstUse";
-import { Failure, Grid, lag, Loading, LogEnds, ROOT, Said, Spark, State, Trouble } from "./bits";
+import { Grid, lag, LogEnds, ROOT, Shown, Spark, State, Trouble } from "./bits";
+import { commandIn, Long, Repair, shortened } from "./long";
 import { ago, duration } from "./texts";
 import { useAsked } from "./useAsked";
 
 const EVERY_S = 10;
+/** Characters of one text in the table. */
+const MOST = 240;
 
 /** All connectors, the one that wants to be looked at most first. */
 export function OverviewPage() {
   const [query, setQuery] = useSearchParams();
   const asked = useAsked<Overview>("connectors", EVERY_S);
-  const { data, error } = asked;
-  const [text, state, source] = ["text", "state", "source"].map((name) => query.get(name) ?? "") as [string, string, string];
+  const chosen: Chosen = { text: query.get("text") ?? "", state: query.get("state") ?? "", source: query.get("source") ?? "", tag: query.get("tag") ?? "" };
   const choose = (name: string, chosen: string) => {
     const next = new URLSearchParams(query);
     if (chosen) {
@@ -24,7 +26,6 @@ export function OverviewPage() {
     }
     setQuery(next, { replace: true });
   };
-  const lines = (data?.connectors ?? []).filter((line) => fits(line, text.toLowerCase(), state, source));
   return (
     <>
       <HStack justify="space-between" mb={3} flexWrap="wrap">
@@ -35,31 +36,43 @@ export function OverviewPage() {
           <Link to={`${ROOT}/new`}>New connector</Link>
         </Anchor>
       </HStack>
-      {error ? <Failure error={error} /> : null}
-      {data === undefined && !error ? <Loading /> : null}
-      {data && data.total === 0 ? <FirstUse /> : null}
-      {data && data.total > 0 ? (
-        <>
-          <HStack gap={3} mb={3} flexWrap="wrap">
-            <Input aria-label="Search" placeholder="Search name, problem, phase" maxW="20rem" value={text} onChange={(e) => choose("text", e.target.value)} />
-            <Choice label="State" all={`All states (${data.total})`} chosen={state} onChoose={(v) => choose("state", v)} options={Object.entries(data.states).map(([v, n]) => [v, `${v} (${n})`])} />
-            <Choice label="Source" all="All sources" chosen={source} onChoose={(v) => choose("source", v)} options={data.sources.map((v) => [v, v])} />
-            <Text color="fg.muted" aria-live="polite">
-              {lines.length} of {data.total}
-            </Text>
-          </HStack>
-          <Grid label="Connectors" head={["Connector", "State", "What is wrong", "What it does", "Freshness p50 / p95", "Lag", "Events/s", "Next run"]} nothing="No connector fits." rows={lines.map((line) => ({ key: line.connector, cells: cells(line) }))} />
-        </>
-      ) : null}
+      <Shown asked={asked}>{(data) => (data.total === 0 ? <FirstUse /> : <Lines data={data} chosen={chosen} onChoose={choose} />)}</Shown>
     </>
   );
 }
 
-function fits(line: Line, text: string, state: string, source: string): boolean {
-  if ((state && line.state !== state) || (source && line.source !== source)) {
+interface Chosen {
+  text: string;
+  state: string;
+  source: string;
+  tag: string;
+}
+
+const HEAD = ["Connector", "What it does", "What is wrong", "Freshness p50 / p95", "Lag", "Events/s", "Next run"];
+
+function Lines({ data, chosen, onChoose }: { data: Overview; chosen: Chosen; onChoose: (name: string, value: string) => void }) {
+  const lines = data.connectors.filter((line) => fits(line, chosen));
+  return (
+    <>
+      <HStack gap={3} mb={3} flexWrap="wrap">
+        <Input aria-label="Search" placeholder="Search name, problem, phase" maxW="20rem" value={chosen.text} onChange={(e) => onChoose("text", e.target.value)} />
+        <Choice label="State" all={`All states (${data.total})`} chosen={chosen.state} onChoose={(v) => onChoose("state", v)} options={Object.entries(data.states).map(([v, n]) => [v, `${v} (${n})`])} />
+        <Choice label="Source" all="All sources" chosen={chosen.source} onChoose={(v) => onChoose("source", v)} options={data.sources.map((v) => [v, v])} />
+        {data.tags.length > 0 ? <Choice label="Tag" all="All tags" chosen={chosen.tag} onChoose={(v) => onChoose("tag", v)} options={data.tags.map((v) => [v, v])} /> : null}
+        <Text color="fg.muted" aria-live="polite">
+          {lines.length} of {data.total}
+        </Text>
+      </HStack>
+      <Grid label="Connectors" head={HEAD} nothing="No connector fits." rows={lines.map((line) => ({ key: line.connector, cells: cells(line) }))} />
+    </>
+  );
+}
+
+function fits(line: Line, { text, state, source, tag }: Chosen): boolean {
+  if ((state && line.state !== state) || (source && line.source !== source) || (tag && !line.tags?.includes(tag))) {
     return false;
   }
-  return [line.connector, line.phase, ...(line.problems ?? [])].some((found) => found.toLowerCase().includes(text));
+  return [line.connector, line.phase, ...(line.problems ?? [])].some((found) => found.toLowerCase().includes(text.toLowerCase()));
 }
 
 function Choice(props: { label: string; all: string; chosen: string; options: string[][]; onChoose: (value: string) => void }) {
@@ -69,7 +82,7 @@ function Choice(props: { label: string; all: string; chosen: string; options: st
         <option value="">{props.all}</option>
         {props.options.map(([value, shown]) => (
           <option key={value} value={value}>
-            {shown}
+            {shortened(shown ?? "", 80)}
           </option>
         ))}
       </NativeSelect.Field>
@@ -78,40 +91,25 @@ function Choice(props: { label: string; all: string; chosen: string; options: st
   );
 }
 
-/** The command that repairs it, where there is one: the connector's page has the whole text. */
-function Repair({ text }: { text: string }) {
-  const command = /`(airflow cdc [^`]+)`/.exec(text);
-  return (
-    <Text lineClamp={3} color="fg.muted" title={text}>
-      Repair: <Said text={command ? command[0] : text} />
-    </Text>
-  );
-}
-
 function cells(line: Line) {
   const { freshness, snapshot, next_run: next } = line;
   return [
-    <Box key="name">
+    <Box key="name" minW="9rem">
       <Anchor asChild fontWeight="semibold">
-        <Link to={`${ROOT}/connectors/${part(line.connector)}`}>{line.connector}</Link>
+        <Link to={`${ROOT}/connectors/${part(line.connector)}`}><bdi>{shortened(line.connector, MOST)}</bdi></Link>
       </Anchor>
-      <Text color="fg.muted">{line.source}</Text>
-    </Box>,
-    <HStack key="state" gap={1} flexWrap="wrap">
-      <State word={line.state} />
-      <Trouble line={line} />
-    </HStack>,
-    <Box key="wrong" minW="20rem">
-      {(line.problems ?? []).map((problem) => (
-        <Text key={problem} lineClamp={3}>{problem}</Text>
-      ))}
-      {line.error?.repair ? <Repair text={line.error.repair} /> : null}
+      <Text color="fg.muted"><Long text={line.source ?? ""} most={MOST} /></Text>
+      {line.tags?.length ? <Text color="fg.muted" fontSize="xs">Tags: <Long text={line.tags.join(", ")} most={MOST} /></Text> : null}
     </Box>,
     <Box key="phase" minW="10rem">
-      <Text lineClamp={4}>{line.phase}</Text>
+      <HStack gap={1} flexWrap="wrap" mb={1}>
+        <Trouble line={line} />
+        <State word={line.state} />
+      </HStack>
+      <Text><Long text={line.phase} most={MOST} /></Text>
       {snapshot ? (
         <>
-          <Text>{snapshot.text}</Text>
+          <Text><Long text={snapshot.text} most={MOST} /></Text>
           {snapshot.part !== null && snapshot.part !== undefined ? (
             <Progress.Root value={snapshot.part * 100} size="xs" aria-label="Snapshot">
               <Progress.Track>
@@ -123,11 +121,17 @@ function cells(line: Line) {
         </>
       ) : null}
     </Box>,
+    <Box key="wrong" minW="12rem">
+      {(line.problems ?? []).map((problem, n) => (
+        <Text key={n}><Long text={problem} most={MOST} /></Text>
+      ))}
+      {line.error?.repair ? <Text mt={1}>Repair: <Repair text={commandIn(line.error.repair)} /></Text> : null}
+    </Box>,
     freshness ? (
       <Box key="fresh">
         {duration(freshness.p50_s)} / {duration(freshness.p95_s)}
         <Text color="fg.muted">
-          {freshness.where}; worst {freshness.worst_topic}, {duration(freshness.worst_s)}
+          {freshness.where}; worst <Long text={freshness.worst_topic} most={MOST} />, {duration(freshness.worst_s)}
         </Text>
       </Box>
     ) : (
@@ -136,7 +140,7 @@ function cells(line: Line) {
     <Box key="lag">
       {lag(line)}
       <LogEnds line={line} />
-      {line.oldest_transaction ? <Text color="fg.muted">open since {duration(line.oldest_transaction.age_s)}: {line.oldest_transaction.id}</Text> : null}
+      {line.oldest_transaction ? <Text color="fg.muted">a transaction is open since {duration(line.oldest_transaction.age_s)}: <Long text={line.oldest_transaction.id} most={60} /></Text> : null}
     </Box>,
     <Spark key="rate" line={line} />,
     next ? (next.paused ? "its DAG is paused" : next.at ? ago(next.at) : "by event or by hand") : "not known",

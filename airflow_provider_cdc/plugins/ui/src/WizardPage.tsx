@@ -6,6 +6,7 @@ import { part, type Offers, type SourceAnswer, type WrittenDefinition } from "./
 import { Failure, ROOT, Section, Shown } from "./bits";
 import { Findings } from "./CheckTab";
 import { Copied } from "./copied";
+import { Long, shortened } from "./long";
 import { count } from "./texts";
 import { useAsked } from "./useAsked";
 import { useLook } from "./useLook";
@@ -17,7 +18,7 @@ export function WizardPage() {
   const asked = useAsked<Offers>("wizard");
   return (
     <>
-      <Anchor asChild>
+      <Anchor asChild variant="underline">
         <Link to={ROOT}>CDC connectors</Link>
       </Anchor>
       <Heading as="h1" size="xl" my={2}>
@@ -61,7 +62,7 @@ function Steps({ offers }: { offers: Offers }) {
           <option value="">Another one, by its id</option>
           {offers.connections.map((one) => (
             <option key={one.conn_id} value={one.conn_id}>
-              {one.conn_id} ({one.kind})
+              {shortened(one.conn_id, 80)} ({shortened(one.kind, 40)})
             </option>
           ))}
         </Choice>
@@ -70,11 +71,11 @@ function Steps({ offers }: { offers: Offers }) {
             <Entry label="Id of the connection" value={connId} onChange={choose} />
             <Choice label="Kind of source" value={chosenKind} onChoose={setChosenKind}>
               {offers.sources.map((one) => (
-                <option key={one.kind}>{one.kind}</option>
+                <option key={one.kind} value={one.kind}>{shortened(one.kind, 80)}</option>
               ))}
             </Choice>
             <Text>
-              Or make one <Anchor asChild variant="underline"><Link to="/connections">in Airflow</Link></Anchor>, of the type {source?.connection_type}.
+              Or make one <Anchor asChild variant="underline"><Link to="/connections">in Airflow</Link></Anchor>, of the type <Long text={source?.connection_type ?? ""} />.
             </Text>
           </HStack>
         )}
@@ -91,7 +92,13 @@ function Steps({ offers }: { offers: Offers }) {
           </Box>
         ) : null}
       </Section>
-      {connId ? <Tables key={connId} connId={connId} places={places} chosen={tables} onChoose={setTables} onList={setListed} /> : null}
+      {connId ? (
+        <Tables key={connId} connId={connId} places={places} chosen={tables} onChoose={setTables} onList={setListed} />
+      ) : (
+        <Section title="2. Prerequisites and tables">
+          <Text color="fg.muted">Choose a connection first: its source is then asked what it needs, and which tables it has.</Text>
+        </Section>
+      )}
       {modes.length > 0 ? (
         <Section title="3. What a new connector reads">
           <RadioGroup.Root value={mode} onValueChange={({ value }) => setMode(value ?? "initial")} aria-label="What a new connector reads">
@@ -100,7 +107,7 @@ function Steps({ offers }: { offers: Offers }) {
                 <RadioGroup.ItemHiddenInput />
                 <RadioGroup.ItemIndicator />
                 <RadioGroup.ItemText>
-                  {value}: {what}
+                  <Long text={value} />: <Long text={what} />
                 </RadioGroup.ItemText>
               </RadioGroup.Item>
             ))}
@@ -114,7 +121,7 @@ function Steps({ offers }: { offers: Offers }) {
           <Choice label="Target" value={target} onChoose={setTarget}>
             {Object.entries(offers.targets).map(([value, what]) => (
               <option key={value} value={value}>
-                {what}
+                {shortened(what, 80)}
               </option>
             ))}
           </Choice>
@@ -126,6 +133,7 @@ function Steps({ offers }: { offers: Offers }) {
         <Button size="sm" loading={made.busy} disabled={!connId || !name} onClick={() => void made.look({ source: kind, name, conn_id: connId, tables, left_out: leftOut, properties: places, mode: modes.length > 0 ? mode : "initial", changelog, target, ...into })}>
           Write the definition
         </Button>
+        {!connId || !name ? <Text color="fg.muted" mt={1}>It needs {[...(connId ? [] : ["a connection"]), ...(name ? [] : ["a name of the connector"])].join(" and ")}.</Text> : null}
         <Box mt={3} aria-live="polite">
           {made.error ? <Failure error={made.error} /> : null}
           {made.data ? <Written found={made.data} /> : null}
@@ -173,7 +181,7 @@ function Tables({ connId, places, chosen, onChoose, onList }: { connId: string; 
                 <Checkbox.HiddenInput />
                 <Checkbox.Control />
                 <Checkbox.Label overflowWrap="anywhere" unicodeBidi="isolate">
-                  {table}
+                  {shortened(table, 200)}
                   {data.keyless.includes(table) ? " (no key: its rows are kept as a bag)" : ""}
                 </Checkbox.Label>
               </Checkbox.Root>
@@ -199,7 +207,7 @@ export function Written({ found }: { found: WrittenDefinition }) {
       {found.lacks.length > 0 ? (
         <Alert.Root status="warning" mb={2}>
           <Alert.Indicator />
-          <Alert.Title>To be filled in before it runs: {found.lacks.join("; ")}</Alert.Title>
+          <Alert.Title>To be filled in before it runs: <Long text={found.lacks.join("; ")} /></Alert.Title>
         </Alert.Root>
       ) : null}
       <HStack gap={2} mb={2} role="group" aria-label="Form">
@@ -210,7 +218,7 @@ export function Written({ found }: { found: WrittenDefinition }) {
         ))}
       </HStack>
       <Text>
-        {form === "python" ? `As ${file} into the DAG folder; then unpause its DAG.` : `As ${file} into the folder that a DAG file hands to cdc_dags(); then unpause its DAG.`}
+        As <Long text={file} /> {form === "python" ? "into the DAG folder; then unpause its DAG." : "into the folder that a DAG file hands to cdc_dags(); then unpause its DAG."}
       </Text>
       <Copied text={found[form]} label="the definition" />
     </Box>

@@ -8,6 +8,7 @@ export type Detail = Schemas["ConnectorDetail"];
 export type AskedFor = Schemas["AskedFor"];
 export type Plan = Schemas["Plan"];
 export type Story = Schemas["RowStory"];
+export type KeyColumn = Schemas["KeyColumn"];
 export type Change = Schemas["RowChange"];
 export type Tables = Schemas["Tables"];
 export type Signal = Schemas["SignalState"];
@@ -39,7 +40,7 @@ const url = (path: string) => new URL(`cdc/api/v1/${path}`, document.baseURI).hr
 export const part = (text: string) => encodeURIComponent(text);
 
 export async function ask<T>(path: string, signal?: AbortSignal, body?: unknown): Promise<T> {
-  const answer = await fetch(url(path), {
+  const answer = await reached(url(path), {
     signal,
     credentials: "same-origin",
     ...(body === undefined
@@ -54,6 +55,18 @@ export async function ask<T>(path: string, signal?: AbortSignal, body?: unknown)
     throw new Refused(answer.status, await problemOf(answer));
   }
   return (await answer.json()) as T;
+}
+
+/** A browser says no more than that it could not fetch something. */
+async function reached(address: string, request: RequestInit): Promise<Response> {
+  try {
+    return await fetch(address, request);
+  } catch (e) {
+    if (request.signal?.aborted) {
+      throw e;
+    }
+    throw new Error("Airflow's API server cannot be reached: is it running, and does the network of this browser lead to it?");
+  }
 }
 
 async function problemOf(answer: Response): Promise<Problem> {

@@ -1,8 +1,10 @@
-import { Alert, Badge, Box, Code, Heading, HStack, Spinner, Table, Text } from "@chakra-ui/react";
-import type { ReactNode } from "react";
+import { Alert, Badge, Box, Heading, HStack, Spinner, Table, Text } from "@chakra-ui/react";
+import { useEffect, useState, type ReactNode } from "react";
 
 import { Refused, type Line } from "./api";
+import { Long, Repair, shortened } from "./long";
 import { ago, bytes, duration } from "./texts";
+import type { Asked } from "./useAsked";
 
 export const ROOT = "/plugin/cdc";
 
@@ -11,7 +13,7 @@ const COLOURS: Record<string, string> = { running: "green", failed: "red", pause
 export function State({ word }: { word: string }) {
   return (
     <Badge colorPalette={COLOURS[word] ?? "gray"} variant="surface">
-      {word}
+      {shortened(word, 40)}
     </Badge>
   );
 }
@@ -27,9 +29,15 @@ export function Trouble({ line }: { line: Line }) {
   );
 }
 
-/** What an error says, with its commands as code: they stand between backticks. */
-export function Said({ text }: { text: string }) {
-  return text.split("`").map((piece, n) => (n % 2 === 1 ? <Code key={n}>{piece}</Code> : piece));
+/** Of an error: where, what is safe, how to repair it. */
+export function Parts({ parts }: { parts: { where?: string; safe?: string; repair?: string } }) {
+  return (
+    <>
+      {parts.where ? <Text>Where: <Long text={parts.where} /></Text> : null}
+      {parts.safe ? <Text>Safe: <Long text={parts.safe} /></Text> : null}
+      {parts.repair ? <Text>Repair: <Repair text={parts.repair} /></Text> : null}
+    </>
+  );
 }
 
 /** An error in its parts: what, where, what is safe, how to repair it. */
@@ -39,25 +47,26 @@ export function Failure({ error }: { error: Error }) {
     <Alert.Root status="error" role="alert" data-testid="failure">
       <Alert.Indicator />
       <Alert.Content>
-        <Alert.Title>{parts?.what ?? error.message}</Alert.Title>
-        {parts?.where ? <Text>Where: {parts.where}</Text> : null}
-        {parts?.safe ? <Text>Safe: {parts.safe}</Text> : null}
-        {parts?.repair ? (
-          <Text>
-            Repair: <Said text={parts.repair} />
-          </Text>
-        ) : null}
+        <Alert.Title whiteSpace="pre-wrap"><Long text={parts?.what ?? error.message} /></Alert.Title>
+        {parts ? <Parts parts={parts} /> : null}
       </Alert.Content>
     </Alert.Root>
   );
 }
 
+const LATE_S = 10;
+
 /** That an answer is awaited: a text, as a spinner alone says nothing to a screen reader. */
 export function Loading() {
+  const [late, setLate] = useState(false);
+  useEffect(() => {
+    const timer = window.setTimeout(() => setLate(true), LATE_S * 1000);
+    return () => window.clearTimeout(timer);
+  }, []);
   return (
     <HStack role="status" color="fg.muted" my={2}>
       <Spinner size="sm" aria-hidden="true" />
-      <Text>Loading</Text>
+      <Text>{late ? `Loading: there was no answer for ${LATE_S} seconds` : "Loading"}</Text>
     </HStack>
   );
 }
@@ -67,12 +76,18 @@ export function Shown<T>({
   asked,
   children,
 }: {
-  asked: { data: T | undefined; error: Error | undefined };
+  asked: Asked<T>;
   children: (data: T) => ReactNode;
 }) {
   return (
     <>
       {asked.error ? <Failure error={asked.error} /> : null}
+      {asked.late && asked.data !== undefined ? (
+        <Alert.Root status="warning" data-testid="late">
+          <Alert.Indicator />
+          <Alert.Title>{`The API has not answered since ${asked.late.toLocaleTimeString()}: what is shown is from before.`}</Alert.Title>
+        </Alert.Root>
+      ) : null}
       {asked.data !== undefined ? children(asked.data) : asked.error ? null : <Loading />}
     </>
   );
@@ -82,7 +97,7 @@ export function Section({ title, children }: { title: string; children: ReactNod
   return (
     <Box as="section" mt={5}>
       <Heading as="h2" size="md" mb={2}>
-        {title}
+        {shortened(title, 300)}
       </Heading>
       {children}
     </Box>
@@ -118,8 +133,8 @@ export function Grid({
           {rows.map(({ key, cells }) => (
             <Table.Row key={key}>
               {cells.map((cell, n) => (
-                <Table.Cell key={n} verticalAlign="top" maxW="40rem" whiteSpace="normal" overflowWrap="anywhere" unicodeBidi="isolate">
-                  {cell}
+                <Table.Cell key={n} verticalAlign="top" minW="6.5rem" maxW="40rem" whiteSpace="normal" unicodeBidi="isolate">
+                  {typeof cell === "string" ? <Long text={cell} /> : cell}
                 </Table.Cell>
               ))}
             </Table.Row>
@@ -164,13 +179,13 @@ export function lag(line: Line): string {
 /** How far a connector is from both ends of its source's log, where the source tells. */
 export function LogEnds({ line }: { line: Line }) {
   const { lag_bytes: behind, log_gone_at: gone } = line;
-  if ((behind === null || behind === undefined) && !gone) {
+  if (!behind && !gone) {
     return null;
   }
   return (
     <Text color="fg.muted">
-      {behind !== null && behind !== undefined ? `${bytes(behind)} of the source's log left to read` : ""}
-      {gone ? `${behind === null || behind === undefined ? "" : "; "}the source removes the log there ${ago(gone)}` : ""}
+      {behind ? `${bytes(behind)} of the source's log left to read` : ""}
+      {gone ? `${behind ? "; " : ""}the source removes the log there ${ago(gone)}` : ""}
     </Text>
   );
 }

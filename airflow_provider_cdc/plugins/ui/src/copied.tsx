@@ -20,7 +20,7 @@ export function Copied({ text, label }: { text: string; label: string }) {
   };
   return (
     <Box display="flex" gap={2} alignItems="flex-start" my={1}>
-      <Code ref={shown} as="pre" flex="1" minW={0} p={2} whiteSpace="pre-wrap" overflowWrap="anywhere" unicodeBidi="isolate">
+      <Code ref={shown} as="pre" flex="1" minW={0} maxH="30rem" overflowY="auto" tabIndex={0} role="region" aria-label={label} p={2} whiteSpace="pre-wrap" overflowWrap="anywhere" unicodeBidi="isolate">
         {text}
       </Code>
       <Button size="xs" variant="outline" aria-label={`${done || "Copy"}: ${label}`} onClick={() => void copy()}>

@@ -25,6 +25,7 @@ export function marksOf(shown: { marks: Mark[]; text: string }): Plugin<"line"> 
       ctx.save();
       ctx.textAlign = "center";
       ctx.font = "11px sans-serif";
+      const levels = Object.keys(SIGNS);
       for (const mark of shown.marks) {
         const x = scale.getPixelForValue(Date.parse(mark.at));
         if (x < area.left || x > area.right) {
@@ -34,12 +35,13 @@ export function marksOf(shown: { marks: Mark[]; text: string }): Plugin<"line"> 
         ctx.strokeStyle = ctx.fillStyle = colour || shown.text;
         ctx.globalAlpha = colour ? 0.6 : 0.4;
         ctx.beginPath();
-        ctx.moveTo(x, colour ? area.top + 10 : area.bottom - 5);
+        const top = area.top + 12 * levels.indexOf(mark.kind); // signs of one moment stand below each other
+        ctx.moveTo(x, colour ? top : area.bottom - 5);
         ctx.lineTo(x, area.bottom);
         ctx.stroke();
         if (colour) {
           ctx.globalAlpha = 1;
-          ctx.fillText(sign, x, area.top + 8);
+          ctx.fillText(sign, x, top - 2);
         }
       }
       ctx.restore();

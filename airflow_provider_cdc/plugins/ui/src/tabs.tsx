@@ -1,9 +1,10 @@
-import { Box, Code, Input, Link as Anchor, Text } from "@chakra-ui/react";
+import { Box, Input, Link as Anchor, Text } from "@chakra-ui/react";
 import { useState } from "react";
 import { Link } from "react-router-dom";
 
 import type { Batch, Configuration, Detail, Event, Offset, SchemaChange, Signal, Tables } from "./api";
 import { Grid, ROOT, Shown, State } from "./bits";
+import { Exact, Long } from "./long";
 import { ago, bytes, count, duration, position, value } from "./texts";
 import { useAsked } from "./useAsked";
 
@@ -33,7 +34,7 @@ export function TablesTab({ path }: Of) {
                 cells: [
                   one.table, one.key.join(", ") || "none", one.version, count(one.events), count(one.rows_read),
                   one.pending ? "to be read" : one.chunk_rows !== null ? `${count(one.chunk_rows)} rows so far` : "",
-                  (one.targets ?? []).map((t) => <Text key={t.target + t.place}>{t.target}: {duration(t.freshness_p50_s)} / {duration(t.freshness_p95_s)}</Text>),
+                  (one.targets ?? []).map((t) => <Text key={t.target + t.place}><Long text={t.target} />: {duration(t.freshness_p50_s)} / {duration(t.freshness_p95_s)}</Text>),
                   one.comparisons?.length ? one.comparisons.map((c) => <Compared key={c.target + c.place} found={c} />) : <Text key="never" color="fg.muted">never</Text>,
                 ],
               }))}
@@ -48,8 +49,8 @@ function Compared({ found }: { found: NonNullable<Tables["tables"][number]["comp
   const rows = [[found.missing, "missing"], [found.surplus, "surplus"], [found.different, "different"]] as const;
   const words = rows.filter(([n]) => n > 0).map(([n, what]) => `${count(n)} ${what}`);
   return (
-    <Text color={found.equal ? undefined : "fg.error"}>
-      {found.target}: {found.equal ? "equal" : words.join(", ") || "differs"}, {ago(found.at)}
+    <Text color={found.equal ? undefined : "red.fg"}>
+      <Long text={found.target} />: {found.equal ? "equal" : words.join(", ") || "differs"}, {ago(found.at)}
     </Text>
   );
 }
@@ -65,7 +66,7 @@ export function SignalsTab({ path }: Of) {
           nothing="No signal was sent."
           rows={signals.map((one) => ({
             key: String(one.number),
-            cells: [one.number, one.type, <Code key="data">{one.data}</Code>, `${ago(one.received_at)}, ${one.channel}${one.sent_by ? `, ${one.sent_by}` : ""}`, <State key="state" word={one.state} />, one.message || progress(one.progress)],
+            cells: [one.number, one.type, <Exact key="data" text={one.data ?? ""} />, `${ago(one.received_at)}, ${one.channel}${one.sent_by ? `, ${one.sent_by}` : ""}`, <State key="state" word={one.state} />, one.message || progress(one.progress)],
           }))}
         />
       )}
@@ -90,11 +91,11 @@ export function SchemaTab({ path }: Of) {
               ago(one.at),
               Object.entries(one.tables).map(([table, lines]) => (
                 <Box key={table}>
-                  <Text fontWeight="semibold">{table}</Text>
-                  {lines.map((line) => <Text key={line} fontFamily="mono">{line}</Text>)}
+                  <Text fontWeight="semibold"><Long text={table} /></Text>
+                  {lines.map((line) => <Text key={line} fontFamily="mono"><Long text={line} /></Text>)}
                 </Box>
               )),
-              one.snapshot ? "read by a snapshot" : <Code key="ddl" whiteSpace="pre-wrap">{one.statement}</Code>,
+              one.snapshot ? "read by a snapshot" : <Exact key="ddl" text={one.statement} />,
               position(one.position),
             ],
           }))}
@@ -153,14 +154,14 @@ export function ConfigurationTab({ path }: Of) {
     <Shown asked={asked}>
       {({ properties, connections }) => (
         <>
-          <Text mb={2}>{Object.entries(connections).map(([what, name]) => `${what}: ${name}`).join("; ")}</Text>
+          <Text mb={2}><Long text={Object.entries(connections).map(([what, name]) => `${what}: ${name}`).join("; ")} /></Text>
           <Grid
             label="Properties"
             head={["Property", "Value", "From", "What it does"]}
             nothing="No definition is recorded."
             rows={properties.map((one) => ({
               key: one.name,
-              cells: [one.name, one.by === "connection" ? "not shown" : one.secret ? "secret" : <Code key="value">{value(one.value) || "none"}</Code>, one.by, one.what],
+              cells: [one.name, one.by === "connection" ? "not shown" : one.secret ? "secret" : <Exact key="value" text={value(one.value) || "none"} />, one.by, one.what],
             }))}
           />
         </>
@@ -182,7 +183,7 @@ export function EventsTab({ path }: Of) {
             key: String(one.number),
             cells: [
               ago(one.created_at), one.aggregate_type, one.type,
-              Object.entries(one.additional_data).filter(([name]) => name !== "connector_name").map(([name, text]) => <Text key={name}>{name}: {text}</Text>),
+              Object.entries(one.additional_data).filter(([name]) => name !== "connector_name").map(([name, text]) => <Text key={name}><Long text={`${name}: ${text}`} /></Text>),
             ],
           }))}
         />

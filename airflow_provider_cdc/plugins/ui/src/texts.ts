@@ -26,6 +26,9 @@ export function ago(moment: string | null | undefined): string {
   return seconds < 0 ? `in ${duration(-seconds)}` : `${duration(seconds)} ago`;
 }
 
+/** A moment of a log, to the microsecond and in UTC, as the source has it. */
+export const moment = (found: string) => found.replace("T", " ").replace(/(\+00:00|Z)$/, " UTC");
+
 export const count = (n: number) => n.toLocaleString("en");
 
 export function bytes(n: number): string {

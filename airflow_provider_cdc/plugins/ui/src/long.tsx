@@ -1,0 +1,54 @@
+import { Button, Code, Text } from "@chakra-ui/react";
+import { useState } from "react";
+
+import { count } from "./texts";
+
+const MOST = 300;
+
+/** Characters that turn the direction of what follows, in sight: a name that has one would turn the sentence that it is in. */
+const plain = (text: string) => text.replace(/[\u202a-\u202e\u2066-\u2069]/g, (one) => `\\u${one.charCodeAt(0).toString(16)}`);
+
+/** The beginning of a text that has no room, such as in a choice or on a button. */
+export const shortened = (text: string, most: number) => plain(text.length <= most ? text : `${text.slice(0, most).replace(/[\uD800-\uDBFF]$/, "")}…`);
+
+/** A text that may be of any length and direction: of a long one the beginning, and all of it for who wants it. */
+export function Long({ text, most = MOST }: { text: string; most?: number }) {
+  const [all, setAll] = useState(false);
+  if (text.length <= most) {
+    return <bdi>{plain(text)}</bdi>;
+  }
+  return (
+    <>
+      <bdi>{all ? plain(text) : shortened(text, most)}</bdi>{" "}
+      <Button size="2xs" variant="outline" aria-expanded={all} onClick={() => setAll(!all)}>
+        {all ? "Show less" : `Show all ${count(text.length)} characters`}
+      </Button>
+    </>
+  );
+}
+
+/** Something to be read letter by letter, such as a position or a name. */
+export function Exact({ text, most }: { text: string; most?: number }) {
+  return (
+    <Code display="inline" whiteSpace="pre-wrap" boxDecorationBreak="clone">
+      <Long text={text} most={most} />
+    </Code>
+  );
+}
+
+const COMMAND = /^airflow [^`]*$/;
+
+/** The command of a repair, where there is one, and otherwise all of it: the page of the connector has it whole. */
+export const commandIn = (text: string) => /`(airflow cdc [^`]+)`/.exec(text)?.[1] ?? text;
+
+/** What to do about an error: commands in it are set apart, whether they are all of it or stand between backticks. */
+export function Repair({ text }: { text: string }) {
+  if (COMMAND.test(text)) {
+    return <Exact text={text} />;
+  }
+  return (
+    <Text as="span">
+      {text.length > MOST ? <Long text={text} /> : text.split("`").map((piece, n) => (n % 2 ? <Exact key={n} text={piece} /> : <bdi key={n}>{plain(piece)}</bdi>))}
+    </Text>
+  );
+}

@@ -1,0 +1,60 @@
+"""What the page of a row asks of the API, beside the story itself: the columns of a key, and connections to target databases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.plugins import rights
+from tests.plugins.conftest import Asked, capture
+from tests.support.face import Shop
+
+API = "/api/v1/connectors/shop/row"
+
+
+@pytest.fixture(autouse=True)
+def row(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that may be shown."""
+    monkeypatch.setenv("AIRFLOW__CDC__SHOW_ROWS_OF", "shop")
+    shop.order(1)
+    capture(shop)
+
+
+def post(asked: Asked, path: str, body: dict[str, Any], status: int = 200) -> Any:
+    answer = asked().post(f"{API}{path}", json=body)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def looks(shop: Shop) -> int:
+    return [e.notification.type for e in shop.store.notifications("shop")].count("LOOKED_AT")
+
+
+def test_the_columns_of_a_key_are_told_and_nothing_is_recorded(shop: Shop, asked: Asked) -> None:
+    (column,) = post(asked, "/key", {"table": "inventory.orders"})
+    assert (column["name"], column["type"]) == ("id", "int64")
+    assert column["form"]
+    assert "No connector has captured" in post(asked, "/key", {"table": "inventory.oders"}, 409)["detail"]
+    assert looks(shop) == 0
+
+
+def test_the_row_as_of_a_time_and_beside_the_source(shop: Shop, asked: Asked) -> None:
+    row = {"table": "inventory.orders", "key": ["1"]}
+    found = post(asked, "", row | {"as_of": "2020-01-01T00:00:00Z", "compare": True})
+    assert found["as_of"].startswith("2020-01-01T00:00:00")
+    assert found["changes"] == []
+    assert found["source"]["row"] is not None or found["source"]["equal"] is not None
+    assert looks(shop) == 1
+
+
+def test_a_connection_to_a_target_database_is_for_those_who_may_edit_it(
+    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = {"table": "inventory.orders", "key": ["1"], "connections": ["warehouse"]}
+    monkeypatch.setattr(rights, "may_connect", lambda user, conn_id, team, *, edit: not edit)
+    assert "warehouse" in post(asked, "", row, 403)["detail"]
+    assert looks(shop) == 0
+    monkeypatch.setattr(rights, "may_connect", lambda user, conn_id, team, *, edit: True)
+    post(asked, "", row)
+    assert looks(shop) == 1

@@ -1,0 +1,171 @@
+"""Every page and tab that the UI has, each with an API that is slow, one that is broken, and one whose every text is as bad as can be: light, dark, narrow, by keyboard.
+
+The places come from the sources of the UI: one that is new is tried as well, or fails here until it is said how it is reached.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import pytest
+
+from dev.airflow import Services
+from dev.bootstrap import ui
+from tests.system.answers import END, Answers
+from tests.system.pages import findings, not_reached, settled, show, sticks_out, too_long, turned
+
+NAME = '<img src=x onerror="window.hacked=1">\'\u202eevil' + "x" * 200
+CONNECTOR = f"/connectors/{quote(NAME, safe='')}"
+API = "**/cdc/api/**"
+TABS = dict(re.findall(r'^  (\w+): "(.+)",$', (ui.SOURCES / "src" / "places.ts").read_text(), re.MULTILINE))
+"""Place in the address → title."""
+
+
+def places() -> list[str]:
+    """Below the page's own address."""
+    known = {
+        "": [""],
+        "new": ["/new"],
+        "connectors/:connector/batches/:batch": [f"{CONNECTOR}/batches/2"],
+        "connectors/:connector/:tab?": [f"{CONNECTOR}/{tab}" for tab in TABS],
+    }
+    routes = re.findall(r'<Route (?:index|path="([^"]*)")', (ui.SOURCES / "src" / "App.tsx").read_text())
+    return [place for route in routes for place in known[route]]
+
+
+def pressed(*names: str) -> Callable[[Any], None]:
+    def press(page: Any) -> None:
+        for name in names:
+            page.get_by_role("button", name=name, exact=True).click()
+            settled(page)
+
+    return press
+
+
+def row(page: Any) -> None:
+    page.get_by_label("Table", exact=True).fill("inventory.orders")
+    page.get_by_label("Key: values").fill("1")
+    page.get_by_role("button", name="Look").click()
+    page.get_by_test_id("story").wait_for()
+
+
+def wizard(page: Any) -> None:
+    page.get_by_label("Connection", exact=True).select_option(index=1)
+    pressed("Check, and list what there is")(page)
+    page.get_by_label("Name of the connector").fill("made")
+    pressed("Write the definition")(page)
+    page.get_by_test_id("definition").wait_for()
+
+
+FURTHER = {
+    "charts": pressed("As tables"), "check": pressed("Check now"), "offsets": pressed("Ask the source"), "row": row, "new": wizard,
+}  # fmt: skip
+"""What a place shows only when somebody asks for it."""
+ASKS_NOTHING = {"check"}
+"""Beside what all tabs of a connector ask."""
+
+
+def shown_by(place: str) -> str:
+    return place.rpartition("/")[2]
+
+
+@pytest.fixture
+def held(page: Any) -> Any:
+    """Requests that were not answered, except that about the connector itself."""
+    requests: list[Any] = []
+
+    def hold(route: Any) -> None:
+        if unquote(route.request.url).endswith(f"/connectors/{NAME}"):
+            route.fulfill(json=Answers().to("GET", route.request.url))
+        else:
+            requests.append(route)
+
+    page.route(API, hold)
+    yield requests
+    page.unroute_all(behavior="ignoreErrors")
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("place", places())
+def test_an_api_that_is_slow_and_then_broken_is_told(
+    page: Any, services: Services, axe: str, held: list[Any], place: str
+) -> None:
+    show(page, services, place)
+    if shown_by(place) in ASKS_NOTHING:
+        page.get_by_role("tabpanel").wait_for()
+        assert held == []
+        return
+    if shown_by(place) == "row":  # its form is there at once
+        page.get_by_role("button", name="Look").wait_for()
+    else:
+        page.get_by_role("status").get_by_text("Loading").wait_for()
+    for theme in ("dark", "light"):
+        turned(page, theme)
+        assert findings(page, axe, loading=True) == [], theme
+    while not held:
+        page.wait_for_timeout(50)
+    for route in held[:]:
+        route.fulfill(status=503, json=Answers().problem)
+    page.get_by_test_id("failure").first.wait_for()
+    for theme in ("dark", "light"):
+        turned(page, theme)
+        assert findings(page, axe) == [], theme
+    assert too_long(page) == []
+    assert sticks_out(page) == []
+    assert page.locator("[data-testid=cdc] img").count() == 0
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("place", [*places(), "first use"])
+def test_names_and_values_of_the_worst_kind_are_text_and_break_nothing(
+    page: Any, services: Services, axe: str, shots: Path, place: str
+) -> None:
+    def answer(route: Any) -> None:
+        found = Answers().to(route.request.method, route.request.url)
+        route.fulfill(json=found | {"total": 0} if place == "first use" and "total" in found else found)
+
+    page.errors.clear()
+    page.route(API, answer)
+    show(page, services, "" if place == "first use" else place)
+    settled(page)
+    FURTHER.get(shown_by(place), lambda page: None)(page)
+    settled(page)
+    page.screenshot(path=shots / f"worst-{shown_by(place)}.png")
+    assert not_reached(page) == []
+    for theme, width in (("light", 1280), ("dark", 800)):
+        turned(page, theme)
+        page.set_viewport_size({"width": width, "height": 900})
+        assert findings(page, axe) == [], theme
+        assert sticks_out(page) == [], width
+    assert too_long(page) == []
+    more = page.locator("[data-testid=cdc] button[aria-expanded=false]").filter(has_text="Show all")
+    if more.count():
+        more.first.click()
+        page.locator("[data-testid=cdc] bdi").filter(has_text=END).first.wait_for()
+        assert sticks_out(page) == []
+    else:
+        assert page.locator("[data-testid=cdc] pre").count() > 0
+    assert page.locator("[data-testid=cdc] img").count() == 0
+    assert page.evaluate("window.hacked") is None
+    assert page.errors == []
+    turned(page, "light")
+    page.set_viewport_size({"width": 1280, "height": 900})
+    page.unroute_all(behavior="ignoreErrors")
+
+
+def test_the_tabs_are_gone_through_by_keyboard(page: Any, services: Services) -> None:
+    page.route(API, lambda route: route.fulfill(json=Answers().to(route.request.method, route.request.url)))
+    show(page, services, f"{CONNECTOR}/{next(iter(TABS))}")
+    page.get_by_role("tab", selected=True).focus()
+    seen = []
+    for place, title in TABS.items():
+        page.get_by_role("tab", name=title, exact=True, selected=True).wait_for()
+        page.wait_for_url(f"**/{place}")
+        seen.append(title)
+        page.keyboard.press("ArrowRight")
+    assert page.get_by_role("tab").all_inner_texts() == seen
+    page.unroute_all(behavior="ignoreErrors")
