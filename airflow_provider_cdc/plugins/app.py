@@ -31,6 +31,7 @@ _PROBLEMS: dict[int | str, dict[str, Any]] = {
         403: "The user may not do this",
         404: "There is no such connector, or the user may not see it",
         409: "It cannot be done",
+        415: "The body is not declared as JSON",
         503: "The state tables, the change log or the source cannot be reached",
     }.items()
 }
@@ -43,8 +44,17 @@ app = FastAPI(
     redoc_url=None,
     openapi_url="/api/v1/openapi.json",
 )
+
+
+def _json_only(request: Request) -> None:
+    """Refuse bodies that a page of another site could send without its user's knowledge: forms, and what has no type at all."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if request.method not in ("GET", "HEAD") and kind != "application/json":
+        raise HTTPException(415, "The body has to be JSON, with the header “Content-Type: application/json”.")
+
+
 _signed_in = [Depends(requires_access_asset("GET"))]
-_api = APIRouter(prefix="/api/v1", dependencies=_signed_in, responses=_PROBLEMS)
+_api = APIRouter(prefix="/api/v1", dependencies=[*_signed_in, Depends(_json_only)], responses=_PROBLEMS)
 for router in (reading.router, looks.router, acting.router, rows.router, wizard.router):
     _api.include_router(router)
 for route in _api.routes:

@@ -118,10 +118,3 @@ def test_the_record_of_actions_outlives_other_notifications(shop: Shop, asked: A
     retention = StateRetention(None, None, timedelta(0), None)
     shop.store.prune("shop", retention, datetime.now(UTC) + timedelta(days=1))
     assert [one.notification.aggregate_type for one in shop.store.notifications("shop")] == ["Action"]
-
-
-def test_a_form_of_another_site_cannot_send_an_action(shop: Shop, asked: Asked) -> None:
-    """A browser sends a form's fields without asking, and JSON not without being allowed to."""
-    answer = asked().post(f"{API}/pause?plan=false", content="{}", headers={"content-type": "text/plain"})
-    assert answer.status_code == 422
-    assert shop.store.control("shop").wanted == "running"

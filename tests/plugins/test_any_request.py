@@ -18,7 +18,7 @@ from tests.support.face import Shop
 DOCUMENT = schemathesis.openapi.from_dict(app.openapi())
 OPERATIONS = {f"{one.ok().method} {one.ok().path}": one.ok() for one in DOCUMENT.get_all_operations()}
 EXAMPLES = 5
-ANSWERS = {200, 400, 403, 404, 405, 409, 422}
+ANSWERS = {200, 400, 403, 404, 405, 409, 415, 422}
 """400 are bodies that are no JSON; 403 are rows, which the configuration has to allow; a path that is made of odd characters may be no route, or one of another method."""
 
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from airflow_provider_cdc.plugins.app import app
+from dev import paths
 from tests.plugins.conftest import Asked
 from tests.support.face import Shop
 
@@ -31,26 +37,42 @@ ALLOWED = {
     "rows": {"USER", "OP", "ADMIN"},
 }
 """Right → the roles of Airflow's simple auth manager that have it: the table of docs/security.md."""
+PAGE = (paths.ROOT / "docs" / "security.md").read_text()
+TABLE = dict(re.findall(r"^\| `((?:GET|POST) /[^`]*)` \| (.+) \|$", PAGE, re.M))
+"""Route → the right that it needs, as docs/security.md says."""
 ROUTES = [
-    (method, path, operation["x-right"])
+    (*route.split(" "), right.strip("`"))
+    for route, right in TABLE.items()
+    if " /api/v1/" in route and right.startswith("`")
+]
+DOCUMENT = {
+    f"{method.upper()} {path}": operation["x-right"]
     for path, methods in app.openapi()["paths"].items()
     for method, operation in methods.items()
-]
+}
 
 
 def called(client: TestClient, method: str, path: str, connector: str = "shop") -> int:
     """The status of an answer to a request that is well-formed."""
     url = path.replace("{connector}", connector).replace("{batch}", "1").replace("{connection}", "shop")
-    body = BODIES.get(path.rpartition("/")[2], {}) if method == "post" else None
+    body = BODIES.get(path.rpartition("/")[2], {}) if method == "POST" else None
     answer = client.request(method, url, json=body, follow_redirects=False)
     assert answer.status_code < 500, answer.text
     assert answer.status_code != 422, answer.text
     return answer.status_code
 
 
-def test_the_document_has_every_right() -> None:
-    assert {right for _, _, right in ROUTES} == set(ALLOWED)
-    assert len(ROUTES) >= 33
+def test_the_table_of_routes_has_each_with_its_right() -> None:
+    assert {f"{method} {path}": right for method, path, right in ROUTES} == DOCUMENT
+    others = {f"GET {route.path.replace(':path', '')}" for route in app.routes if "/api/v1/" not in route.path}
+    assert set(TABLE) == DOCUMENT.keys() | others | {"GET /api/v1/openapi.json"}
+    assert set(DOCUMENT.values()) == set(ALLOWED)
+
+
+def test_no_route_is_outside_of_the_document() -> None:
+    """Of one that is not in it the table would need no line."""
+    api = [route for route in app.routes if isinstance(route, APIRoute) and route.path.startswith("/api/")]
+    assert {f"{method} {route.path}" for route in api for method in route.methods} == DOCUMENT.keys()
 
 
 @pytest.mark.parametrize("role", ["VIEWER", "USER", "OP", "ADMIN", None])
@@ -68,6 +90,61 @@ def test_each_route_is_allowed_or_refused_as_the_table_says(
         else:
             assert status == 403, (path, status)
     assert shop.store.control("shop").wanted == "running"  # plans change nothing
+
+
+def test_who_has_a_login_and_no_role_is_refused_everywhere(shop: Shop, asked: Asked) -> None:
+    client = asked(role="")
+    for method, path, _ in ROUTES:
+        assert called(client, method, path) == 403, path
+    assert client.get("/metrics").status_code == 403
+
+
+def test_what_needs_no_login_shows_nothing_of_any_connector(shop: Shop, asked: Asked) -> None:
+    client = asked(role=None)
+    free = [route.removeprefix("GET ") for route, right in TABLE.items() if right.startswith("none")]
+    found = {route: client.get(route.replace("{rest}", "shop"), follow_redirects=False) for route in free}
+    assert found.pop("/api/v1/openapi.json").json() == app.openapi()
+    assert found.pop("/static").status_code in (307, 404)  # a folder has no page
+    assert {route: (answer.status_code, answer.content) for route, answer in found.items()} == {
+        "/": (307, b""),
+        "/connectors/{rest}": (307, b""),
+    }
+
+
+def test_tokens_and_cookies_count_as_in_airflows_own_api(shop: Shop, asked: Asked) -> None:
+    client, manager = asked(role=None), get_auth_manager()
+    ada, eve = SimpleAuthManagerUser(username="ada", role="ADMIN"), SimpleAuthManagerUser(username="eve", role=None)
+    token, other = manager.generate_jwt(ada), manager.generate_jwt(eve)
+    old = manager.generate_jwt(ada, expiration_time_in_seconds=-3600)
+
+    def status(bearer: str | None = None, cookie: str | None = None) -> int:
+        headers = {} if bearer is None else {"authorization": f"Bearer {bearer}"}
+        headers |= {} if cookie is None else {"cookie": f"_token={cookie}"}
+        return client.get("/api/v1/connectors", headers=headers).status_code
+
+    assert (status(), status(token), status(cookie=token)) == (401, 200, 200)
+    assert (status(old), status(cookie=old)) == (401, 401)
+    body, _, signature = token.rpartition(".")
+    assert status(f"{body}.{signature[::-1]}") == 403
+    assert (status(other, token), status(token, other)) == (403, 200)  # the header counts before the cookie
+    manager.revoke_token(token)
+    assert (status(token), status(cookie=token)) == (403, 403)
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]
+)
+def test_what_a_page_of_another_site_could_send_is_refused(shop: Shop, asked: Asked, kind: str | None) -> None:
+    """A browser sends these types, and a body without one, without asking the site whether they are wanted."""
+    client, before = asked(), len(shop.store.notifications("shop"))
+    for method, path, _ in ROUTES:
+        if method == "POST":
+            url = path.replace("{connector}", "shop").replace("{connection}", "shop") + "?plan=false&confirm=shop"
+            body = json.dumps(BODIES.get(path.rpartition("/")[2], {})).encode()
+            answer = client.post(url, content=body, headers={} if kind is None else {"content-type": kind})
+            assert answer.status_code == 415, (path, answer.text)
+    assert shop.store.control("shop").wanted == "running"
+    assert len(shop.store.notifications("shop")) == before
 
 
 def test_rows_are_shown_to_nobody_unless_the_configuration_names_the_connector(shop: Shop, asked: Asked) -> None:
@@ -110,7 +187,7 @@ def test_who_may_not_see_a_connector_is_told_the_same_as_of_one_that_is_not_ther
     client = asked("ann", "USER")
     for method, path, _ in ROUTES:
         if "{connector}" in path:
-            body = BODIES.get(path.rpartition("/")[2], {}) if method == "post" else None
+            body = BODIES.get(path.rpartition("/")[2], {}) if method == "POST" else None
             hidden, missing = (
                 client.request(method, path.replace("{connector}", name).replace("{batch}", "1"), json=body).text
                 for name in ("billing", "nothing")
