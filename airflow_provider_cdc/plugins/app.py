@@ -3,13 +3,16 @@
 Who may do what: docs/security.md. FastAPI evaluates annotations: everything they name is imported at module level.
 """
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_asset
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse, Response
 from fastapi.routing import APIRoute
 from fastapi.staticfiles import StaticFiles
 
@@ -101,11 +104,22 @@ def _outside(request: Request) -> str:
 @app.exception_handler(CdcError)
 def _trouble(request: Request, error: CdcError) -> Response:
     status = 503 if isinstance(error, (TransientError, StateError)) else 403 if isinstance(error, NotGranted) else 409
-    body = models.Problem(detail=str(error), error=LastError.of(str(error)))
-    return JSONResponse(body.model_dump(mode="json"), status_code=status)
+    return _answer(status, models.Problem(detail=str(error), error=LastError.of(str(error))).model_dump(mode="json"))
 
 
 @app.exception_handler(HTTPException)
 def _refused(request: Request, error: HTTPException) -> Response:
-    body = models.Problem(detail=str(error.detail), error=None)
-    return JSONResponse(body.model_dump(mode="json"), status_code=error.status_code, headers=error.headers)
+    body = models.Problem(detail=str(error.detail), error=None).model_dump(mode="json")
+    return _answer(error.status_code, body, error.headers)
+
+
+@app.exception_handler(RequestValidationError)
+def _malformed(request: Request, error: RequestValidationError) -> Response:
+    """FastAPI's own answer without the values that were sent: some of them (NaN, halves of characters) no JSON can have."""
+    found = [{"type": one["type"], "loc": list(one["loc"]), "msg": one["msg"]} for one in error.errors()]
+    return _answer(422, {"detail": found})
+
+
+def _answer(status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """In ASCII, which has a form for halves of characters, too."""
+    return Response(json.dumps(body), status, headers, media_type="application/json")

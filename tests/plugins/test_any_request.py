@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
+from urllib.parse import quote as quoted
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from airflow_provider_cdc.dag import lifecycle_dag, tables_dag
 from airflow_provider_cdc.plugins.app import app
 from tests.plugins.conftest import Asked, known_to_airflow
+from tests.plugins.test_rights import BODIES
 from tests.support.face import Shop
 
 DOCUMENT = schemathesis.openapi.from_dict(app.openapi())
@@ -20,6 +25,17 @@ OPERATIONS = {f"{one.ok().method} {one.ok().path}": one.ok() for one in DOCUMENT
 EXAMPLES = 5
 ANSWERS = {200, 400, 403, 404, 405, 409, 415, 422}
 """400 are bodies that are no JSON; 403 are rows, which the configuration has to allow; a path that is made of odd characters may be no route, or one of another method."""
+
+AWKWARD = [
+    "x" * 10_000, "\0", "a\0b", "\ud800", "\udcff", "../../etc/passwd", "..", "%2F", "a/b", "%00", "\u202eabc", "<b>\"'", "${x}", "9" * 400, "-1", str(1 << 63),
+    str(1 << 64), "1e400", "NaN", "\n", "", " ", "\U0001f600", "x'; DROP TABLE cdc_connectors; --",
+]  # fmt: skip
+"""Texts where names, numbers and keys belong."""
+UNUSUAL = [
+    "NaN", "Infinity", "[" * 5000, '{"a":' * 5000, '{"version": NaN}', f'{{"version": {"9" * 400}}}', '{"version": 1e400}', f'{{"seconds": {"9" * 5000}}}',
+    '{"seconds": NaN}', '{"seconds": Infinity}', '{"seconds": true}', '"\\ud800"', '{"\\ud800": 1}', "\0", "", "null", '{"reason": "a\\u0000b"}', '{"tables": ["\\ud800"]}', '{"reason": "\\udfff"}',
+]  # fmt: skip
+"""Bodies that some reader of JSON takes and another does not."""
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +61,54 @@ def test_every_request_is_answered(shop: Shop, asked: Asked, forms: None, name: 
         )  # fmt: skip
         assert answer.status_code in ANSWERS, (sent, answer.status_code, answer.text)
         assert answer.headers["content-type"] == "application/json"
+        if answer.status_code not in (400, 405):  # of a server that has not found the route
+            case.validate_response(answer, checks=[response_schema_conformance])
 
     answered()
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_awkward_names_and_values_are_answered(shop: Shop, asked: Asked, forms: None, name: str) -> None:
+    method, _, path = name.partition(" ")
+    client, kept = asked(), shop.store.control("shop")
+
+    def answered(url: str, content: str | None) -> None:
+        headers = {} if content is None else {"content-type": "application/json"}
+        answer = client.request(method, url, content=content, headers=headers, follow_redirects=False)
+        assert answer.status_code in {*ANSWERS, 307}, (url[:300], content, answer.status_code, answer.text[:1000])
+        if answer.status_code != 307:  # a slash too many
+            assert answer.headers["content-type"] == "application/json"
+            json.loads(answer.text)
+
+    reads = method.upper() == "GET"
+    body = BODIES.get(path.rpartition("/")[2], {"seconds": 1})
+    for text in AWKWARD:
+        other, shorter = quote(text), quote(text[:1000])
+        for url in {re.sub(r"{[a-z]+}", other, found) for found in (path, path.replace("{connector}", "shop"))}:
+            query = "&".join(f"{key}={shorter}" for key in ("limit", "text", "table", "span", "confirm", "state"))
+            answered(f"{url}?{query}&plan=true", None if reads else json.dumps(_with(body, text)))
+    for content in () if reads else UNUSUAL:
+        answered(re.sub(r"{[a-z]+}", "shop", path), content)
+    assert shop.store.control("shop") == kept
+
+
+def quote(text: str) -> str:
+    """Within a URL."""
+    return quoted(text, safe="", errors="surrogatepass")
+
+
+def _with(body: Any, text: str) -> Any:
+    """Each text of a body is another one."""
+    match body:
+        case dict():
+            return {key: _with(value, text) for key, value in body.items()}
+        case list():
+            return [_with(value, text) for value in body]
+        case str():
+            return text
+        case _:
+            return body
 
 
 def test_every_route_has_requests() -> None:
