@@ -116,8 +116,9 @@ class TableMaps:
             f"Rows of {table} were written under a table definition that is not known: {problem}.",
             where=where,
             safe="Everything before this transaction is captured; no row was decoded under a guess.",
+            # a snapshot in chunks goes on beside the log, and so does not get past these rows
             remedy="set binlog_row_metadata=FULL if the server does not have it, then read the table again: "
-            "snapshot.mode=always for one run",
+            f"`airflow cdc snapshot CONNECTOR {table} --type blocking --replace`, or all tables with snapshot.mode=always for one run",
         )
 
     def _fitting(self, table_map: TableMap, table: TableId, where: str) -> Layout | TableSchema | str:

@@ -15,6 +15,7 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from tests.sources.mysql_adapter import MySqlAdapter
 from tests.sources.suite import Dies, dies_at_commit, equal
 from tests.support.connectors import Connector, mysql_connector
+from tests.support.signals import snapshot
 from tests.support.story import Journal, Story, cases, compare
 from tests.support.workload import source_rows
 
@@ -217,3 +218,31 @@ def test_rows_without_the_names_of_their_columns_are_counted_and_never_guessed(
     with capsys.disabled():
         events = sum(map(len, journal.events.values()))
         print(f" [{len(told)} cases, {events} events, {journal.unreadable.total()} without names]", end="")
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql97"])
+def test_a_table_whose_rows_fit_no_structure_is_read_again_by_the_command_that_the_error_has(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    server = request.getfixturevalue(kind)
+    with contextlib.ExitStack() as stack:
+        db = MySqlAdapter(server, "mariadb" if kind == "mariadb" else "mysql", stack)
+        stack.callback(server.sql, "SET GLOBAL binlog_row_metadata = 'FULL'")
+        a, b = (f"`{db.namespace}`.{name}" for name in "ab")
+        server.sql(f"CREATE TABLE {a} (id INT PRIMARY KEY, n INT)", f"CREATE TABLE {b} (id INT PRIMARY KEY)")
+        connector = db.connector(tmp_path, table_include_list=rf"{re.escape(db.namespace)}\..*")
+        connector.capture()
+        server.sql(f"SET GLOBAL binlog_row_metadata = '{'NO_LOG' if kind == 'mariadb' else 'MINIMAL'}'")
+        server.sql(
+            "SET sql_log_bin = 0", f"ALTER TABLE {a} ADD more INT", "SET sql_log_bin = 1", f"INSERT INTO {a} VALUES (1, 2, 3)",
+            "SET GLOBAL binlog_row_metadata = 'FULL'", f"INSERT INTO {b} VALUES (1)",
+        )  # fmt: skip
+        with pytest.raises(SchemaConflict) as caught:
+            connector.capture()
+        command = re.search(r"`airflow cdc snapshot CONNECTOR (\S+) --type (\w+) --replace`", str(caught.value))
+        assert command is not None
+        snapshot(connector, command[1], type=command[2], replace=True)
+        connector.capture()
+        server.sql(f"UPDATE {a} SET more = 4", f"INSERT INTO {b} VALUES (2)")
+        connector.capture()
+        equal(connector, db, "a", "b")
