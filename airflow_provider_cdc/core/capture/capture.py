@@ -152,6 +152,8 @@ class Capture:
         try:
             result = self._run(began, run_for_s)
         except BaseException as e:
+            if isinstance(e, CdcError) and e.remedy:  # sources do not know how their connector is called
+                e.remedy = e.remedy.replace("CONNECTOR", self.name)
             self._ended(str(e) or repr(e), self._measured())
             run_ended(self._monitor, "run", failed=True, seconds=time.monotonic() - began)
             raise

@@ -239,7 +239,7 @@ def test_a_table_whose_rows_fit_no_structure_is_read_again_by_the_command_that_t
         )  # fmt: skip
         with pytest.raises(SchemaConflict) as caught:
             connector.capture()
-        command = re.search(r"`airflow cdc snapshot CONNECTOR (\S+) --type (\w+) --replace`", str(caught.value))
+        command = re.search(rf"`airflow cdc snapshot {connector.name} (\S+) --type (\w+) --replace`", str(caught.value))
         assert command is not None
         snapshot(connector, command[1], type=command[2], replace=True)
         connector.capture()
