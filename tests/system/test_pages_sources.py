@@ -97,7 +97,9 @@ def test_each_source_is_seen_from_all_sides(page: Any, services: Services, fleet
         assert line["freshness"]["worst_topic"] in text
         assert line["lag_s"] is not None
         assert "its DAG is paused" in text
-        assert [words for words in (LEFT, GONE) if words in text] == WINDOW.get(kind, [])
+        known = {LEFT: line["lag_bytes"], GONE: line["log_gone_at"]}
+        assert [words for words, found in known.items() if found is not None] == WINDOW.get(kind, [])
+        assert all((words in text) == bool(found) for words, found in known.items())  # 0 bytes are not worth a line
     page.screenshot(path=shots / "sources.png", full_page=True)
     assert findings(page, axe) == []
     for kind in fleet.sources:
