@@ -194,7 +194,7 @@ class Source(abc.ABC):
         except (TypeError, ValueError, KeyError, AttributeError, IndexError, OverflowError, OSError) as e:
             why = f"{type(e).__name__}: {e}"
         raise ConfigError(
-            f"{dict(data)} is not a position: {why}.", remedy="give one as `airflow cdc offset show` prints it"
+            f"{dict(data)} is not a position: {why}.", remedy="give one as `airflow cdc offsets` prints it"
         )
 
     @abc.abstractmethod
