@@ -93,7 +93,9 @@ def test_one_that_goes_on_applies_what_comes_and_ends_when_it_is_killed(shop: Sh
             for operator in operators:
                 operator.on_kill()
         results = [one.result(LONGEST_S) for one in running]
-    assert sum(result["events"] for result in results) == 4
+    assert _series(shop)["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 4
+    # events of assets rather twice than never: the one that ends last may tell what the other one has left
+    assert 4 <= sum(result["events"] for result in results) <= 8
     assert rows(tmp_path) == [(1, "first"), (2, "more"), (3, "more"), (4, "more")]
 
 

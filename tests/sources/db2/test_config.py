@@ -58,8 +58,11 @@ def test_the_connection_string_with_tls() -> None:
     )
 
 
-def test_a_password_cannot_add_keywords() -> None:
-    assert "PWD={a;UID=b};" in _connection_string(config(database_password="a;UID=b"))
+@pytest.mark.parametrize("password", ["a;UID=b", ";", " a", "a "])
+def test_a_password_cannot_add_keywords(password: str) -> None:
+    with pytest.raises(ConfigError, match="IBM's driver cannot be told") as caught:
+        _connection_string(config(database_password=password))
+    assert "UID=b" not in str(caught.value)
 
 
 def test_the_connection_of_airflow() -> None:
