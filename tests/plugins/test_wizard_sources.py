@@ -51,11 +51,14 @@ def test_the_definition_makes_the_target_equal_to_the_source(
     with any_source(kind, request) as source:
         connect(monkeypatch, "its-source", conn_type=f"cdc_{kind}", **source.fields)
         connect(monkeypatch, "ware-house", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
-        found = said(asked, "connections/its-source", {"seconds": 60})
-        assert found["ready"] is True, found
         if kind != "debezium":
-            assert found["asked"] is True
-            assert {*source.tables.values(), *source.left_out} <= set(found["tables"])
+            there = said(asked, "connections/its-source", {"seconds": 60})
+            assert there["asked"] is True
+            assert {*source.tables.values(), *source.left_out} <= set(there["tables"])
+        # what tables of others lack, as those that another test has left there, does not matter
+        chosen = [] if kind == "debezium" else list(source.tables.values())
+        found = said(asked, "connections/its-source", {"seconds": 60, "tables": chosen})
+        assert found["ready"] is True, found
         body = {
             "source": kind, "name": "made", "conn_id": "its-source", "tables": list(source.tables.values()), "left_out": source.left_out,
             "target": "database", "database": "ware-house", "changelog": f"{tmp_path}/the log", "properties": source.properties,
