@@ -60,4 +60,6 @@ class LogWatch:
                 return
         if window is not None or self._known:
             self._known = {**(window or LogWindow()).document()}
-            self._asked_at = round(self._clock(), 3)
+            self._asked_at = float(
+                int(self._clock())
+            )  # never later than now: what is asked at once after it is not asked again
