@@ -60,6 +60,5 @@ class LogWatch:
                 return
         if window is not None or self._known:
             self._known = {**(window or LogWindow()).document()}
-            self._asked_at = float(
-                int(self._clock())
-            )  # never later than now: what is asked at once after it is not asked again
+            # never later than now: otherwise it would be asked again at once
+            self._asked_at = float(int(self._clock()))
