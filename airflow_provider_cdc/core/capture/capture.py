@@ -17,6 +17,7 @@ import dataclasses
 import functools
 import logging
 import os
+import shlex
 import socket
 import time
 from collections import Counter
@@ -153,7 +154,7 @@ class Capture:
             result = self._run(began, run_for_s)
         except BaseException as e:
             if isinstance(e, CdcError) and e.remedy:  # sources do not know how their connector is called
-                e.remedy = e.remedy.replace("CONNECTOR", self.name)
+                e.remedy = e.remedy.replace("snapshot CONNECTOR ", f"snapshot {shlex.quote(self.name)} ")
             self._ended(str(e) or repr(e), self._measured())
             run_ended(self._monitor, "run", failed=True, seconds=time.monotonic() - began)
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import shlex
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -220,15 +221,16 @@ def test_rows_without_the_names_of_their_columns_are_counted_and_never_guessed(
         print(f" [{len(told)} cases, {events} events, {journal.unreadable.total()} without names]", end="")
 
 
+@pytest.mark.parametrize("name", ["a", "CONNECTOR $(x)'s"])
 @pytest.mark.parametrize("kind", ["mariadb", "mysql97"])
 def test_a_table_whose_rows_fit_no_structure_is_read_again_by_the_command_that_the_error_has(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, name: str
 ) -> None:
     server = request.getfixturevalue(kind)
     with contextlib.ExitStack() as stack:
         db = MySqlAdapter(server, "mariadb" if kind == "mariadb" else "mysql", stack)
         stack.callback(server.sql, "SET GLOBAL binlog_row_metadata = 'FULL'")
-        a, b = (f"`{db.namespace}`.{name}" for name in "ab")
+        a, b = (f"`{db.namespace}`.`{table}`" for table in (name, "b"))
         server.sql(f"CREATE TABLE {a} (id INT PRIMARY KEY, n INT)", f"CREATE TABLE {b} (id INT PRIMARY KEY)")
         connector = db.connector(tmp_path, table_include_list=rf"{re.escape(db.namespace)}\..*")
         connector.capture()
@@ -239,10 +241,13 @@ def test_a_table_whose_rows_fit_no_structure_is_read_again_by_the_command_that_t
         )  # fmt: skip
         with pytest.raises(SchemaConflict) as caught:
             connector.capture()
-        command = re.search(rf"`airflow cdc snapshot {connector.name} (\S+) --type (\w+) --replace`", str(caught.value))
-        assert command is not None
-        snapshot(connector, command[1], type=command[2], replace=True)
+        (command,) = re.findall(r"`(airflow cdc snapshot .* --replace)`", str(caught.value))
+        *cdc, connector_name, pattern, _, type_, _ = shlex.split(command)
+        assert (cdc, connector_name) == (["airflow", "cdc", "snapshot"], connector.name)
+        snapshot(connector, pattern, type=type_, replace=True)
         connector.capture()
         server.sql(f"UPDATE {a} SET more = 4", f"INSERT INTO {b} VALUES (2)")
         connector.capture()
-        equal(connector, db, "a", "b")
+        equal(connector, db, "b")
+        topic = re.sub(r"[^\w.-]", "_", name)
+        assert connector.rows(f"{db.namespace}.{topic}") == db.rows(name) == [{"id": 1, "n": 2, "more": 4}]
