@@ -126,6 +126,38 @@ def test_the_overview_shows_the_broken_one_first_with_its_repair(
     assert page.errors == []
 
 
+def test_letters_that_come_faster_than_the_page_is_drawn_are_all_there(page: Any, services: Services) -> None:
+    """A machine of a twentieth of this one's speed: the address of the page comes on long after the letter. A link and the way back change the filter, too."""
+    show(page, services)
+    field, rows = page.get_by_label("Search"), page.get_by_role("table", name="Connectors").locator("tbody tr")
+    rows.first.wait_for()
+    slowed = page.context.new_cdp_session(page)
+    slowed.send("Emulation.setCPUThrottlingRate", {"rate": 20})
+    try:
+        field.press_sequentially("no longer holds", delay=15)
+        page.get_by_label("State").select_option("paused")
+        page.wait_for_url("**?text=no+longer+holds&state=paused")
+    finally:
+        slowed.send("Emulation.setCPUThrottlingRate", {"rate": 1})
+    assert field.input_value() == "no longer holds"
+    page.get_by_label("State").select_option("")
+    page.wait_for_url("**?text=no+longer+holds")
+    rows.first.get_by_role("link").first.click()
+    page.get_by_role("tab").first.wait_for()
+    page.go_back()
+    rows.first.wait_for()
+    assert field.input_value() == "no longer holds"
+    assert "broken" in rows.first.inner_text()
+    page.get_by_role("button", name="Browse").click()
+    page.get_by_role("menuitem", name="CDC connectors").click()
+    page.get_by_text(SHOWN, exact=True).first.wait_for()
+    assert field.input_value() == ""
+    page.go_back()
+    page.get_by_text(SHOWN, exact=True).first.wait_for(state="detached")
+    assert field.input_value() == "no longer holds"
+    assert page.errors == []
+
+
 def test_it_is_as_dark_as_airflow_and_fits_a_narrow_window(
     page: Any, services: Services, shots: Path, axe: str
 ) -> None:

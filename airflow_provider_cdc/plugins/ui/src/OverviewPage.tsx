@@ -1,5 +1,5 @@
 import { Box, Heading, HStack, Input, Link as Anchor, NativeSelect, Progress, Text } from "@chakra-ui/react";
-import { Link, useSearchParams } from "react-router-dom";
+import { Link } from "react-router-dom";
 
 import { part, type Line, type Overview } from "./api";
 import { FirstUse } from "./FirstUse";
@@ -7,6 +7,7 @@ import { Grid, lag, LogEnds, ROOT, Shown, Spark, State, Trouble } from "./bits";
 import { commandIn, Long, Repair, shortened } from "./long";
 import { ago, duration } from "./texts";
 import { useAsked } from "./useAsked";
+import { useFilter } from "./useFilter";
 
 const EVERY_S = 10;
 /** Characters of one text in the table. */
@@ -14,18 +15,8 @@ const MOST = 240;
 
 /** All connectors, the one that wants to be looked at most first. */
 export function OverviewPage() {
-  const [query, setQuery] = useSearchParams();
+  const [chosen, choose] = useFilter(FILTERS);
   const asked = useAsked<Overview>("connectors", EVERY_S);
-  const chosen: Chosen = { text: query.get("text") ?? "", state: query.get("state") ?? "", source: query.get("source") ?? "", tag: query.get("tag") ?? "" };
-  const choose = (name: string, chosen: string) => {
-    const next = new URLSearchParams(query);
-    if (chosen) {
-      next.set(name, chosen);
-    } else {
-      next.delete(name);
-    }
-    setQuery(next, { replace: true });
-  };
   return (
     <>
       <HStack justify="space-between" mb={3} flexWrap="wrap">
@@ -41,16 +32,13 @@ export function OverviewPage() {
   );
 }
 
-interface Chosen {
-  text: string;
-  state: string;
-  source: string;
-  tag: string;
-}
+const FILTERS = ["text", "state", "source", "tag"] as const;
+
+type Chosen = Record<(typeof FILTERS)[number], string>;
 
 const HEAD = ["Connector", "What it does", "What is wrong", "Freshness p50 / p95", "Lag", "Events/s", "Next run"];
 
-function Lines({ data, chosen, onChoose }: { data: Overview; chosen: Chosen; onChoose: (name: string, value: string) => void }) {
+function Lines({ data, chosen, onChoose }: { data: Overview; chosen: Chosen; onChoose: (name: keyof Chosen, value: string) => void }) {
   const lines = data.connectors.filter((line) => fits(line, chosen));
   return (
     <>
