@@ -8,6 +8,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import pytest
@@ -75,6 +76,20 @@ MYSQL_FIXTURES = {"mysql97", "mysql80", "mysql_factory"}
 SLOWNESS = ("server", "mysql", "crash", "slow", "airflow", "spark")
 COLLECTED = pytest.StashKey[set[str]]()
 """Names of all tests that were collected, the long ones too, without the parts in brackets."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def modules_stay_the_same() -> Iterator[None]:
+    """A module that a test imports anew is another one to whoever has it already: what later tests patch in one does not reach the other."""
+    yield
+    twice = []
+    for name, module in list(sys.modules.items()):
+        parent, _, child = name.rpartition(".")
+        if name.startswith(("airflow_provider_cdc.", "spark_jobs.")) and parent in sys.modules:
+            found = getattr(sys.modules[parent], child, module)
+            if isinstance(found, ModuleType) and found is not module:
+                twice.append(name)
+    assert twice == []
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
