@@ -108,7 +108,7 @@ def line_of(
     :param signals: those that have not ended
     """
     status = status_of(record, signals)
-    found = problems(record, [whole.series for whole in wholes], Limits(), now)
+    found = [alert.text for alert in problems(record, [whole.series for whole in wholes], Limits(), now)]
     capture = next((whole for whole in wholes if whole.series.producer == "capture"), None)
     gauges = {} if capture is None else capture.series.gauges
     known, failed, window = record.registration, status.state is RunState.FAILED, LogWindow.of(gauges, "streaming.")

@@ -19,7 +19,6 @@ from tests.support.face import Shop, context, make_shop
 from tests.support.patience import until
 
 HOUR = timedelta(hours=1)
-LOOK = ". Look: airflow cdc status shop"
 
 
 @pytest.fixture
@@ -44,6 +43,11 @@ def applied(shop: Shop, at: datetime | None = None, **gauges: float) -> None:
     )
 
 
+def look(kind: str) -> str:
+    """How an alert of this kind ends."""
+    return f" [{kind}]. Look: airflow cdc status shop"
+
+
 def found(shop: Shop, *, later: timedelta = timedelta(), **limits: float) -> list[str]:
     return alerts(shop.store.connectors(), shop.store.metrics.of(), Limits(**limits), datetime.now(UTC) + later)
 
@@ -61,7 +65,7 @@ def test_a_run_that_has_failed_is_told_with_its_error(shop: Shop) -> None:
         capture(shop)
     (text,) = found(shop)
     assert re.match(r"shop: the last run has failed, \d s ago: .* would both have the topic", text)
-    assert text.endswith(LOOK)
+    assert text.endswith(look("RunFailed"))
     assert "\n" not in text
 
 
@@ -74,7 +78,7 @@ def test_a_killed_run_is_told_as_one(shop: Shop) -> None:
 
 def test_silence_is_told_after_its_time_only(shop: Shop) -> None:
     assert found(shop, later=HOUR / 2) == []
-    assert found(shop, later=2 * HOUR) == [f"shop: no run since one that ended 2 h ago{LOOK}"]
+    assert found(shop, later=2 * HOUR) == [f"shop: no run since one that ended 2 h ago{look('NoRun')}"]
     with shop.store.lease("shop", "alive", wait_s=0):
         assert found(shop, later=2 * HOUR) == []
 
@@ -84,20 +88,24 @@ def test_an_apply_is_silent_only_while_batches_wait_for_it(shop: Shop) -> None:
     assert found(shop) == []
     shop.order(1)
     capture(shop)
-    assert found(shop) == [f"shop: the apply to delta (1a2b) has not run since 3 h ago, and batches up to 2 wait{LOOK}"]
+    assert found(shop) == [
+        f"shop: the apply to delta (1a2b) has not run since 3 h ago, and batches up to 2 wait{look('ApplySilent')}"
+    ]
 
 
 def test_an_apply_that_fails_is_told_and_how_many_tables_it_concerns(shop: Shop) -> None:
     applied(shop, LastRunFailed=1)
-    assert found(shop) == [f"shop: the apply to delta (1a2b) has failed, 0 s ago{LOOK}"]
+    assert found(shop) == [f"shop: the apply to delta (1a2b) has failed, 0 s ago{look('ApplyFailed')}"]
     applied(shop, LastRunFailed=1, FailedTables=3)
-    assert found(shop) == [f"shop: the apply to delta (1a2b) could not bring 3 tables up to date{LOOK}"]
+    assert found(shop) == [
+        f"shop: the apply to delta (1a2b) could not bring 3 tables up to date{look('TablesLeftBehind')}"
+    ]
 
 
 def test_a_capture_that_is_too_far_behind_is_told(shop: Shop) -> None:
     series = {"": Series(gauges={"streaming.MilliSecondsBehindSource": 700_000.0})}
     shop.store.metrics.add(Measured("shop", "capture", {}, datetime.now(UTC), series, ended=False))
-    assert found(shop) == [f"shop: 700 s behind its source{LOOK}"]
+    assert found(shop) == [f"shop: 700 s behind its source{look('BehindSource')}"]
     assert found(shop, behind_s=701) == []
 
 
@@ -107,7 +115,9 @@ def test_a_log_that_is_removed_soon_is_told_also_while_the_connector_is_paused(s
         shop.store.metrics.add(Measured("shop", "capture", {}, datetime.now(UTC), series, ended=False))
 
     gone(datetime.now(UTC).timestamp() + 3630)
-    soon = [f"shop: its source removes the log at its position in 1 h: what is not captured by then is lost{LOOK}"]
+    soon = [
+        f"shop: its source removes the log at its position in 1 h: what is not captured by then is lost{look('LogEnds')}"
+    ]
     assert found(shop) == soon
     assert found(shop, log_left_s=3000) == []
     shop.store.set_control("shop", DesiredState.PAUSED, "ann", "upgrade")
