@@ -13,13 +13,11 @@ import argparse
 import contextlib
 import dataclasses
 import logging
-import os
 import signal
-import socket
 import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from typing import Any
 
@@ -28,15 +26,16 @@ from pyspark.sql import SparkSession
 from airflow_provider_cdc.changelog.applied import AppliedReports, not_announced
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.origins import TableOrigins
-from airflow_provider_cdc.changelog.partial import DocumentsLost
 from airflow_provider_cdc.changelog.turns import Turns
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
-from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, ConfigError
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs import log_lines
+from spark_jobs.apply_arguments import parse_arguments, this_job
 from spark_jobs.backlog import Backlog
 from spark_jobs.catch_up import CatchUp
 from spark_jobs.connector_spec import ConnectorSpec
 from spark_jobs.log_lines import speaks_of
+from spark_jobs.one_table import OneTable, failing
 from spark_jobs.origins import Origins
 from spark_jobs.placed import Placed
 from spark_jobs.placement import Placement
@@ -44,12 +43,10 @@ from spark_jobs.places import Places, names_of
 from spark_jobs.progress import Progress
 from spark_jobs.rehearsal import rehearse
 from spark_jobs.report import Applied, Report
-from spark_jobs.rules import other_texts
 from spark_jobs.session import open_changelog, own_session, refuse_ended, session, share
 from spark_jobs.targets import known_profile, known_writes, load_format
-from spark_jobs.targets.base import NEVER, Owner, Target
-from spark_jobs.untold import untold
-from spark_jobs.up_to_date import nothing_new, stamp, unchanged
+from spark_jobs.targets.base import NEVER, Target
+from spark_jobs.up_to_date import nothing_new, unchanged
 from spark_jobs.view import View, settled, view_of
 from spark_jobs.warm import WarmApply
 
@@ -102,12 +99,12 @@ class ApplyChanges:
             origins=self._origins,
         )
         self._backlog = Backlog(changelog, connector)
+        self._one_table = OneTable(
+            changelog, connector, target, lambda at: self._open(at), self._catch_up, self._backlog
+        )
         self._places = Places(changelog, connector, self._placement, self._backlog, check_crc=check_crc)
         self._rules = tables
-        self._alone: dict[str, threading.Lock] = {}
-        self._stood: dict[str, int | None] = {}
         self._reports = AppliedReports(changelog.storage, connector)
-        self._lock = threading.Lock()
         self._pool = ThreadPoolExecutor(threads, "cdc-apply", initializer=speaks_of, initargs=(connector,))
         self._threads = threading.local()
 
@@ -143,7 +140,7 @@ class ApplyChanges:
         :return: what was done and what failed; the other tables stand as they stood
         """
         began = time.monotonic()
-        self._stood.clear()
+        self._one_table.stood.clear()
         self._catch_up.newest = max(self._catch_up.newest, view.last)
         tables = self._placement.tables(view)
         self._placement.check(self.spark, view, tables, self._open)
@@ -165,7 +162,7 @@ class ApplyChanges:
         stands |= {topic: {**view.known(topic), "stamp": "", "routed": True, **view.source(topic)} for topic in failed}
         with progress:
             futures = {
-                self._pool.submit(self._table, wanted[name], view, applied, untold_, settle): name
+                self._pool.submit(self._one_table.apply, wanted[name], view, applied, untold_, settle): name
                 for name in sorted(wanted)
             }
             try:
@@ -178,13 +175,13 @@ class ApplyChanges:
                     except Exception as e:  # the other tables go on; the run fails at its end
                         log.exception("Table of topic %s could not be brought up to date.", name)
                         failed[name] = str(e)
-                        stands[name] = _failing(view, wanted[name], [*untold_, *applied])
+                        stands[name] = failing(view, wanted[name], [*untold_, *applied])
             finally:
                 wait(futures)  # nobody goes on behind the back of whoever gets an error
         self._origins.write()
         done = {*topics, *wanted} - held
         # one that is not there needs all that it began with
-        anew = {name: wanted[name].since for name in failed if self._stood.get(name, 0) in (None, NEVER)}
+        anew = {name: wanted[name].since for name in failed if self._one_table.stood.get(name, 0) in (None, NEVER)}
         behind = {
             name: anew.get(name, view.reached(name))
             for name in {*view.lagging, *failed, *held}
@@ -222,7 +219,7 @@ class ApplyChanges:
 
     def settled(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
         """Look at the tables of some topics, and see how each stands now. Those that cannot be looked at are left out."""
-        futures = {topic: self._pool.submit(self._settled, topic, entry) for topic, entry in stands.items()}
+        futures = {topic: self._pool.submit(self._one_table.settled, topic, entry) for topic, entry in stands.items()}
         found = {}
         for topic, future in futures.items():
             try:
@@ -296,98 +293,6 @@ class ApplyChanges:
             )
         return view
 
-    # -- one table ----------------------------------------------------------------------------------------------------
-
-    def _table(
-        self, table: Placed, view: View, done: list[Applied], earlier: list[Applied], settle: bool
-    ) -> dict[str, Any]:
-        """Apply what one table has not seen, in groups of batches; each commit is added to ``done`` at once.
-
-        :param earlier: gets what a run before has done and could not tell
-        :return: its last batch and position then; nothing if there is no table and none is needed
-        """
-        with self._one_at_a_time(table.location) if table.shared else contextlib.nullcontext():
-            return self._caught_up(table, view, done, earlier, settle=settle)
-
-    def _one_at_a_time(self, location: str) -> threading.Lock:
-        """Held while one of the topics that share a table is written: writes to one table at once would fail, and begin again."""
-        with self._lock:
-            return self._alone.setdefault(location, threading.Lock())
-
-    def _caught_up(
-        self, table: Placed, view: View, done: list[Applied], earlier: list[Applied], *, settle: bool
-    ) -> dict[str, Any]:
-        name, owner = table.name, Owner(self._connector, table.topic, table.shared)
-        target, at = self._catch_up.look(owner, table.location, table.place)
-        self._stood[name] = at
-        earlier += untold(table, at, view, self._backlog)
-        if at is None and name in view.stands and view.source(name)["dropped"]:
-            log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", name)
-            return {}
-        if at not in (None, NEVER) and (problem := other_texts(table, view.known(name), target)):
-            raise problem
-        try:
-            table, missing = self._backlog.of(table, at, view)
-        except BatchesRemoved as e:
-            if at in (None, NEVER) and view.gone(table.topic):
-                log.info("The table of %s is not built, and the source has none any more: %s", name, e.what)
-                return {}
-            raise
-        before, lost = at, False
-        progress = self._catch_up.progress
-        progress.begins(name, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
-        try:
-            for number, group in enumerate(missing):
-                more = number + 1 < len(missing)
-                if (at is None or group.last > at) and not (lost and more):
-                    look = (target, at) if number == 0 else None
-                    try:
-                        at = self._catch_up.apply(
-                            owner, table.location, missing[: number + 1], done, look, table, more=more
-                        )
-                    except DocumentsLost as e:
-                        if not more:
-                            raise
-                        lost = True
-                        log.warning(
-                            "%s All batches are applied together now: later ones may have the documents.", e.what
-                        )
-        finally:
-            progress.ends(name)
-        if not any((one.name or one.topic) == name for one in done):
-            earlier += untold(table, at, view, self._backlog, before)  # another run was faster; its report may be lost
-        if at == before and at not in (None, NEVER):
-            self._check_rule(owner, table, target, view)
-        stood = {"location": table.location, "stamp": "", "batch": NEVER if at is None else at}
-        stood |= view.source(name, table.topic) | table.document()
-        return self._settled(name, stood) if settle else stood
-
-    def _check_rule(self, owner: Owner, table: Placed, target: Target, view: View) -> None:
-        """Look at the rule of a table without new events, unless it is that of the last run.
-
-        :raises TargetError: the table was made by another one
-        """
-        known = view.stands.get(table.name)
-        if known is not None and known.get("known", True) and table.name not in view.lagging:
-            return
-        groups = self._backlog.all() if view.schema(table.topic) is None else view.groups
-        schema = next((found for group in reversed(groups) if (found := group.schema(table.topic))), None)
-        if schema is None:
-            log.info(
-                "Whether the rule of %s has changed is seen with its next events: the change log has none.", table.name
-            )
-        else:
-            self._catch_up.check_rule(owner, table, target, schema)
-
-    def _settled(self, name: str, stood: Mapping[str, Any]) -> dict[str, Any]:
-        # how it looks is asked first: if it changes in between, the next run looks closer
-        looks = stamp(self._changelog, self._kind, stood["location"])
-        target = self._open(stood["location"])
-        if not target.exists():
-            return {**stood, "stamp": looks, "batch": NEVER}
-        batch = target.marker(Owner(self._connector, stood.get("topic", name)).app)
-        return {**stood, "stamp": looks, "batch": batch, "bytes": target.size()}
-
     def _open(self, location: str) -> Target:
         """A table, in the session of this thread."""
         return self._format.open(self._session(), location, profile=self._profile)
@@ -401,21 +306,8 @@ class ApplyChanges:
         return session
 
 
-def _failing(view: View, table: Placed, done: Sequence[Applied]) -> dict[str, Any]:
-    """What a report has of a table that could not be brought up to date.
-
-    :param done: what it tells of all tables: this one may have got some of the batches
-    """
-    known = view.known(table.name)
-    batch = max([known["batch"], *(one.last_batch for one in done if (one.name or one.topic) == table.name)])
-    # those that its rows have
-    texts = {"texts": known["texts"]} if "texts" in known and known["location"] == table.location else {}
-    known = {**known, "location": table.location, "stamp": "", "batch": batch}
-    return {**known, **view.source(table.name, table.topic), **table.document(), **texts}
-
-
 def main(arguments: list[str] | None = None) -> int:
-    given = _arguments(arguments)
+    given = parse_arguments(arguments, __doc__)
     log_lines.begin()
     try:
         changelog = open_changelog(given.changelog)
@@ -488,58 +380,6 @@ def _job(changelog: ChangeLog, given: argparse.Namespace) -> Iterator[ApplyChang
         yield ApplyChanges.of(spark, changelog, given.spec, given.target)
     finally:
         spark.stop()
-
-
-def _arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")
-    parser.add_argument("--connector", required=True)
-    parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
-    parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
-    parser.add_argument(
-        "--profile", default="compatible",
-        help="how new tables begin: compatible (most readers know them) or fast (small changes to large tables cost less)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--writes", default="auto",
-        help="how rows of tables with a key are written: merge (always by a MERGE of Spark), commit (as arrays wherever they can be), or auto: what costs less",
-    )  # fmt: skip
-    parser.add_argument(
-        "--tables", metavar="RULES", default="[]",
-        help="rules for tables, as JSON or YAML, or a file with them: mode, columns, filter, location and so on by patterns of source tables",
-    )  # fmt: skip
-    parser.add_argument("--threads", type=int, default=4, help="tables worked on at the same time")
-    parser.add_argument(
-        "--adopt", metavar="TOPIC", action="append", default=[],
-        help="take over the table at this topic's place, though it is somebody else's: its rows are replaced; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "--check-crc", action="store_true",
-        help="compare the checksum of each file of the change log, besides its size and number of rows",
-    )  # fmt: skip
-    parser.add_argument(
-        "--run-for", metavar="SECONDS", type=seconds, default=0.0,
-        help="go on for so long: one session applies each batch as soon as it is there, and takes over from the one that does so now",
-    )  # fmt: skip
-    parser.add_argument(
-        "--owner", default="", help="who it is, for logs and for whoever wants to know what it has done; with --run-for by default machine and process",
-    )  # fmt: skip
-    return parser.parse_args(arguments)
-
-
-def this_job() -> str:
-    """The owner of a job that was told of none."""
-    return f"{socket.gethostname()}:{os.getpid()}"
-
-
-def seconds(text: str) -> float:
-    """Of an argument; more than none.
-
-    :raises ValueError: it is not
-    """
-    if not 0 < (value := float(text)) < float("inf"):
-        raise ValueError
-    return value
 
 
 if __name__ == "__main__":

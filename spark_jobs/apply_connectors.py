@@ -20,7 +20,8 @@ from pyspark import SparkConf
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from spark_jobs import log_lines
-from spark_jobs.apply_changes import at_last_batch, seconds, this_job
+from spark_jobs.apply_arguments import seconds, this_job
+from spark_jobs.apply_changes import at_last_batch
 from spark_jobs.connector_spec import ConnectorSpec, listed, refuse_twice
 from spark_jobs.connectors import Connectors, Outcome
 from spark_jobs.session import FAIR, options_by_connector, session

@@ -29,7 +29,7 @@ from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sink.done import Done
 from airflow_provider_cdc.sink.staged import Sizes, StagedSink
 from spark_jobs import log_lines
-from spark_jobs.apply_changes import seconds
+from spark_jobs.apply_arguments import seconds
 from spark_jobs.session import STORAGE_OPTIONS, open_changelog
 from spark_jobs.workers import executors
 

@@ -193,14 +193,15 @@ def test_a_table_that_cannot_be_looked_at_in_a_quiet_moment_ends_no_run(
 ) -> None:
     with Running(tables) as running:
         running.reached()
-        settled = running.warm._job._settled  # type: ignore[attr-defined]
+        one_table = running.warm._job._one_table  # type: ignore[attr-defined]
+        settled = one_table.settled
 
         def sometimes(name: str, stood: Any) -> Any:
             if name == "p.s.a":
                 raise OSError("the lake does not answer")
             return settled(name, stood)
 
-        monkeypatch.setattr(running.warm._job, "_settled", sometimes)
+        monkeypatch.setattr(one_table, "settled", sometimes)
         _more(tables, 2)
         running.reached()
         until(lambda: "the lake does not answer" in caplog.text or running.error)
