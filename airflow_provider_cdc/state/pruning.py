@@ -37,7 +37,7 @@ class Pruning:
         self._database = database
 
     def prune(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
-        """See :meth:`airflow_provider_cdc.core.lifecycle.lifecycle.LifecycleStore.prune`."""
+        """See :meth:`airflow_provider_cdc.core.lifecycle.interfaces.LifecycleStore.prune`."""
         steps: dict[str, tuple[timedelta | None, Callable[[str, datetime], int]]] = {
             "offset_history": (retention.offset_history, self._offsets),
             "batches": (retention.batches, self._batches),

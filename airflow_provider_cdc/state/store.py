@@ -41,7 +41,7 @@ from airflow_provider_cdc.state.signals import Signals
 
 class StateStore:
     """The state store: delegates to one class per concern, over one database. Implements :class:`airflow_provider_cdc.core.spi.interfaces.StateStore` and of
-    :class:`airflow_provider_cdc.core.lifecycle.lifecycle.LifecycleStore`, which document the methods.
+    :class:`airflow_provider_cdc.core.lifecycle.interfaces.LifecycleStore`, which document the methods.
 
         >>> store = StateStore("postgresql+psycopg://airflow:***@db/airflow")
         >>> store.load("shop").offset.seq

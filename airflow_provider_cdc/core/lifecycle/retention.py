@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.lifecycle.lifecycle import LifecycleStore
+from airflow_provider_cdc.core.lifecycle.interfaces import LifecycleStore
 from airflow_provider_cdc.core.spi.retention import StateRetention
 
 log = logging.getLogger(__name__)
