@@ -11,7 +11,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TriggerRule
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.dag.pipeline import CONTINUOUS, arguments_of
+from airflow_provider_cdc.dag.pipeline import CONTINUOUS, arguments_of, waiting
 from airflow_provider_cdc.hooks.group import CaptureOf
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
@@ -65,23 +65,13 @@ def cdc_group_dag(
     common: dict[str, Any] = {"connectors": connectors, "state_conn_id": state_conn_id}
     names = ", ".join(f"**{one.definition.name}**" for one in connectors)
     schedule, arguments = arguments_of(schedule, run_for=None, continuous=False, refused=False, dag=dag)
-    arguments = {
-        "tags": ["cdc"],
-        "doc_md": f"Keeps what is captured of the connectors {names} up to date.",
-        **arguments,
-    }
+    done = f"Keeps what is captured of the connectors {names} up to date."
+    arguments = {"tags": ["cdc"], "doc_md": done, **arguments}
     with DAG(dag_id, schedule=schedule, **arguments) as made:
         # a source that is down is asked by the sensor of the next run: there is nothing to try again meanwhile
         captured = CaptureGroupOperator(task_id="capture", **common, **{"skip_unreachable": wait, **(capture or {})})
         if wait:
-            sensor = AnyChangesSensor(
-                task_id="wait",
-                poll_interval=poll_interval,
-                timeout=wait_timeout.total_seconds(),
-                soft_fail=True,
-                **common,
-            )
-            sensor >> captured
+            AnyChangesSensor(**waiting(poll_interval, wait_timeout), **common) >> captured
         if applied:
             apply_changes = ApplyConnectorsOperator(
                 task_id="apply",

@@ -72,13 +72,11 @@ def cdc_task_group(
     captures: dict[str, Any] = {"run_for": run_for}
     applies = dict(apply or {})
     if continuous:
-        definition = replace(definition, properties={"batch.max.ms": FRESH_MS, **definition.properties})
-        length = length_of(run_for) + OVERLAP
-        wait, captures = False, {"run_for": length, "hand_over": True, "lease_wait": 5 * OVERLAP.total_seconds()}
-        applies = {"run_for": length, **applies}
+        definition, captures = _all_the_time(definition, run_for)
+        applies = {"run_for": captures["run_for"], **applies}
     common: dict[str, Any] = {"definition": definition, "conn_id": conn_id, "state_conn_id": state_conn_id}
-    shown = definition.name.replace(".", "_")  # Airflow has no dots in the names of groups
-    with TaskGroup(group_id or shown, prefix_group_id=group_id is not None) as group:
+    name = group_id or definition.name.replace(".", "_")  # Airflow has no dots in the names of groups
+    with TaskGroup(name, prefix_group_id=group_id is not None) as group:
         capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
         applies = {"task_id": "apply", "definition": definition, "storage_conn_id": storage_conn_id, **applies}
         task: BaseOperator | None = None
@@ -90,16 +88,28 @@ def cdc_task_group(
             task = _apply_to(database, sink, spark_conn_id if on_spark else None, applies)
         if task is not None and not continuous:
             capture >> task
-        if wait:
-            sensor = ChangesAvailableSensor(
-                task_id="wait",
-                poll_interval=poll_interval,
-                timeout=wait_timeout.total_seconds(),
-                soft_fail=True,
-                **common,
-            )
-            sensor >> capture
+        if wait and not continuous:
+            ChangesAvailableSensor(**waiting(poll_interval, wait_timeout), **common) >> capture
     return group
+
+
+def waiting(poll_interval: float, wait_timeout: timedelta) -> dict[str, Any]:
+    """Arguments of the sensor that a run begins with.
+
+    :param poll_interval: seconds between two looks
+    :param wait_timeout: after which the run is skipped, not failed
+    """
+    timeout = wait_timeout.total_seconds()
+    return {"task_id": "wait", "poll_interval": poll_interval, "timeout": timeout, "soft_fail": True}
+
+
+def _all_the_time(
+    definition: ConnectorDefinition, run_for: float | timedelta | None
+) -> tuple[ConnectorDefinition, dict[str, Any]]:
+    """A connector as it is captured without a pause, and what the task that does so is told: the next run's takes over from it."""
+    length, patience = length_of(run_for) + OVERLAP, 5 * OVERLAP.total_seconds()
+    fresh = replace(definition, properties={"batch.max.ms": FRESH_MS, **definition.properties})
+    return fresh, {"run_for": length, "hand_over": True, "lease_wait": patience}
 
 
 def _refuse_two_targets(
