@@ -6,83 +6,17 @@ import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_jobs.difference import Difference
-
-NEVER = -1
-"""Marker of a table that no batch was applied to."""
+from spark_jobs.targets.markers import APPS, NEVER, SHARED, Marker, Owner, Stand
 
 
 class Conflict(Exception):
     """Another writer committed to the table in between: read the marker again, then decide."""
-
-
-@dataclass(frozen=True, slots=True)
-class Owner:
-    """The owner of a table's rows. The table records it from its first commit on; no other owner writes to it.
-
-    :param shared: the table has rows of other topics of this connector, too
-    """
-
-    connector: str
-    topic: str
-    shared: bool = False
-
-    @property
-    def recorded(self) -> Owner:
-        """What the table records: one that several topics share belongs to none of them alone."""
-        return Owner(self.connector, SHARED) if self.shared else self
-
-    @property
-    def app(self) -> str:
-        """The application name under which its batches are numbered.
-
-        >>> Owner("shop", "shop.inventory.orders").app
-        'cdc:shop:shop.inventory.orders'
-        """
-        # it is a session setting at times, and Spark looks for variables in the values of settings too, whoever forbids it
-        return f"{APPS}{self.connector}:{self.topic}".replace("${", "$%7B")
-
-    def __str__(self) -> str:
-        return f"connector {self.connector}, topic {self.topic}"
-
-
-SHARED = "*"
-"""Topic that a table records as its owner's when several topics share it."""
-APPS = "cdc:"
-"""Prefix of the application names."""
-
-
-class Stand(NamedTuple):
-    """How far a table was when work on it was decided.
-
-    :param app: whose batches and schema versions are meant
-    :param batch: the last one applied, :data:`NEVER` if none
-    :param version: the schema version of its columns
-    """
-
-    app: str
-    batch: int
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """The last batch of a table. It is written in the same commit as the data.
-
-    :param batch: the last batch that is applied
-    """
-
-    owner: Owner
-    batch: int
-
-    @property
-    def app(self) -> str:
-        return self.owner.app
 
 
 @dataclass(frozen=True, slots=True)
@@ -455,3 +389,9 @@ class Target(abc.ABC):
         :param keep: for so long after it was replaced, what an older state of the table consists of stays
         """
         return {}
+
+
+__all__ = [
+    "APPS", "NEVER", "NO_COMMENTS", "PLAIN_LAYOUT", "SHARED", "WAYS", "Changes", "Comments", "Conflict", "Evolution", "Marker", "Merge", "Owner",
+    "Pinned", "Stand", "TableLayout", "Target", "Upkeep", "Upkept", "Written",
+]  # fmt: skip
