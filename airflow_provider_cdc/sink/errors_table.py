@@ -12,7 +12,7 @@ from airflow_provider_cdc.sink.markers import TEXT
 from airflow_provider_cdc.sink.tables import SinkTable
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.sink.events import Step
+    from airflow_provider_cdc.sink.steps import Step
 
 
 class ErrorsTable:

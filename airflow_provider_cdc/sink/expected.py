@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.model.schema import arrow_type
-from airflow_provider_cdc.sink.events import Step
+from airflow_provider_cdc.sink.steps import Step
 from airflow_provider_cdc.sink.tables import PREVIOUS, SinkTable
 
 CHUNK_ROWS: Final = 5_000

@@ -13,7 +13,7 @@ from airflow_provider_cdc.changelog.keys import among
 from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.sink.dialects.base import Dialect
-from airflow_provider_cdc.sink.events import Step
+from airflow_provider_cdc.sink.steps import Step
 from airflow_provider_cdc.sink.tables import SinkTable
 
 Topics = Sequence[tuple[str, Pending]]

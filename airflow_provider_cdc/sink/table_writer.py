@@ -20,9 +20,9 @@ from airflow_provider_cdc.sink.database import unavailable
 from airflow_provider_cdc.sink.dialects.base import Dialect, There
 from airflow_provider_cdc.sink.documents import Completion, completes, present_in
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
-from airflow_provider_cdc.sink.events import Step, steps
 from airflow_provider_cdc.sink.evolution import bring_up, brought_up
 from airflow_provider_cdc.sink.order import Held
+from airflow_provider_cdc.sink.steps import Step, steps
 from airflow_provider_cdc.sink.tables import SinkTable, name_of, table_of
 
 log = logging.getLogger(__name__)

@@ -29,9 +29,9 @@ from airflow_provider_cdc.sink.dialects import dialect_of
 from airflow_provider_cdc.sink.dialects.base import Dialect
 from airflow_provider_cdc.sink.differing import DifferingKeys
 from airflow_provider_cdc.sink.documents import Completion, body_of, completes
-from airflow_provider_cdc.sink.events import steps
 from airflow_provider_cdc.sink.expected import ExpectedRows
 from airflow_provider_cdc.sink.markers import MarkerTable
+from airflow_provider_cdc.sink.steps import steps
 from airflow_provider_cdc.sink.tables import SinkTable, table_of
 from airflow_provider_cdc.sink.topics import chosen
 

@@ -1,7 +1,7 @@
 """Steps of many files at once: of each key of a window of events, only the last event is read and written.
 
 Keys are read first, which is little, and then the rows of those events that are the last of their key; a row that comes and goes within a window is never written. The
-steps are as large as the database likes them, however small the files are. Where it matters what happened in between, :mod:`.events` has steps of each part.
+steps are as large as the database likes them, however small the files are. Where it matters what happened in between, :mod:`.steps` has those of each part.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from airflow_provider_cdc.changelog.log import ChangeLog, committed_ms
 from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.sink.config import InsertMode, PrimaryKeyMode, SinkConfig
-from airflow_provider_cdc.sink.events import WHOLE_GROUP, Events, Step, ends, files_of, read
+from airflow_provider_cdc.sink.events import WHOLE_GROUP, Events, files_of, read
+from airflow_provider_cdc.sink.steps import Step, ends
 from airflow_provider_cdc.sink.tables import SinkTable
 
 WINDOW_EVENTS, WINDOW_BYTES = 500_000, 64 << 20
@@ -63,7 +64,7 @@ class _Part:
 class Windows:
     """The steps of pending batches that :func:`fit`. What else than the key has to be unique in the table must be nothing: rows are not written in their order.
 
-    :param committed: as of :func:`~airflow_provider_cdc.sink.events.steps`
+    :param committed: as of :func:`~airflow_provider_cdc.sink.steps.steps`
     """
 
     def __init__(

@@ -14,8 +14,8 @@ from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.sink import events, windows
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
-from airflow_provider_cdc.sink.events import Step
 from airflow_provider_cdc.sink.room import with_room
+from airflow_provider_cdc.sink.steps import Step, steps
 from airflow_provider_cdc.sink.tables import SinkTable, table_of
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.test_apply import in_order, rows, sink
@@ -106,7 +106,7 @@ def test_deletes_that_are_not_applied_leave_the_row_before(tmp_path: Path, seed:
     _, connector = _worked(tmp_path, Random(seed))
     pending, table = _pending(connector, config)
     given = (connector.changelog, connector.name, pending, table, config)
-    expected = _applied(list(events.steps(*given)), deletes=False)
+    expected = _applied(list(steps(*given)), deletes=False)
     assert _applied(list(windows.Windows(*given).steps()), deletes=False) == expected
 
 
