@@ -20,7 +20,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Final, Self
 
 from pydantic import BaseModel, ConfigDict, SecretStr, ValidationError
 
@@ -34,6 +34,17 @@ COLUMN_TEXTS = "column.mask.with.<length>.chars, column.truncate.to.<length>.cha
 COLUMN_TEXT = re.compile(r"column\.(mask\.with|truncate\.to)\.(\d+)\.chars")
 CONSUMER = "signal.consumer.*"
 CONSUMER_NAME = re.compile(r"signals?\.consumer\.(.+)")
+CONSUMER_OF_CONNECTION: Final = tuple(
+    f"signal.consumer.{name}"
+    for name in (
+        "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.oauthbearer.config",
+        "sasl.oauthbearer.method", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.extensions", "sasl.oauthbearer.token.endpoint.url", "ssl.ca.location", "ssl.ca.pem",
+        "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem", "ssl.key.password",
+        "ssl.keystore.location", "ssl.keystore.password", "ssl.endpoint.identification.algorithm",
+    )
+)  # fmt: skip
+"""Of the second family, those that belong to a connection."""
 _SECRET = re.compile(r"password|passphrase|secret|jaas|credential|oauthbearer\.config|key\.pem$|keystore\.key$")
 """Properties of Kafka clients that hold secrets."""
 

@@ -6,17 +6,16 @@ This module is imported at DAG parse: it must stay light.
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config import kafka_connect as config_kafka_connect
-from airflow_provider_cdc.core.config.base import Configuration, Decides
+from airflow_provider_cdc.core.config.answers import Answers, ColumnSelection
+from airflow_provider_cdc.core.config.base import CONSUMER_OF_CONNECTION, Decides
+from airflow_provider_cdc.core.config.custom_modes import refuse_unknown
 from airflow_provider_cdc.core.config.values import (
     CHUNK_BYTES,
     KEPT_MS,
@@ -28,43 +27,20 @@ from airflow_provider_cdc.core.config.values import (
     Names,
     Operations,
     Patterns,
-    RewriteMode,
     RowCountOrder,
     SnapshotMode,
     WatermarkStrategy,
 )
-from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
-from airflow_provider_cdc.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.schema import Column, TableId
+    from airflow_provider_cdc.core.model.schema import TableId
 
 log = logging.getLogger(__name__)
 
 DEPRECATED_SNAPSHOT_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
 
 
-@dataclass(frozen=True, slots=True)
-class ColumnSelection:
-    """Which columns are captured, and how; patterns match ``<namespace>.<table>.<column>``.
-
-    :param include: patterns of columns that are captured; empty = all
-    :param exclude: patterns of those that are not
-    :param keys: keys of one's own, as ``message.key.columns`` writes them
-    :param texts: property → patterns of the columns that it hides or cuts
-    :param told: patterns of columns whose schemas name their type in the database
-    :param told_types: the same by the type
-    """
-
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    keys: str = ""
-    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    told: tuple[str, ...] = ()
-    told_types: tuple[str, ...] = ()
-
-
-class ConnectorConfig(Configuration):
+class ConnectorConfig(Answers):
     """Properties that every source has. Defaults are the documented ones unless the description says otherwise."""
 
     topic_prefix: str = Field(
@@ -318,16 +294,7 @@ class ConnectorConfig(Configuration):
         description="How often, and when a run begins to stream, the offset is made durable though nothing was captured; 0 = as batch.max.ms says, and not more often than every 10 s.",
     )
 
-    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = tuple(
-        f"signal.consumer.{name}"
-        for name in (
-            "security.protocol", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password", "sasl.oauthbearer.config",
-            "sasl.oauthbearer.method", "sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.scope",
-            "sasl.oauthbearer.extensions", "sasl.oauthbearer.token.endpoint.url", "ssl.ca.location", "ssl.ca.pem",
-            "ssl.certificate.location", "ssl.certificate.pem", "ssl.key.location", "ssl.key.pem", "ssl.key.password",
-            "ssl.keystore.location", "ssl.keystore.password", "ssl.endpoint.identification.algorithm",
-        )
-    )  # fmt: skip
+    CONNECTION_ONLY: ClassVar[tuple[str, ...]] = CONSUMER_OF_CONNECTION
 
     TABLES: ClassVar[tuple[str, str]] = ("table.include.list", "table.exclude.list")
     """What the lists of captured tables are called, for messages and for runs that capture fewer tables."""
@@ -405,10 +372,7 @@ class ConnectorConfig(Configuration):
 
     @model_validator(mode="after")
     def _snapshots_of_ones_own(self) -> Self:
-        for mode, group in _CUSTOM.items():
-            found = type(self).model_fields.get(mode)
-            if found is not None and getattr(self, mode) == "custom":
-                _known(str(found.alias), getattr(self, f"{mode}_custom_name"), group)
+        refuse_unknown(self)
         return self
 
     @model_validator(mode="after")
@@ -422,71 +386,6 @@ class ConnectorConfig(Configuration):
             )
         return self
 
-    @classmethod
-    def exclusive_pairs(cls) -> list[tuple[str, str]]:
-        """Field names of include and exclude lists of which only one may be set."""
-        return []
-
-    # what core asks: a source answers in its own words, and has nothing to say of what it does not have
-
-    def table_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Include and exclude patterns of tables; they match ``<namespace>.<table>``."""
-        return (), ()
-
-    def column_rules(self) -> ColumnSelection:
-        """Which columns are captured, and how."""
-        return ColumnSelection()
-
-    def skips_unchanged(self) -> bool:
-        """Whether updates that change no captured column are left out."""
-        return False
-
-    def shows_schema_changes(self) -> bool:
-        """Whether schema changes are records of the JSON form, in the topic that is named like the prefix."""
-        return False
-
-    def rewrite_mode(self) -> RewriteMode:
-        """What is done when a schema change has changed rows without an event."""
-        return RewriteMode.SNAPSHOT
-
-    def heartbeat_statement(self) -> str | None:
-        """What ``Source.execute`` gets with each heartbeat."""
-        return None
-
-    @classmethod
-    def changed_since(cls, table: str, column: str, moment: datetime, *, given: str | None, blocking: bool) -> str:
-        """The condition of a signal for the rows of a table that have this moment, or a later one, in a column.
-
-        :param moment: without a time zone, or in UTC
-        :param given: another condition that rows have to fulfil
-        :param blocking: for a snapshot of whole tables, whose conditions may be written in another way
-        :raises ConfigError: there is no such condition
-        """
-        raise ConfigError(
-            "Conditions about a moment are not written for this kind of source.",
-            safe="Nothing was sent.",
-            remedy="write the condition as a filter, and leave changed since empty",
-        )
-
-    def namespace_lists(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Include and exclude patterns of databases or schemas, where the source has such properties."""
-        return (), ()
-
-    def shows_more(self, before: Self, table: TableId) -> bool:
-        """Whether rows of a table have something now that they had not under ``before``, besides what the lists of columns decide."""
-        return False
-
-    def has_values(self, column: Column) -> bool:
-        """Whether values of a column are captured; otherwise they are unavailable, which is not null."""
-        return True
-
-    def listed(self, name: str) -> str:
-        """A table as this connector's lists name it.
-
-        :param name: as a check lists it, which belongs to no connector (:data:`NO_CONNECTOR`)
-        """
-        return name
-
     def dataset(self, table: TableId) -> tuple[str, str]:
         """Namespace and name of a table, as lineage tools know it (OpenLineage, "Naming"): for a server, ``scheme://host:port`` and the dotted
         name. A source whose database has a name there says so; without it, the connector's topics tell its tables from others."""
@@ -495,21 +394,6 @@ class ConnectorConfig(Configuration):
 
 NO_CONNECTOR = "connection-test"
 """The ``topic.prefix`` of what is asked of a connection before there is a connector."""
-_CUSTOM = {
-    "snapshot_mode": SNAPSHOT_POLICIES,
-    "snapshot_query_mode": SNAPSHOT_QUERIES,
-    "snapshot_locking_mode": SNAPSHOT_LOCKS,
-}
 
 
-def _known(mode: str, name: str | None, group: str) -> None:
-    """
-    :raises ValueError: there is no such entry point
-    """
-    there = sorted(extensions(group))
-    if name not in there:
-        given = f"{name!r} is not known here" if name else f"required by {mode}=custom, and not set"
-        near = difflib.get_close_matches(name or "", there, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else "."
-        names = f"Valid values are: {', '.join(there)}" if there else "None is installed"
-        raise ValueError(f"{mode}.custom.name: {given}{hint} {names} (entry points of group {group})")
+__all__ = ["DEPRECATED_SNAPSHOT_MODES", "NO_CONNECTOR", "ColumnSelection", "ConnectorConfig"]

@@ -1,0 +1,41 @@
+"""Modes that users write themselves: ``custom`` names an entry point, which has to be there.
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from airflow_provider_cdc.core.config.base import Configuration
+from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
+
+_GROUPS = {
+    "snapshot_mode": SNAPSHOT_POLICIES,
+    "snapshot_query_mode": SNAPSHOT_QUERIES,
+    "snapshot_locking_mode": SNAPSHOT_LOCKS,
+}
+"""Field of a mode → the group of its entry points."""
+
+
+def refuse_unknown(config: Configuration) -> None:
+    """
+    :raises ValueError: a mode is ``custom``, and there is no entry point of the name that is given
+    """
+    for mode, group in _GROUPS.items():
+        found = type(config).model_fields.get(mode)
+        if found is not None and getattr(config, mode) == "custom":
+            _refuse_unknown(str(found.alias), getattr(config, f"{mode}_custom_name"), group)
+
+
+def _refuse_unknown(mode: str, name: str | None, group: str) -> None:
+    """
+    :raises ValueError: there is no such entry point
+    """
+    there = sorted(extensions(group))
+    if name not in there:
+        given = f"{name!r} is not known here" if name else f"required by {mode}=custom, and not set"
+        near = difflib.get_close_matches(name or "", there, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        names = f"Valid values are: {', '.join(there)}" if there else "None is installed"
+        raise ValueError(f"{mode}.custom.name: {given}{hint} {names} (entry points of group {group})")
