@@ -19,7 +19,7 @@ from airflow_provider_cdc.changelog.partial import partial
 from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, joined, lineage
 from airflow_provider_cdc.changelog.since import ONLY_CHANGES, NotComparable, Since
 from airflow_provider_cdc.core.model.schema import TableSchema
-from spark_jobs import reduce
+from spark_jobs import images, reduce
 from spark_jobs.bags import NUMBER, repeated
 from spark_jobs.datatypes import constant, filled, quoted, spark_type
 from spark_jobs.last import KEPT, OP, ORIGIN, SEQ, UNKNOWN, inherited, last_per_key
@@ -151,7 +151,7 @@ def _brought_up(rows: DataFrame, pending: Pending, version: int) -> DataFrame:
 
 def _counted(spark: SparkSession, rows: DataFrame, pending: Pending) -> DataFrame:
     """Rows without a key, and the images that came and went."""
-    changes = reduce.differences(spark, pending, 0)
+    changes = images.differences(spark, pending, 0)
     names = list(pending.schema.names)
     whole = rows.select(*map(quoted, names)).withColumn(NUMBER, F.lit(1))
     return rows if changes is None else repeated(whole.unionByName(changes.drop(SEQ)), names)

@@ -20,7 +20,7 @@ from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.config.table_rules import Matched
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
-from spark_jobs import reduce
+from spark_jobs import images, reduce
 from spark_jobs.backlog import Backlog
 from spark_jobs.bags import NUMBER
 from spark_jobs.last import OP, OURS, UNKNOWN
@@ -143,7 +143,7 @@ class Places:
         # of an update whose image after does not tell where its row goes
         shape.sparse(reduce.sparse(pending, 0), pending.schema)
         needs = frozenset() if shape.filter is None else shape.filter.needs
-        seen.whole |= rule.outbox is None and bool(reduce.lacking(pending) & needs)
+        seen.whole |= rule.outbox is None and bool(images.lacking(pending) & needs)
         for sign, op, unknown, step, value, number in _groups(spark, pending, matched, route, logged=logged):
             place = Place(step, value)
             if unknown or (op == "r" and not logged):
@@ -168,18 +168,18 @@ class Places:
 
 def _groups(spark: SparkSession, pending: Pending, matched: Matched, route: Routing, *, logged: bool) -> Iterable[Any]:
     """Image (1: after, -1: before), operation, whether it is not known, place, and how many events there are of all this."""
-    images = reduce.images(spark, pending)
-    if images is None:
+    rows = images.images(spark, pending)
+    if rows is None:
         return []
     rule = matched.rule
     if logged:  # each event is in one table: an update in that of its row
-        images = images.where((F.col(NUMBER) == 1) | (F.col(OP) == "d"))
+        rows = rows.where((F.col(NUMBER) == 1) | (F.col(OP) == "d"))
     if rule.outbox is not None:
-        images = images.where(F.col(OP).isin("c", "r"))
+        rows = rows.where(F.col(OP).isin("c", "r"))
     if rule.filter is not None:
-        images = images.where(F.col(UNKNOWN) | F.coalesce(F.expr(rule.filter), F.lit(col=False)))
+        rows = rows.where(F.col(UNKNOWN) | F.coalesce(F.expr(rule.filter), F.lit(col=False)))
     by = [F.col(NUMBER), F.col(OP), F.col(UNKNOWN), route.step().alias(_STEP), route.value().alias(_VALUE)]
-    counted = images.select(*by).groupBy(NUMBER, OP, UNKNOWN, _STEP, _VALUE).agg(F.count("*").alias(_COUNT))
+    counted = rows.select(*by).groupBy(NUMBER, OP, UNKNOWN, _STEP, _VALUE).agg(F.count("*").alias(_COUNT))
     found = counted.limit(MOST * _KINDS + 1).collect()
     if len(found) > MOST * _KINDS:
         raise _too_many(pending, matched)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import reduce
 
 from pyspark.sql import Column as Expression
@@ -14,9 +13,11 @@ from airflow_provider_cdc.changelog.partial import DocumentsLost, partial
 from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, Documents, TableSchema
-from spark_jobs.bags import NUMBER, repeated
+from spark_jobs.bags import repeated
 from spark_jobs.completed import Present, completed, fields, values
-from spark_jobs.datatypes import constant, file_type, filled, from_file, holds, quoted, spark_type, structure
+from spark_jobs.datatypes import constant, filled, from_file, holds, quoted, spark_type, structure
+from spark_jobs.event_files import event_schema, files_after, opened, struct_of, versions
+from spark_jobs.images import differences
 from spark_jobs.last import FROM, KEPT, OP, OURS, SEQ, UNKNOWN, last_per_key
 from spark_jobs.reads import read_once
 from spark_jobs.shape import LEFT, WHOLE, Shape
@@ -79,7 +80,7 @@ def last_truncate(spark: SparkSession, pending: Pending) -> int:
 
 def key_changed(pending: Pending, after: int) -> bool:
     """Whether events after a sequence number have another key than the newest schema, so that the present key does not identify rows."""
-    for version in _versions(pending, after):
+    for version in versions(pending, after):
         origins = lineage(pending, version)
         if {origins[name].column for name in pending.schema.key} != set(pending.schemas[version].key):
             return True
@@ -132,8 +133,8 @@ def events(
     moved = bool(left_out) and _moves(spark, pending, after)
     told = Told(shape.meta, truncates=truncates)
     parts = []
-    for version in _versions(pending, after):
-        files = _files(pending, version, after)
+    for version in versions(pending, after):
+        files = files_after(pending, version, after)
         kept = bool(left_out or shape.carried)
         rows = _read(
             spark, pending, version, files, kept=kept, moved=moved, told=told, shape=shape, documents=documents
@@ -173,7 +174,7 @@ def keys(spark: SparkSession, pending: Pending, shape: Shape = WHOLE) -> DataFra
     schema, names = pending.schema, shape.names(pending.schema)
     types = final_types(schema, shape)
     found = opened(
-        spark, structure({"key": _struct([schema.column(k) for k in schema.key])}), [p for p, _ in pending.files]
+        spark, structure({"key": struct_of([schema.column(k) for k in schema.key])}), [p for p, _ in pending.files]
     )
     values = [F.lit(shape.constants[name]).alias(name) for name in shape.rule.shard]
     for k in schema.key:
@@ -190,7 +191,7 @@ def sparse(pending: Pending, after: int, *, deletes: bool = False, as_they_are: 
     """
     documents = None if deletes or as_they_are else partial(pending)
     names: set[str] = set()
-    for version in _versions(pending, after):
+    for version in versions(pending, after):
         files = [f for _, f in pending.files if f.schema_version == version and f.last_seq > after]
         if lacking := {name for f in files for name in (f.unavailable if deletes else f.sparse)}:
             names |= {name for name, origin in lineage(pending, version).items() if origin.column in lacking}
@@ -201,12 +202,12 @@ def sparse(pending: Pending, after: int, *, deletes: bool = False, as_they_are: 
 
 def _moves(spark: SparkSession, pending: Pending, after: int) -> bool:
     """Whether any event that changes a key leaves values out."""
-    for version in _versions(pending, after):
+    for version in versions(pending, after):
         lacking = {
             p for p, f in pending.files if f.schema_version == version and {"c", "d"} <= set(f.counts) and f.sparse
         }
-        files = [path for path in _files(pending, version, after) if path in lacking]
-        key = _struct([pending.schemas[version].column(name) for name in pending.schemas[version].key])
+        files = [path for path in files_after(pending, version, after) if path in lacking]
+        key = struct_of([pending.schemas[version].column(name) for name in pending.schemas[version].key])
         if files:
             wanted = structure({"previous_key": key, "unavailable": "array<string>"})
             found = opened(spark, wanted, files)
@@ -215,21 +216,13 @@ def _moves(spark: SparkSession, pending: Pending, after: int) -> bool:
     return False
 
 
-def _versions(pending: Pending, after: int) -> list[int]:
-    return sorted({f.schema_version for _, f in pending.files if f.last_seq > after})
-
-
-def _files(pending: Pending, version: int, after: int) -> list[str]:
-    return [path for path, f in pending.files if f.schema_version == version and f.last_seq > after]
-
-
 def _read(
     spark: SparkSession, pending: Pending, version: int, files: list[str], *, kept: bool, moved: bool, told: Told, shape: Shape, documents: Documents | None
 ) -> DataFrame:  # fmt: skip
     """Events of one schema version."""
     then, now = pending.schemas[version], pending.schema
     said = [] if documents is None else fields(documents)
-    schema = T.StructType([*_file_schema(then).fields, *structure(told.fields(spark, files)).fields, *said])
+    schema = T.StructType([*event_schema(then).fields, *structure(told.fields(spark, files)).fields, *said])
     raw = opened(spark, schema, files)
     raw = raw if told.truncates else raw.where("op <> 't'")
     origins = lineage(pending, version)
@@ -283,24 +276,6 @@ def _left(pending: Pending, version: int, shape: Shape) -> tuple[list[Expression
     return values, F.array_compact(F.array(*lacking)) if lacking else none
 
 
-_UNKNOWN_VARIABLE = f"${{{OURS}none}}"
-
-
-def opened(spark: SparkSession, schema: T.StructType, files: list[str]) -> DataFrame:
-    """Files of the change log by a schema.
-
-    Parquet's reader gets the schema as a setting of Hadoop, which expands variables in settings: a column called ``${user.home}``
-    would be read under another name, and be NULL. Hadoop stops expanding at the first unknown variable, so one is put in front of
-    all names.
-    """
-    if "${" not in schema.json():
-        return spark.read.schema(schema).parquet(*files)
-    first = T.StructType([T.StructField(_UNKNOWN_VARIABLE, T.BooleanType()), *schema.fields])
-    # no file has it; it has to be asked for to be in front
-    found = spark.read.schema(first).parquet(*files).where(F.col(quoted(_UNKNOWN_VARIABLE)).isNull())
-    return found.select(*map(quoted, schema.names))
-
-
 def _left_out(now: TableSchema, origins: dict[str, Origin], *, deletes: bool = False) -> Expression:
     """Final names of the columns that an event leaves out. New rows have no value to keep.
 
@@ -326,20 +301,6 @@ def _previous(then: TableSchema, now: TableSchema, origins: dict[str, Origin]) -
     return F.when(F.col("previous_key").isNotNull(), F.struct(*parts))
 
 
-def _file_schema(schema: TableSchema) -> T.StructType:
-    """What to read of a file. Spark reads by name, so columns that the file does not have come as NULL."""
-    image = _struct(list(schema.columns))
-    key = _struct([schema.column(k) for k in schema.key])
-    keys = {"key": key, "previous_key": key} if schema.key else {}
-    return structure(
-        {"seq": "bigint", "op": "string", "before": image, "after": image, "unavailable": "array<string>", **keys}
-    )
-
-
-def _struct(columns: list[Column]) -> T.StructType:
-    return structure({c.name: file_type(c.type) for c in columns})
-
-
 def _value(then: TableSchema, origin: Origin, column: Column) -> Expression:
     """A column of the row: from the image that the operation leaves, or from the key if images leave it out."""
     if origin.column is None:
@@ -349,91 +310,3 @@ def _value(then: TableSchema, origin: Origin, column: Column) -> Expression:
     if origin.column in then.key:
         value = F.coalesce(value, F.col(f"key.{name}"))
     return from_file(value, type_)
-
-
-def differences(spark: SparkSession, pending: Pending, after: int, shape: Shape = WHOLE) -> DataFrame | None:
-    """Each row image that is added (:data:`NUMBER` = 1) or removed (-1), with the final columns and its event's number: for tables whose rows have no key.
-
-    :raises TargetError: updates leave values out, so that the row they change cannot be found
-    """
-    if lacking := _left_out_of_changes(spark, pending, after):
-        raise TargetError(
-            f"Updates or deletes of {pending.topic} lack values of columns ({', '.join(lacking)}), and the table has no key "
-            "to find their rows by.",
-            where=f"batches {pending.first} to {pending.last}",
-            safe="The table was not changed; the change log keeps the batches.",
-            remedy="leave those columns out with column.exclude.list, or give the table a key at the source or with "
-            "message.key.columns; then read it again with snapshot.mode=always for one run",
-        )
-    parts = [
-        raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias(NUMBER), F.col("seq").alias(SEQ))
-        for raw, image, sign, columns in _images(spark, pending, after)
-    ]
-    return shape.images(reduce(DataFrame.unionAll, parts), pending.schema, NUMBER, SEQ) if parts else None
-
-
-def images(spark: SparkSession, pending: Pending) -> DataFrame | None:
-    """Each row image after (:data:`NUMBER` = 1) and before (-1) an event, with the final columns and its event's :data:`OP`. An update or a delete whose image before
-    is not known is there with :data:`UNKNOWN`; so is the delete of a key that was looked up and has no row, as nobody knows which one the table has. Values that an
-    image lacks are NULL."""
-    parts = []
-    for raw, image, sign, columns in _images(spark, pending, 0, _SNAPSHOT):
-        gone = F.col(image).isNull()
-        there = ~gone
-        if image == "before":
-            looked_up = (F.col("op") == "d") & F.col("source.snapshot").eqNullSafe("incremental")
-            there, gone = there | F.col("op").isin("u", "d"), gone | looked_up
-        told = [F.lit(sign).alias(NUMBER), F.col("op").alias(OP), gone.alias(UNKNOWN)]
-        parts.append(raw.where(there).select(*columns, *told))
-    return reduce(DataFrame.unionAll, parts) if parts else None
-
-
-_SNAPSHOT = T.StructField("source", T.StructType([T.StructField("snapshot", T.StringType())]))
-
-
-def _images(
-    spark: SparkSession, pending: Pending, after: int, *more: T.StructField
-) -> Iterator[tuple[DataFrame, str, int, list[Expression]]]:
-    """Events, the image of them that is meant, its sign, and its values for the final columns.
-
-    :param more: what else is read of events
-    """
-    for version in _versions(pending, after):
-        files = _files(pending, version, after)
-        raw = opened(spark, T.StructType([*_file_schema(pending.schemas[version]).fields, *more]), files)
-        raw = raw.where(f"seq > {after} AND op <> 't'")
-        origins, then = lineage(pending, version), pending.schemas[version]
-        for image, sign in (("before", -1), ("after", 1)):
-            yield raw, image, sign, [_image_value(image, then, origins[c.name], c) for c in pending.schema.columns]
-
-
-def lacking(pending: Pending) -> set[str]:
-    """Final names of the columns whose values an image before or after some event lacks."""
-    found = set[str]()
-    for version in _versions(pending, 0):
-        of = {name for _, f in pending.files if f.schema_version == version for name in f.unavailable}
-        found |= {name for name, origin in lineage(pending, version).items() if of and origin.column in of}
-    return found
-
-
-def _left_out_of_changes(spark: SparkSession, pending: Pending, after: int) -> list[str]:
-    """Columns that some updates or deletes lack."""
-    files = [
-        (path, f) for path, f in pending.files if f.unavailable and f.last_seq > after and {"u", "d"} & set(f.counts)
-    ]
-    if not files:
-        return []
-    lists = "unavailable array<string>, unavailable_before array<string>"
-    found = spark.read.schema(f"seq bigint, op string, {lists}").parquet(*[path for path, _ in files])
-    lacking = found.where(
-        f"seq > {after} AND op IN ('u', 'd') AND (size(unavailable) > 0 OR size(unavailable_before) > 0)"
-    )
-    return sorted({name for _, f in files for name in f.unavailable}) if lacking.head(1) else []
-
-
-def _image_value(image: str, then: TableSchema, origin: Origin, column: Column) -> Expression:
-    if origin.column is None:
-        value = filled(constant(origin.fill, column.type), spark_type(column.type))
-    else:
-        value = from_file(F.col(f"{image}.{quoted(origin.column)}"), then.column(origin.column).type)
-    return value.cast(spark_type(column.type)).alias(column.name)

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
 from airflow_provider_cdc.core.model.schema import TableSchema
-from spark_jobs import reduce
 from spark_jobs.casts import check_exact
 from spark_jobs.datatypes import common, file_type, from_file, holds, quoted, spark_type, structure
+from spark_jobs.event_files import opened
 from spark_jobs.shape import Shape
 
 
@@ -56,7 +56,7 @@ def check_values(spark: SparkSession, pending: Pending, shape: Shape, where: str
             continue
         image = structure({name: file_type(then.column(name).type) for name in changed})
         files = [path for path, file in pending.files if file.schema_version == then.version]
-        events = reduce.opened(spark, structure({"op": "string", "before": image, "after": image}), files)
+        events = opened(spark, structure({"op": "string", "before": image, "after": image}), files)
         values = []
         for name in changed:
             value = F.when(F.col("op") == "d", F.col(f"before.{quoted(name)}")).otherwise(

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from airflow_provider_cdc.changelog.pending import Pending, base_version, left_behind, lineage
-from spark_jobs import reduce
+from spark_jobs import images, reduce
 from spark_jobs.bags import NUMBER, followed, repeated
 from spark_jobs.casts import other_types
 from spark_jobs.datatypes import quoted
@@ -105,7 +105,7 @@ def _evolved(write: Write, rows: DataFrame, part: Pending, start: int, shape: Sh
 
 def _changed(there: DataFrame, part: Pending, cut: int, shape: Shape) -> DataFrame:
     names = list(shape.types(part.schema))
-    changes = reduce.differences(there.sparkSession, part, cut, shape)
+    changes = images.differences(there.sparkSession, part, cut, shape)
     return there if changes is None else changed(there, changes, names)
 
 
@@ -113,7 +113,7 @@ def changed(there: DataFrame, changes: DataFrame, names: Sequence[str]) -> DataF
     """All rows of a table without a key after some changes.
 
     :param there: its rows: ``names``, and columns that the source has dropped
-    :param changes: as :func:`spark_jobs.reduce.differences` gives them
+    :param changes: as :func:`spark_jobs.images.differences` gives them
     :raises AbsentRows: a row goes that is not there. Where the table has no more columns, the query fails instead, with :data:`spark_jobs.bags.ABSENT`
     """
     types = {f.name: f.dataType for f in there.schema.fields}  # they may have more room

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from airflow_provider_cdc.changelog.partial import partial
 from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from spark_jobs import reduce
+from spark_jobs import images, reduce
 from spark_jobs.bags import ABSENT, NUMBER
 from spark_jobs.by_arrays import ShapedReduction
 from spark_jobs.datatypes import quoted
@@ -203,7 +203,7 @@ def _by_number(write: Write, route: Route) -> None:
         )
         _replace(write, lambda: rows_after(write, parts))
         return
-    changes, names = reduce.differences(target.spark, pending, 0, shape), list(shape.types(pending.schema))
+    changes, names = images.differences(target.spark, pending, 0, shape), list(shape.types(pending.schema))
     if changes is None:
         nothing = reduce.nothing(target.spark, pending, shape).select(*map(quoted, names))
         changes = nothing.withColumn(NUMBER, F.lit(1)).withColumn(SEQ, F.lit(0).cast("bigint"))
