@@ -6,7 +6,7 @@ import contextlib
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,20 @@ def capture(shop: Shop) -> None:
 def apply(shop: Shop, given: Any = None, **more: Any) -> dict[str, Any]:
     operator = ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse", **more)
     return operator.execute(given or context())
+
+
+@contextlib.contextmanager
+def goes_on(shop: Shop) -> Iterator[Future[dict[str, Any]]]:
+    """An apply that goes on for an hour, or until the block ends."""
+    operator = ApplyToDatabaseOperator(
+        task_id="apply", definition=shop.definition, conn_id="warehouse", run_for=timedelta(hours=1)
+    )
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(operator.execute, context())
+        try:
+            yield running
+        finally:
+            operator.on_kill()
 
 
 def rows(folder: Path) -> list[tuple[Any, ...]]:
@@ -216,16 +230,9 @@ def test_what_a_run_has_changed_that_is_ended_is_told_by_the_next_one_too(shop: 
     """Airflow may have given the task up, and then takes no event of it."""
     shop.order(1, "first")
     capture(shop)
-    operator = ApplyToDatabaseOperator(
-        task_id="apply", definition=shop.definition, conn_id="warehouse", run_for=timedelta(hours=1)
-    )
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(operator.execute, context())
-        try:
-            until(lambda: (tmp_path / "warehouse.db").exists() and rows(tmp_path) == [(1, "first")])
-        finally:
-            operator.on_kill()
-        assert running.result(LONGEST_S)["events"] == 1
+    with goes_on(shop) as running:
+        until(lambda: (tmp_path / "warehouse.db").exists() and rows(tmp_path) == [(1, "first")])
+    assert running.result(LONGEST_S)["events"] == 1
     shop.order(2, "second")
     capture(shop)
     ended = ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse")
@@ -245,17 +252,10 @@ def test_one_that_goes_on_tells_what_it_measures_while_it_does(
     monkeypatch.setattr(apply_to_database, "EVERY_S", 0.0)
     shop.order(1, "first")
     capture(shop)
-    operator = ApplyToDatabaseOperator(
-        task_id="apply", definition=shop.definition, conn_id="warehouse", run_for=timedelta(hours=1)
-    )
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(operator.execute, context())
-        try:
-            until(lambda: "shop.inventory.orders" in _series(shop))
-            assert "apply.TotalNumberOfRuns" not in _series(shop)[""].counters  # it goes on
-        finally:
-            operator.on_kill()
-        assert running.result(LONGEST_S)["events"] == 1
+    with goes_on(shop) as running:
+        until(lambda: "shop.inventory.orders" in _series(shop))
+        assert "apply.TotalNumberOfRuns" not in _series(shop)[""].counters  # it goes on
+    assert running.result(LONGEST_S)["events"] == 1
     found = _series(shop)
     assert found["shop.inventory.orders"].counters["apply.TotalNumberOfEventsApplied"] == 1
     assert found[""].counters["apply.TotalNumberOfRuns"] == 1

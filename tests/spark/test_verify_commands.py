@@ -11,14 +11,10 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.runtime import ConnectorDefinition
-from airflow_provider_cdc.state.store import StateStore
 from dev.bootstrap.jars import ensure
 from dev.servers import S3
-from spark_jobs.apply_changes import ApplyChanges
 from tests.cli.conftest import run
-from tests.support.face import connect
+from tests.spark.followed_mariadb import FollowedMariaDb
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -45,40 +41,31 @@ def _reaches(s3: S3, monkeypatch: pytest.MonkeyPatch, conf: Path) -> None:
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
 
 
+def _fill(db: Any) -> None:
+    """Rows in tables with keys, in one that goes to several by its ``region``, and in one whose events are kept."""
+    db.sql(
+        "CREATE TABLE `o``r'ders` (id INT PRIMARY KEY, note VARCHAR(40), price DECIMAL(9,2), at DATETIME(6))",
+        "CREATE TABLE parts (code VARCHAR(20) PRIMARY KEY, n INT)",
+        "INSERT INTO `o``r'ders` VALUES " + ", ".join(f"({i}, 'n{i}', {i} / 3, NOW(6))" for i in range(1, 301)),
+        "INSERT INTO parts VALUES " + ", ".join(f"('k{i}', {i})" for i in range(1, 51)),
+        "CREATE TABLE `lines` (id INT PRIMARY KEY, region VARCHAR(20))",
+        "INSERT INTO `lines` VALUES (1, 'eu'), (2, 'it''s'), (3, 'eu'), (4, NULL)",
+        "CREATE TABLE audit (id INT PRIMARY KEY, what VARCHAR(20))",
+        "INSERT INTO audit VALUES (1, 'x')",
+    )
+
+
 def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
     mariadb: Any, s3: S3, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: Any
 ) -> None:
-    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")
-    state = f"sqlite:///{tmp_path}/state.db"
-    store = StateStore(state)
-    store.create_tables()
-    login = {"host": mariadb.host, "port": mariadb.port, "login": mariadb.user, "password": mariadb.password}
-    connect(monkeypatch, "shop", conn_type="cdc_mariadb", **login)
-    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=state)
-    connect(monkeypatch, "spark_default", conn_type="spark", host="local[2]")
     with mariadb.database("verified") as db:
-        db.sql(
-            "CREATE TABLE `o``r'ders` (id INT PRIMARY KEY, note VARCHAR(40), price DECIMAL(9,2), at DATETIME(6))",
-            "CREATE TABLE parts (code VARCHAR(20) PRIMARY KEY, n INT)",
-            "INSERT INTO `o``r'ders` VALUES " + ", ".join(f"({i}, 'n{i}', {i} / 3, NOW(6))" for i in range(1, 301)),
-            "INSERT INTO parts VALUES " + ", ".join(f"('k{i}', {i})" for i in range(1, 51)),
-            "CREATE TABLE `lines` (id INT PRIMARY KEY, region VARCHAR(20))",
-            "INSERT INTO `lines` VALUES (1, 'eu'), (2, 'it''s'), (3, 'eu'), (4, NULL)",
-            "CREATE TABLE audit (id INT PRIMARY KEY, what VARCHAR(20))",
-            "INSERT INTO audit VALUES (1, 'x')",
-        )
-        properties = {"database.server.id": 4322, "database.include.list": db.name, "poll.interval.ms": 50}
-        definition = ConnectorDefinition("shop", "mariadb", f"{tmp_path}/changelog", properties)
-        access, location = ConnectorAccess(definition, "shop"), f"{tmp_path}/lake/{{topic}}"
+        _fill(db)
         route = {"by": "region", "location": f"{tmp_path}/lake/lines of {{value}}"}
         rules = TableRules.parse([{"tables": r".*\.audit", "mode": "log"}, {"tables": r".*\.lines", "route": route}])
-
-        def follow() -> None:
-            with access.capture(owner="test", lease_ttl_s=30, lease_wait_s=30) as capture:
-                capture.run()
-            ApplyChanges(spark, access.changelog(), "shop", location=location, threads=2, tables=rules).run()
-
-        follow()
+        shop = FollowedMariaDb(
+            mariadb, db, spark, monkeypatch, tmp_path, location="lake/{topic}", tables=rules, properties={"database.server.id": 4322}
+        )  # fmt: skip
+        shop.follow()
         orders, parts = (f"delta.`{tmp_path}/lake/shop.{db.name}.{t}`" for t in ("o_r_ders", "parts"))
         spark.sql(f"DELETE FROM {orders} WHERE id IN (7, 8)")
         spark.sql(f"UPDATE {orders} SET price = 0 WHERE id BETWEEN 200 AND 205")
@@ -90,11 +77,8 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         status, said = _run(capfd, "verify", "shop", "--repair", *jars)
         assert status == 1
         found = json.loads(said)
-        counts = {
-            t["name"] or t["topic"]: (t["missing"], t["surplus"], t["different"])
-            for t in found["tables"]
-            if not t["equal"]
-        }
+        differ = [t for t in found["tables"] if not t["equal"]]
+        counts = {t["name"] or t["topic"]: (t["missing"], t["surplus"], t["different"]) for t in differ}
         eu = f"shop.{db.name}.lines → {tmp_path}/lake/lines of eu"
         assert counts == {
             f"shop.{db.name}.o_r_ders": (2, 1, 6), f"shop.{db.name}.parts": (1, 1, 0), eu: (1, 1, 0),
@@ -103,17 +87,13 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         assert sum("was sent: " in line for line in found["repairs"]) == 3
         assert not list((tmp_path / "changelog" / ".verify").iterdir())
 
-        follow()
-        assert {row.state for row in store.signals_of("shop", 10)} == {"done"}
+        shop.follow()
+        assert {row.state for row in shop.store.signals_of("shop", 10)} == {"done"}
         # the rows of the source in an object store meanwhile
         scratch = s3.bucket("scratch")
         _reaches(s3, monkeypatch, tmp_path / "conf")
-        there = (
-            "--scratch",
-            f"{scratch.replace('s3:', 's3a:')}/it's",
-            "--jars",
-            ",".join(map(str, ensure("delta", "s3"))),
-        )
+        more = ",".join(map(str, ensure("delta", "s3")))
+        there = ("--scratch", f"{scratch.replace('s3:', 's3a:')}/it's", "--jars", more)
         left = ChangeLog(f"{scratch}/it's/20260101T000000-abcdef").storage
         left.replace(left.path("shop", "part"), b"of a comparison that was killed")
         status, said = _run(capfd, "verify", "shop", *there, "-o", "json")
@@ -130,4 +110,4 @@ def test_a_damaged_table_is_found_and_repaired_and_another_is_built_again(
         assert status == 0
         assert [t["topic"] for t in json.loads(said)["tables"]] == [f"shop.{db.name}.parts"]
         assert spark.read.format("delta").load(f"{tmp_path}/lake/shop.{db.name}.parts").count() == 50
-    store.close()
+    shop.store.close()

@@ -17,13 +17,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.runtime import ConnectorDefinition
-from airflow_provider_cdc.state.store import StateStore
 from dev.bootstrap.jars import ensure
-from spark_jobs.apply_changes import ApplyChanges
 from tests.crash.test_verification import belongings
-from tests.support.face import connect
+from tests.spark.followed_mariadb import FollowedMariaDb
 from tests.support.patience import LONGEST_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
@@ -81,19 +77,28 @@ class Verify:
             os.killpg(self._process.pid, signal.SIGKILL)
 
 
+def _reads(verify: Verify, r: random.Random) -> None:
+    """Wait until it reads rows of the source."""
+    verify.until(lambda: any(s.rglob("*.parquet") for s in verify.scratch))
+    time.sleep(r.random())
+
+
+def _begins(verify: Verify, r: random.Random) -> None:
+    """Wait until it begins to wait for the tables."""
+    verify.until(lambda: any((s / "plan.json").exists() for s in verify.scratch))
+
+
+def _compares(verify: Verify, r: random.Random) -> None:
+    """Wait until Spark is there, and for some of the time that it takes."""
+    verify.until(verify.java)
+    time.sleep(r.uniform(2, 9))
+
+
 def test_whatever_is_killed_the_next_one_is_right_and_removes_what_is_left(
     mariadb: Any, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     r = random.Random(3)
     (tmp_path / "tmp").mkdir()
-    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "")
-    state = f"sqlite:///{tmp_path}/state.db"
-    store = StateStore(state)
-    store.create_tables()
-    login = {"host": mariadb.host, "port": mariadb.port, "login": mariadb.user, "password": mariadb.password}
-    connect(monkeypatch, "shop", conn_type="cdc_mariadb", **login)
-    connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=state)
-    connect(monkeypatch, "spark_default", conn_type="spark", host="local[2]")
     with mariadb.database("killed") as db:
         db.sql(
             "CREATE TABLE orders (id INT PRIMARY KEY, note VARCHAR(400))",
@@ -101,46 +106,25 @@ def test_whatever_is_killed_the_next_one_is_right_and_removes_what_is_left(
             "CREATE TABLE parts (code VARCHAR(20) PRIMARY KEY, n INT)",
             "INSERT INTO parts VALUES ('a', 1), ('b', 2)",
         )
-        properties = {
-            "database.server.id": 4323,
-            "database.include.list": db.name,
-            "poll.interval.ms": 50,
-            "batch.max.rows": 20000,
-        }
-        definition = ConnectorDefinition("shop", "mariadb", f"{tmp_path}/changelog", properties)
-        access, location = ConnectorAccess(definition, "shop"), f"{tmp_path}/lake/{{table}}"
-
-        def follow() -> None:
-            with access.capture(owner="test", lease_ttl_s=30, lease_wait_s=30) as capture:
-                capture.run()
-            ApplyChanges(spark, access.changelog(), "shop", location=location, threads=2).run()
-
-        follow()
+        properties = {"database.server.id": 4323, "batch.max.rows": 20000}
+        shop = FollowedMariaDb(
+            mariadb, db, spark, monkeypatch, tmp_path, location="lake/{table}", properties=properties
+        )  # fmt: skip
+        shop.follow()
         spark.sql(f"DELETE FROM delta.`{tmp_path}/lake/orders` WHERE id IN (7, 80000)")
         spark.sql(f"UPDATE delta.`{tmp_path}/lake/parts` SET n = 3 WHERE code = 'b'")
         known = belongings(tmp_path)
 
-        def reads(verify: Verify) -> None:
-            verify.until(lambda: any(s.rglob("*.parquet") for s in verify.scratch))
-            time.sleep(r.random())
-
-        def begins(verify: Verify) -> None:
-            verify.until(lambda: any((s / "plan.json").exists() for s in verify.scratch))
-
-        def compares(verify: Verify) -> None:
-            verify.until(verify.java)
-            time.sleep(r.uniform(2, 9))
-
-        for moment, group in ((reads, True), (begins, True), (compares, True), (compares, False)):
+        for moment, group in ((_reads, True), (_begins, True), (_compares, True), (_compares, False)):
             verify = Verify(tmp_path)
-            moment(verify)
+            moment(verify, r)
             verify.kill(group=group)
             assert len(verify.scratch) == 1  # that of the one before is gone
             assert belongings(tmp_path) == known
             orphan = verify
 
         verify = Verify(tmp_path)
-        compares(verify)
+        _compares(verify, r)
         orphan.end()
         for pid in verify.java():
             os.kill(pid, signal.SIGKILL)
@@ -160,7 +144,7 @@ def test_whatever_is_killed_the_next_one_is_right_and_removes_what_is_left(
         assert verify.scratch == []
         assert not list((tmp_path / "tmp").glob("cdc-scratch-*"))
         assert belongings(tmp_path)[1] == known[1]  # signals are in the state, and nothing else
-        follow()
-        assert [row.state for row in store.signals_of("shop", 10)] == ["done"] * 4
+        shop.follow()
+        assert [row.state for row in shop.store.signals_of("shop", 10)] == ["done"] * 4
         assert Verify(tmp_path).wait()[0] == 0
-    store.close()
+    shop.store.close()

@@ -35,6 +35,17 @@ def connector(uri: str, database: Any, folder: Path, **properties: Any) -> Mongo
     return mongodb_connector(uri, folder, **given)
 
 
+def one_of_two(uri: str, database: Any, engine: sa.Engine, folder: Path) -> MongoConnector:
+    """The connector of a collection with two documents, the second of which the target has lost."""
+    database.letters.insert_many([{"_id": 1, "v": 1}, {"_id": 2, "v": 1}])
+    ours = connector(uri, database, folder)
+    ours.capture()
+    sink(engine, ours, **NAMED).apply()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM letters WHERE _id = '2'")
+    return ours
+
+
 def documents(engine: sa.Engine) -> list[Any]:
     return sorted((json.loads(row["document"]) for row in rows(engine, "letters")), key=lambda one: str(one["_id"]))
 
@@ -76,12 +87,7 @@ def test_a_document_that_nobody_has_need_not_be_known_if_it_goes_or_comes_whole_
     uri: str, database: Any, engine: sa.Engine, tmp_path: Path, end: str
 ) -> None:
     letters = database.letters
-    letters.insert_many([{"_id": 1, "v": 1}, {"_id": 2, "v": 1}])
-    ours = connector(uri, database, tmp_path)
-    ours.capture()
-    sink(engine, ours, **NAMED).apply()
-    with engine.begin() as connection:
-        connection.exec_driver_sql("DELETE FROM letters WHERE _id = '2'")
+    ours = one_of_two(uri, database, engine, tmp_path)
     letters.update_one({"_id": 2}, {"$set": {"v": 2}})
     ours.capture()
     left = [{"_id": 1, "v": 1}]
@@ -103,12 +109,7 @@ def test_where_only_rows_that_are_there_are_changed_an_update_of_another_is_a_no
     uri: str, database: Any, engine: sa.Engine, tmp_path: Path
 ) -> None:
     letters = database.letters
-    letters.insert_many([{"_id": 1, "v": 1}, {"_id": 2, "v": 1}])
-    ours = connector(uri, database, tmp_path)
-    ours.capture()
-    sink(engine, ours, **NAMED).apply()
-    with engine.begin() as connection:
-        connection.exec_driver_sql("DELETE FROM letters WHERE _id = '2'")
+    ours = one_of_two(uri, database, engine, tmp_path)
     for value in (2, 3):
         letters.update_many({}, {"$set": {"v": value}})
         ours.capture()
