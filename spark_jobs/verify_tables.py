@@ -20,14 +20,12 @@ Exit status: 0 everything that can be compared is equal, 1 something is not, 2 s
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from pathlib import Path
 
 import orjson
 from py4j.protocol import Py4JJavaError
@@ -53,6 +51,7 @@ from spark_jobs.standing import Standing
 from spark_jobs.targets import load_format
 from spark_jobs.targets.base import Owner, Pinned, Target
 from spark_jobs.variants import Variants, recorded
+from spark_jobs.verify_arguments import parse_arguments
 from spark_jobs.verify_places import tables_of
 from spark_jobs.wanted import Wanted
 
@@ -349,7 +348,7 @@ def _differs(result: Compared) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    given = _arguments(arguments)
+    given = parse_arguments(arguments, __doc__)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
     try:
@@ -375,37 +374,6 @@ def main(arguments: list[str] | None = None) -> int:
     if plan is not None:
         write_report(changelog.storage, verified.document())
     return verified.status
-
-
-def _arguments(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--changelog", required=True, help="folder or object store prefix of the reference's change log"
-    )
-    parser.add_argument(
-        "--connector", required=True, help="name of the reference's connector; with --plan, whose tables they are"
-    )
-    parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
-    parser.add_argument("--tables-of", metavar="CONNECTOR", help="fills {connector} in the location")
-    parser.add_argument(
-        "--applied", default="", metavar="CHANGELOG", help="without --plan: the change log of the tables' connector, whose last apply knows rules and routes"
-    )  # fmt: skip
-    parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
-    parser.add_argument("--threads", type=int, default=4, help="tables compared at the same time")
-    parser.add_argument(
-        "--plan", action="store_true", help="the change log has a plan, as airflow cdc verify makes one: nothing has to stand still"
-    )  # fmt: skip
-    parser.add_argument(
-        "--values", action="store_true", help="show values of rows that differ; they may be personal data"
-    )
-    parser.add_argument(
-        "--keys", default="", metavar="FOLDER", help="write the keys of rows that differ there, as Parquet; a folder for each topic"
-    )  # fmt: skip
-    parser.add_argument(
-        "--rules", default="", help="rules of tables that the apply has, as JSON or YAML, or a file with them; those of the last apply, where it is known, if not given"
-    )  # fmt: skip
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the result to a file")
-    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":
