@@ -114,7 +114,7 @@ def read(
     of: int = 1,
     groups: Sequence[int] | None = None,
     only_keys: bool = False,
-    most: int = WHOLE_GROUP,
+    most: int | None = None,
     committed: Callable[[int], None] = lambda _: None,
 ) -> Iterator[Events]:
     """The events of a file, in their order.
@@ -123,7 +123,7 @@ def read(
     :param of: how many shares it has; each has some of its row groups
     :param groups: its row groups that are read, instead of those of a share
     :param only_keys: nothing is read but what the keys need, which are all columns that the table has
-    :param most: events that come together
+    :param most: events that come together; :data:`WHOLE_GROUP` if nothing is said
     :param committed: told when the newest of the file's events was committed, in ms since 1970
     """
     with changelog.open(connector, file) as opened:
@@ -139,7 +139,7 @@ def read(
             images = [f"after.{origins[field.column.name].column}" for field in table.key]
             wanted = ["seq", "op", *(["key"] if "key" in there else []), *images]
         chosen = range(share, source.num_row_groups, of) if groups is None else groups
-        for batch in source.iter_batches(most, row_groups=chosen, columns=wanted):
+        for batch in source.iter_batches(most or WHOLE_GROUP, row_groups=chosen, columns=wanted):
             yield _made(pa.Table.from_batches([batch]), file, pending, table)
 
 
