@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib.metadata
 import logging
 import os
@@ -14,17 +13,19 @@ from collections.abc import Iterator
 from http import HTTPStatus
 from typing import IO, Any
 
-from airflow_provider_cdc.core.errors import ConfigError, StorageFull, StorageUnavailable
+from airflow_provider_cdc.changelog.storage_errors import (
+    Unconfirmed,
+    status_of,
+    storage_error,
+    unavailable,
+    unconfirmed,
+)
+from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
 
 log = logging.getLogger(__name__)
 
 _ATOMIC_CREATE = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"}
 """Object stores whose fsspec implementation creates an object only if it does not exist, in one request."""
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-
-
-class Unconfirmed(StorageUnavailable):
-    """The storage did not confirm that it created a file: the file may exist or not."""
 
 
 class Storage:
@@ -134,7 +135,7 @@ class Storage:
             try:
                 _sync_folder(folder)
             except OSError as e:
-                raise _unconfirmed(e, path) from e
+                raise unconfirmed(e, path) from e
 
     def _create_object(self, path: str, data: bytes) -> None:
         try:
@@ -142,13 +143,13 @@ class Storage:
         except (FileExistsError, PermissionError, FileNotFoundError):
             raise
         except Exception as e:
-            status = _status(e)
+            status = status_of(e)
             # s3fs recognises the refusal only if the store names the condition; there is only one condition here
             if status == HTTPStatus.PRECONDITION_FAILED:
                 raise FileExistsError(path) from e
             if status is not None and 400 <= status < 500:
                 raise
-            raise _unconfirmed(e, path) from e
+            raise unconfirmed(e, path) from e
 
     def replace(self, path: str, data: bytes) -> None:
         """Create or replace a file atomically: readers find the old or the new one, complete."""
@@ -193,7 +194,7 @@ class Storage:
             except FileNotFoundError:
                 return None
             except Exception as e:
-                if _status(e) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                if status_of(e) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                     return b""
                 raise
 
@@ -208,7 +209,7 @@ class Storage:
             except FileNotFoundError:
                 return False
             except Exception as e:
-                if _status(e) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                if status_of(e) == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                     return True  # it is empty
                 raise
             return True
@@ -311,43 +312,7 @@ class Storage:
             # clients of object stores have their own errors for a store that does not respond
             if self.local:
                 raise
-            raise _unavailable(e, path) from e
-
-
-def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
-    """The error of this project for an ``OSError`` of the change log's storage."""
-    if e.errno in _FULL:
-        return StorageFull(
-            f"No space is left where the change log is written ({e.strerror}).",
-            where=path,
-            safe="The offset was not moved: what could not be written will be captured again.",
-            remedy="free space or enlarge the disk, then run the capture again",
-        )
-    return _unavailable(e, path)
-
-
-def _unavailable(e: Exception, path: str) -> StorageUnavailable:
-    return StorageUnavailable(
-        f"The change log's storage refused a request: {e}", where=path, safe="The offset was not moved."
-    )
-
-
-def _unconfirmed(e: Exception, path: str) -> Unconfirmed:
-    return Unconfirmed(
-        f"The change log's storage did not confirm that it has created a file: {e}",
-        where=path,
-        safe="The offset was not moved.",
-    )
-
-
-def _status(e: Exception) -> int | None:
-    """The HTTP status of an object store's response; ``None`` if there was none."""
-    answer = getattr(e.__cause__, "response", None)
-    if isinstance(answer, dict):  # s3fs
-        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    else:  # adlfs, gcsfs
-        status = getattr(e, "status_code", None) or getattr(e, "code", None)
-    return status if isinstance(status, int) else None
+            raise unavailable(e, path) from e
 
 
 class DurableFile:
@@ -419,3 +384,6 @@ def _sync_folder(folder: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+__all__ = ["DurableFile", "Storage", "Unconfirmed", "storage_error"]

@@ -1,0 +1,51 @@
+"""What the storage of a change log may answer, as errors of this project."""
+
+from __future__ import annotations
+
+import errno
+
+from airflow_provider_cdc.core.errors import StorageFull, StorageUnavailable
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+class Unconfirmed(StorageUnavailable):
+    """The storage did not confirm that it created a file: the file may exist or not."""
+
+
+def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
+    """The error of this project for an ``OSError`` of the change log's storage."""
+    if e.errno in _FULL:
+        return StorageFull(
+            f"No space is left where the change log is written ({e.strerror}).",
+            where=path,
+            safe="The offset was not moved: what could not be written will be captured again.",
+            remedy="free space or enlarge the disk, then run the capture again",
+        )
+    return unavailable(e, path)
+
+
+def unavailable(e: Exception, path: str) -> StorageUnavailable:
+    """The error for a storage that does not do what it is asked for."""
+    return StorageUnavailable(
+        f"The change log's storage refused a request: {e}", where=path, safe="The offset was not moved."
+    )
+
+
+def unconfirmed(e: Exception, path: str) -> Unconfirmed:
+    """The error for a file that may exist or not."""
+    return Unconfirmed(
+        f"The change log's storage did not confirm that it has created a file: {e}",
+        where=path,
+        safe="The offset was not moved.",
+    )
+
+
+def status_of(e: Exception) -> int | None:
+    """The HTTP status of an object store's response; ``None`` if there was none."""
+    answer = getattr(e.__cause__, "response", None)
+    if isinstance(answer, dict):  # s3fs
+        status = answer.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:  # adlfs, gcsfs
+        status = getattr(e, "status_code", None) or getattr(e, "code", None)
+    return status if isinstance(status, int) else None
