@@ -53,3 +53,21 @@ def test_a_password_may_have_any_letter(mariadb: Any) -> None:
         assert str(connection.execute(sa.text("SELECT USER()")).scalar()).startswith("letters@")
     engine.dispose()
     mariadb.sql("DROP USER 'letters'@'%'")
+
+
+def test_passwords_of_db2_come_as_they_are(db2: Any) -> None:
+    user = "SINKPASSWORDS"
+    url = sa.URL.create(
+        "db2", user, host=db2.host, port=db2.port, database=db2.database, query={"authentication": "SERVER"}
+    )
+    try:
+        for password in ("a b", "x=y", "{a}", "${x}{{y}}#&+", "p@ss:w/o%r'd", '"q"', "}"):
+            db2.configure(passwords={user: password})
+            engine = open_engine(
+                SinkConfig.parse({"connection.url": url.render_as_string(), "connection.password": password})
+            )
+            with engine.connect() as connection:
+                assert str(connection.exec_driver_sql("VALUES CURRENT USER").scalar()).strip() == user
+            engine.dispose()
+    finally:
+        db2.configure(passwords={user: user.lower()})

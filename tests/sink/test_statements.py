@@ -419,15 +419,18 @@ def test_a_driver_that_is_missing_is_named_with_how_it_is_installed(
 
 
 def test_connections_to_db2_have_what_ibms_driver_wants() -> None:
-    url = sa.make_url("db2://u:a%3Bb@h:50001/SAMPLE?authentication=SERVER&Security=SSL")
+    url = sa.make_url("db2://u:a%20%3D%7Bb@h:50001/SAMPLE?authentication=SERVER&Security=SSL")
     (text, *empty), more = Db2Engine().create_connect_args(url)
     assert (empty, more) == (["", ""], {})
     words = [word.partition("=")[::2] for word in text.split(";") if "=" in word]
-    assert dict(words) | {"PWD": "{a;b}"} == {
-        "DATABASE": "SAMPLE", "HOSTNAME": "h", "PORT": "50001", "PROTOCOL": "TCPIP", "UID": "u", "PWD": "{a;b}", "LOBCacheSize": "16777216",
+    assert dict(words) == {
+        "DATABASE": "SAMPLE", "HOSTNAME": "h", "PORT": "50001", "PROTOCOL": "TCPIP", "UID": "u", "PWD": "a ={b", "LOBCacheSize": "16777216",
         "ConnectTimeout": "20", "PATCH2": "15", "ClientApplName": "airflow_provider_cdc", "Authentication": "SERVER", "Security": "SSL",
     }  # fmt: skip
-    assert "PWD={a;b};" in text
+    for password in ("sesame;b", " sesame", "sesame "):
+        with pytest.raises(ConfigError, match="another password") as caught:
+            Db2Engine().create_connect_args(url.set(password=password))
+        assert password not in str(caught.value)
 
 
 @pytest.mark.parametrize(

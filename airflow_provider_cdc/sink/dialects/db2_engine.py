@@ -1,6 +1,6 @@
 """Db2 for SQLAlchemy: as much as the sink needs, over IBM's driver ``ibm_db``, which the Db2 source has, too.
 
-IBM's own ``ibm_db_sa`` is not used: its URLs cannot say how passwords are sent, it cuts passwords at a semicolon, and it cannot begin with SQLAlchemy 2.1.
+IBM's own ``ibm_db_sa`` is not used: its URLs cannot say how passwords are sent, it cuts passwords at a semicolon without a word, and it cannot begin with SQLAlchemy 2.1.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.engine import default
 from sqlalchemy.sql import compiler
+
+from airflow_provider_cdc.core.errors import ConfigError
 
 LOB_CACHE_BYTES = 16 << 20
 """LOBs of up to so many bytes come with their row."""
@@ -60,7 +62,7 @@ class Db2Engine(default.DefaultDialect):
     def create_connect_args(self, url: sa.URL) -> Any:
         words: dict[str, Any] = {
             "DATABASE": url.database, "HOSTNAME": url.host, "PORT": url.port or 50000, "PROTOCOL": "TCPIP", "UID": url.username,
-            "PWD": url.password and _enclosed(str(url.password)), "LOBCacheSize": LOB_CACHE_BYTES, "ConnectTimeout": _CONNECT_SECONDS,
+            "PWD": url.password and _told(str(url.password)), "LOBCacheSize": LOB_CACHE_BYTES, "ConnectTimeout": _CONNECT_SECONDS,
             "PATCH2": "15",  # numbers have a point, whatever the process's locale
             "ClientApplName": "airflow_provider_cdc",
         }  # fmt: skip
@@ -97,6 +99,16 @@ def _driver(connection: sa.Connection) -> Any:
     return connection.connection.driver_connection
 
 
-def _enclosed(password: str) -> str:
-    """A password as a connection string has it, in which a semicolon would end it."""
-    return f"{{{password}}}" if any(c in password for c in ";{= ") else password
+def _told(password: str) -> str:
+    """A password as a connection string has it. IBM's driver takes what is before the semicolon, without blanks at the ends; it knows no quotes, and
+    no other way to be told ("Password rules for drivers and CLPPlus").
+
+    :raises ConfigError: it cannot be told
+    """
+    if ";" in password or password != password.strip():
+        raise ConfigError(
+            "The password of the target database has a semicolon, or a blank at an end, which IBM's driver cannot be told.",
+            safe="Nothing was written.",
+            remedy="give the account another password, and the Airflow connection the same",
+        )
+    return password
