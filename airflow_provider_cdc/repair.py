@@ -9,12 +9,11 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
-import re
-import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.keys import BadKey, Key, key_to_json, parse, ranked
 
@@ -95,7 +94,9 @@ def _advice(connector: str, table: Mapping[str, Any], schema: TableSchema | None
     )
     if not table["name"] or schema is None:
         return advice
-    return f"{advice}, or have all rows read again: airflow cdc snapshot {connector} {schema.id} --replace"
+    kind = None if schema.key else "blocking"
+    again = cdc("snapshot", connector, exactly(schema.id), type=kind, replace=True)
+    return f"{advice}, or have all rows read again: {again}"
 
 
 def repair(
@@ -116,8 +117,8 @@ def repair(
     :param at: where the table is, if its topic has several
     """
     table = schema.id
-    rebuild = f"airflow cdc rebuild {connector} {shlex.quote(at or str(table))}"
-    again = f"airflow cdc snapshot {connector} {table} --replace"
+    rebuild = f"`{cdc('rebuild', connector, at or table)}`"
+    again = f"`{cdc('snapshot', connector, exactly(table), replace=True)}`"
     if not schema.key:
         return Repair(topic, None, f"its rows have no key, by which they could be read again: {rebuild}")
     if number > MOST_KEYS or not keys:
@@ -135,7 +136,7 @@ def repair(
         ranges = key_ranges(table, columns, keys)
     except BadKey as e:
         return Repair(topic, None, f"a key of the table is none of the source ({e}): {rebuild}")
-    data = {"type": "incremental", "data-collections": [_exactly(table)], "key-ranges": ranges}
+    data = {"type": "incremental", "data-collections": [exactly(table)], "key-ranges": ranges}
     return Repair(
         topic, data, f"{number:,} keys are read again in {len(ranges):,} ranges; the next apply repairs the table"
     )
@@ -157,7 +158,7 @@ def key_ranges(table: TableId, columns: Sequence[Column], keys: Sequence[Differi
 
     :raises BadKey: a key cannot be one of the source
     """
-    named = {"data-collection": _exactly(table)}
+    named = {"data-collection": exactly(table)}
     found = [(_key(key, columns), not key.source) for key in keys]
     ranks = {at: rank for at, (key, _) in enumerate(found) if (rank := ranked(key, columns)) is not None}
     if len(ranks) < len(found):
@@ -199,14 +200,6 @@ def _key(key: DifferingKey, columns: Sequence[Column]) -> Key:
 
 def _named(key: Key, columns: Sequence[Column]) -> dict[str, Any]:
     return {column.name: value for column, value in zip(columns, key, strict=True)}
-
-
-def _exactly(table: TableId) -> str:
-    """A pattern of this table's name alone. What is in double quotes would stand for itself, and spaces at the ends be stripped."""
-    name = str(table)
-    if re.fullmatch(r"[\w.]+", name, re.ASCII):
-        return name
-    return re.escape(name).replace('"', r"\x22").replace("\\ ", "[ ]")
 
 
 def read_keys(storage: Storage, folder: str, key: Sequence[str]) -> list[DifferingKey]:

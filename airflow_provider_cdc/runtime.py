@@ -99,7 +99,7 @@ def parse_config(definition: ConnectorDefinition, secrets: Mapping[str, Any] | N
     """
     refuse_secrets(definition)
     properties = {"topic.prefix": definition.name, **(secrets or {}), **definition.properties}
-    return load_source(definition.source).Config.parse(properties)
+    return load_source(definition.source).Config.parse(properties).of_connector(definition.name)
 
 
 def source_key(definition: ConnectorDefinition) -> str:

@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.table_rules import NO_RULES
 from airflow_provider_cdc.core.errors import ConfigError, ConnectorHalted, TransientError
 from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture, open_source, parse_config
@@ -351,13 +352,13 @@ class Verification:
                 raise ConnectorHalted(
                     f"Connector {name} is {control.wanted}, and has not come to {position}, at which the source was read: {stands}.",
                     safe="Nothing was compared or changed.",
-                    remedy=f"airflow cdc resume {name}, then run the comparison again",
+                    remedy=f"`{cdc('resume', name)}`, then run the comparison again",
                 )
             if time.monotonic() >= until:
                 raise TransientError(
                     f"The capture of {name} has not come to {position} within {wait_s:.0f} s, at which the source was read: {stands}.",
                     safe="Nothing was compared or changed.",
-                    remedy=f"let the capture run (airflow cdc status {name} says how it is), then run the comparison again; or let it wait "
+                    remedy=f"let the capture run (`{cdc('status', name)}` says how it is), then run the comparison again; or let it wait "
                     "longer",
                 )
             if not said:

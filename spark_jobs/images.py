@@ -32,7 +32,7 @@ def differences(spark: SparkSession, pending: Pending, after: int, shape: Shape 
             where=f"batches {pending.first} to {pending.last}",
             safe="The table was not changed; the change log keeps the batches.",
             remedy="leave those columns out with column.exclude.list, or give the table a key at the source or with "
-            "message.key.columns; then read it again with snapshot.mode=always for one run",
+            f"message.key.columns; then have it read again by `{pending.read_again}`",
         )
     parts = [
         raw.where(f"{image} IS NOT NULL").select(*columns, F.lit(sign).alias(NUMBER), F.col("seq").alias(SEQ))

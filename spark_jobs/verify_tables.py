@@ -213,7 +213,7 @@ class VerifyTables:
         ):  # nor are those compared that are known: of all the others nobody would hear
             raise NotComparable(
                 "its rows are in several tables, and only the report of the last apply says in which: give --applied, the change log in which it is, "
-                "or let airflow cdc verify compare them"
+                "or let `airflow cdc verify` compare them"
             )
         if self._rules is None:
             raise NotComparable(NOBODY_SAYS)

@@ -11,6 +11,7 @@ from airflow_provider_cdc.changelog.applied import rules_of
 from airflow_provider_cdc.changelog.kept import Mark
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
@@ -155,8 +156,8 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
         if before is not None and before.topics is None:
             log.warning(
                 "The change log of %s begins with batch %d, and nobody knows which tables had events before: those without any since are not made. "
-                "airflow cdc verify names them.",
-                connector, before.first,
+                "To have them named: %s",
+                connector, before.first, cdc("verify", connector),
             )  # fmt: skip
     batches = (manifest.contents for manifest in changelog.manifests(connector, after=start))
     stands, lagging = report.get("stands", {}), report.get("lagging", {})

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from airflow_provider_cdc.changelog.beginning import emptied, unbuildable
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents, Manifest
 from spark_jobs.placed import Placed
@@ -94,7 +95,7 @@ class WholeLog:
             raise ConfigError(
                 f"The change log {self.changelog.storage.url} has no batch of connector {self.connector}.",
                 safe="No table was changed.",
-                remedy="check --changelog and --connector; airflow cdc connectors lists them",
+                remedy="check --changelog and --connector; `airflow cdc connectors` lists them",
             )
         if batch is not None and batch >= first and not self.changelog.has(self.connector, batch):
             last = self.changelog.batches(self.connector)[-1]
@@ -132,5 +133,5 @@ class WholeLog:
         return ConfigError(
             what,
             safe="No table was changed.",
-            remedy=f"airflow cdc batches {self.connector} lists them with their positions and times",
+            remedy=f"`{cdc('batches', self.connector)}` lists them with their positions and times",
         )

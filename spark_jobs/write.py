@@ -382,7 +382,7 @@ def key_is_another(write: Write, what: str) -> TargetError:
         f"The key of {pending.schema.id} has changed at the source: {what} cannot be brought over the change, as its rows are told by their keys.",
         where=f"{write.target.location}, batches {pending.first} to {pending.last}",
         safe="The table was not changed; the change log keeps the batches.",
-        remedy='have the source table read again by a snapshot with "replace": true, move the table away, and run the apply again: it begins '
+        remedy=f"have the source table read again by `{pending.read_again}`, move the table away, and run the apply again: it begins "
         "with that snapshot; or keep the old key with message.key.columns",
     )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from airflow_provider_cdc.changelog.kept import Mark
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import BatchesRemoved
 
 
@@ -96,10 +97,15 @@ def unbuildable(
     :param table: of the source
     """
     gone = mark.topics.get(topic) if mark.topics is not None else None
-    table = table or (str(gone.table) if gone is not None else f"<table of {topic}>")
+    table = table or (str(gone.table) if gone is not None else "")
     how = f"on {mark.at} {mark.why}" if mark.why else "by a rule of the store, or by a person"
     had = "some of them had changes of it" if gone is not None else "nobody knows whether any of them had changes of it"
-    read = f"airflow cdc snapshot {connector} {table} --replace reads all of its rows into the change log again"
+    read = (
+        f"`{cdc('snapshot', connector, exactly(table), replace=True)}` reads all of its rows into the change log again"
+        if table
+        else f"`{cdc('snapshot', connector, '.*', replace=True)}` reads all rows of all tables into the change log again (of which table at the source "
+        "this one is, is not known)"
+    )
     if new:
         what, remedy = f"The table of {topic} cannot be built", f"{read}; after that, run the apply again"
     else:

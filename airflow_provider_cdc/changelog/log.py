@@ -283,6 +283,7 @@ def _parse(data: bytes, path: str) -> Manifest:
             raise ChangeLogDamaged(
                 f"The manifest has form {document['format']}; this release knows {FORMAT}.",
                 where=path,
+                safe="Nothing was changed: neither the change log nor a table.",
                 remedy="upgrade airflow-provider-cdc here: the change log was written by a newer release",
             )
         return Manifest.model_validate(document)

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from airflow_provider_cdc.changelog.kept import Kept
+from airflow_provider_cdc.changelog.kept import Kept, Mark
 from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged
 
 MOST = 10**12 - 1
 """The highest number that a name has room for."""
+_NAMED = 20
+"""How many tables a command names; of more, it means all."""
 _LISTED = 16
 """Names that are asked for where one would do: files of somebody else may be among them."""
 _CLOSE, _WIDE = 8, 1
@@ -121,8 +124,14 @@ class Numbers:
             f"{gone} removed ({how}). The change log begins with batch {first} now.",
             where=self.path(number),
             safe=f"Batches from {first} on are there; nothing was changed.",
-            remedy=f"begin with batch {first}; tables that need what is gone are read again by airflow cdc snapshot {self._connector} <table> --replace",
+            remedy=f"begin with batch {first}; `{self._read_again(mark, number)}` has the tables that need what is gone read again",
         )
+
+    def _read_again(self, mark: Mark | None, number: int) -> str:
+        """The command that reads the tables again that had something from a batch on to the first one that is kept; if they are not known, or many, all."""
+        known = () if mark is None or mark.topics is None else mark.topics.values()
+        tables = sorted({exactly(gone.table) for gone in known if gone.last >= number})
+        return cdc("snapshot", self._connector, *(tables if 0 < len(tables) <= _NAMED else [".*"]), replace=True)
 
     def _after(self, number: int) -> list[int] | None:
         """Some of the next numbers; ``None`` if the store cannot tell."""

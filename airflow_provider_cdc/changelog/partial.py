@@ -7,8 +7,6 @@ has it, or deletes it; of a key of which no event does, :func:`refuse_lost` spea
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Documents
 from airflow_provider_cdc.core.spi.partial_updates import PartialUpdates
@@ -211,20 +210,14 @@ def refuse_lost(lost: Mapping[Any, Lost], pending: Pending, table: str, *, more:
     each = "; ".join(f"event {one.seq} of the key {key}: {one.why}" for key, one in shown)
     rest = len(lost) - len(shown) + more
     source = str(pending.schema.id)
-    chosen = [f"--filter={source}={_filter(pending, str(key))}" for key, _ in shown[:1]]
-    command = shlex.join(["airflow", "cdc", "snapshot", _connector(pending), re.escape(source), *chosen])
+    chosen = next((f"{exactly(source)}={_filter(pending, str(key))}" for key, _ in shown), None)
+    command = cdc("snapshot", pending.connector, exactly(source), filter=chosen)
     return DocumentsLost(
         f"Updates of {source} say what has changed of a document, and cannot be applied to the one in {table}: {each}{f'; and {rest} keys more' if rest else ''}.",
         where=f"{table}, batches {pending.first} to {pending.last}",
         safe="The table was not changed; the change log keeps the batches.",
-        remedy=f"read these documents again, then capture and apply: {command}; without --filter the whole collection is read",
+        remedy=f"read these documents again, then capture and apply: `{command}`; without --filter the whole collection is read",
     )
-
-
-def _connector(pending: Pending) -> str:
-    """Whose batches they are: its folder has the files."""
-    uri, file = pending.files[0]
-    return uri.removesuffix(file.path).rstrip("/").rpartition("/")[2]
 
 
 def _filter(pending: Pending, key: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_cdc.changelog.kept import follow
 from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.core.model.manifest import Contents, DataFile
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
@@ -36,6 +37,18 @@ class Pending:
     position: dict[str, object] = field(default_factory=dict)
     taken: tuple[int, int] | None = None
     room: TableSchema | None = None
+
+    @property
+    def connector(self) -> str:
+        """Whose batches they are: its folder has the files."""
+        uri, file = self.files[0]
+        return uri.removesuffix(file.path).rstrip("/").rpartition("/")[2]
+
+    @property
+    def read_again(self) -> str:
+        """The command that reads all rows of its table into the change log again; targets are emptied first."""
+        kind = None if self.schema.key else "blocking"  # chunks are cut by keys
+        return cdc("snapshot", self.connector, exactly(self.schema.id), type=kind, replace=True)
 
     @property
     def schema(self) -> TableSchema:

@@ -24,6 +24,7 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.names import setting
 from airflow_provider_cdc.changelog.needs import Need, needs_of
 from airflow_provider_cdc.changelog.numbers import batch_name
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError
 from airflow_provider_cdc.core.model.manifest import Manifest
 
@@ -98,8 +99,10 @@ class Hold:
         which = f" ({', '.join(need.tables[:5])}{' …' if len(need.tables) > 5 else ''})" if need.tables else ""
         since = f", which is there since {self.since}" if self.since else ""
         last = f"; its last apply was at {need.applied_at}" if need.applied_at else ""
-        release = f"airflow cdc forget-target {connector} --target {need.target} --location '{need.location}' --confirm {connector}"
-        return f"{need.name}{which} has not applied batch {need.after + 1}{since}{last}. To go on without it: {release}"
+        release = cdc("forget-target", connector, target=need.target, location=need.location, confirm=connector)
+        return (
+            f"{need.name}{which} has not applied batch {need.after + 1}{since}{last}. To go on without it: `{release}`"
+        )
 
     def document(self) -> dict[str, Any]:
         """As JSON."""

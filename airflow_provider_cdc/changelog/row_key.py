@@ -96,8 +96,8 @@ def key_of_texts(texts: Sequence[str], columns: KeyColumns, table: str) -> RowKe
     """
     told = ", ".join(f"{name} ({type_})" for name, type_ in columns)
     wrong = f"The key of {table} is {told}"
-    example = " ".join(f"<{name}>" for name, _ in columns)
-    remedy = f"give one value for each of them, in this order: airflow cdc row {table} {example}; or a JSON object"
+    names = ", ".join(name for name, _ in columns)
+    remedy = f"behind the table, give one value for each of them, in this order: {names}; or one JSON object with all of them"
     if len(texts) == 1 and texts[0].startswith("{") and not _is_a_text(texts[0], columns):
         try:
             given = json.loads(texts[0])

@@ -28,7 +28,10 @@ def storage_error(e: OSError, path: str) -> StorageFull | StorageUnavailable:
 def unavailable(e: Exception, path: str) -> StorageUnavailable:
     """The error for a storage that does not do what it is asked for."""
     return StorageUnavailable(
-        f"The change log's storage refused a request: {e}", where=path, safe="The offset was not moved."
+        f"The change log's storage refused a request: {e}",
+        where=path,
+        safe="The offset was not moved: what could not be written will be captured again.",
+        remedy="a retry goes on; if it stays, look at the storage, and at what its credentials (storage_conn_id) may do",
     )
 
 

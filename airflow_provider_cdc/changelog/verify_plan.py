@@ -80,7 +80,7 @@ class VerifyPlan:
                 "There is no plan of a comparison.",
                 where=path,
                 safe="Nothing was read or changed.",
-                remedy="airflow cdc verify makes one; or leave --plan out to compare with a change log as it is",
+                remedy="`airflow cdc verify` makes one by itself; or leave --plan out to compare with a change log as it is",
             )
         found = orjson.loads(data)
         found["references"] = tuple(

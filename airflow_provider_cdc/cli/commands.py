@@ -31,7 +31,7 @@ def check(args: argparse.Namespace) -> None:
     if access is None and args.conn_id is None:
         raise ConfigError(
             "Name a connector or a connection to check.",
-            remedy="airflow cdc check --conn-id <connection of the source>",
+            remedy="give the name of a connector that has run, which `airflow cdc connectors` lists, or --conn-id and the connection to a database",
         )
     found = Readiness(CdcSourceHook(args.conn_id, source=args.source).check()) if access is None else readiness(access)
     if args.output == "json":
@@ -114,6 +114,6 @@ def _changelog(args: argparse.Namespace) -> tuple[ChangeLog, str | None]:
     if access is None:
         raise CdcError(
             f"It is not recorded where the change log of {args.connector} is.",
-            remedy=f"airflow cdc events {args.connector} --changelog <folder or prefix>",
+            remedy="say where it is: --changelog and its folder or prefix",
         )
     return access.changelog(), access.definition.source

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks import status_texts
 from airflow_provider_cdc.hooks.connector import access_of, find_connector
@@ -53,7 +54,7 @@ def pause(args: argparse.Namespace) -> None:
     """Pause a connector."""
     with _lifecycle(args) as lifecycle:
         lifecycle.pause(who(), args.reason)
-        _report_request(args, lifecycle, f"airflow cdc resume {args.connector}")
+        _report_request(args, lifecycle, cdc("resume", args.connector))
 
 
 @command
@@ -61,7 +62,7 @@ def stop(args: argparse.Namespace) -> None:
     """Stop a connector."""
     with _lifecycle(args) as lifecycle:
         lifecycle.stop(who(), args.reason)
-        _report_request(args, lifecycle, f"airflow cdc resume {args.connector}")
+        _report_request(args, lifecycle, cdc("resume", args.connector))
 
 
 @command
@@ -82,7 +83,7 @@ def restart(args: argparse.Namespace) -> None:
         f"The run {owner} ends at the next transaction." if owner else "No run is alive, so there is none to restart."
     )
     if control.wanted != "running":
-        print(f"The connector stays {control.wanted}: airflow cdc resume {args.connector}")
+        print(f"The connector stays {control.wanted}: {cdc('resume', args.connector)}")
 
 
 @command
@@ -147,10 +148,12 @@ def offset_set(args: argparse.Namespace) -> None:
         position = json.loads(args.to)
     except ValueError as e:
         raise ConfigError(
-            f"--to is not JSON: {e}", remedy="give a position as airflow cdc offset show has it"
+            f"--to is not JSON: {e}", remedy=f"give a position as `{cdc('offset show', args.connector)}` has it"
         ) from None
     if not isinstance(position, dict) or not position:
-        raise ConfigError("--to is not a JSON object.", remedy="give a position as airflow cdc offset show has it")
+        raise ConfigError(
+            "--to is not a JSON object.", remedy=f"give a position as `{cdc('offset show', args.connector)}` has it"
+        )
     with lifecycle_with_source(args) as lifecycle:
         assert lifecycle.source is not None
         _carry_out(args, lifecycle, lifecycle.plan_offset(lifecycle.source.position_of(position)))
@@ -213,8 +216,9 @@ def gap(args: argparse.Namespace) -> None:
 
 def _ways(connector: str) -> str:
     """The ways out of a gap, with the commands that take them."""
-    width = max(len(way.repair) for way in WAYS_OUT)
-    lines = (f"  airflow cdc gap {connector} --repair {way.repair:<{width}}  {way.short}" for way in WAYS_OUT)
+    commands = [cdc("gap", connector, repair=way.repair) for way in WAYS_OUT]
+    width = max(map(len, commands))
+    lines = (f"  {command:<{width}}  {way.short}" for command, way in zip(commands, WAYS_OUT, strict=True))
     return "\n".join(["Ways to go on:", *lines])
 
 

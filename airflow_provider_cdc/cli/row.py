@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import command, open_store, who
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.lean import without_pandas
 from airflow_provider_cdc.hooks.row_look import Asked, look
@@ -85,7 +86,7 @@ def lines(story: RowStory) -> Iterator[str]:
     yield f"Batches {story.first_batch:,} to {story.last_batch:,} were looked at."
     yield from story.notes
     for first, last in story.left_out:
-        yield f"There was no time for batches {first:,} to {last:,}: run the command again, which goes on from here, or airflow cdc maintain {story.connector} --only retention."
+        yield f"There was no time for batches {first:,} to {last:,}: run the command again, which goes on from here, or {cdc('maintain', story.connector, only='retention')}."
     yield from _elsewhere(story)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from airflow_provider_cdc.cli.common import command
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import CdcStateHook
 
@@ -69,7 +70,7 @@ def _arguments(given: Mapping[str, Any]) -> dict[str, str]:
             raise ConfigError(
                 f"[database] sql_alchemy_connect_args has {name}, which cannot be written into a URL.",
                 safe="No connection was made.",
-                remedy="give a SQLAlchemy URL with what the driver needs: airflow cdc setup --url - < file",
+                remedy=f"write a SQLAlchemy URL with what the driver needs into a file, and give it to `{cdc('setup', url='-')}` as its standard input",
             )
     return found
 
@@ -117,11 +118,10 @@ def _store(args: argparse.Namespace, url: str, schema: str | None) -> bool:
         if there is not None and (there.conn_type, there.password) == ("cdc_state", url):
             return True
         if there is not None and not args.replace:
-            role = f" --role {args.role}" if args.role else ""
             raise ConfigError(
                 f"Connection {args.conn_id} exists and says something else.",
                 safe="It was not changed.",
-                remedy=f"airflow cdc setup --conn-id {args.conn_id}{role} --replace",
+                remedy=cdc("setup", conn_id=args.conn_id, role=args.role, replace=True),
             )
         if there is not None:
             session.delete(there)
@@ -144,10 +144,11 @@ def _report(args: argparse.Namespace, url: str, same: bool, statements: list[str
         print(f"An administrator of the database makes the role {args.role}; after an upgrade, the GRANTs again:")
         print("\n".join(["", *(f"{statement};" for statement in statements), ""]))
         if not ready:
-            print(f"Then look again: airflow cdc setup --conn-id {args.conn_id} --role {args.role}")
+            print(f"Then look again: {cdc('setup', conn_id=args.conn_id, role=args.role)}")
     elif not args.url and make_url(url).get_backend_name() != "sqlite":
         print(
-            "It has Airflow's own login: everybody who may use it can read and change all of Airflow. Better: airflow cdc setup --role cdc"
+            "It has Airflow's own login: everybody who may use it can read and change all of Airflow. Better: "
+            + cdc("setup", role="cdc", replace=True)
         )
     print(text)
     if not ready:

@@ -13,6 +13,7 @@ import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.model.action import Action, ForgetTarget, Plan, Snapshot, StopSnapshot
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
@@ -227,7 +228,7 @@ def forgettable(access: ConnectorAccess, connector: str, target: str, location: 
             f"Nothing was applied for {connector} to {target} at {location}.",
             where=f"targets: {'; '.join(one.name for one in known) or 'there is none'}",
             safe=NOTHING,
-            remedy=f"airflow cdc targets {connector} lists them",
+            remedy=f"`{cdc('targets', connector)}` lists them",
         )
     if Turns(storage, connector, target, location).busy():
         raise CdcError(

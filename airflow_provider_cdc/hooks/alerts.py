@@ -10,12 +10,12 @@ The word in brackets is the name of the alert's page in ``docs/alerts``.
 from __future__ import annotations
 
 import enum
-import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.lifecycle.status import RunState, state_of, status_of
 from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.measured import KeptSeries
@@ -74,7 +74,7 @@ def alerts(
         if not one.topic:
             measured.setdefault(one.connector, []).append(one)
     return [
-        f"{record.connector}: {text} [{kind}]. Look: airflow cdc status {shlex.quote(record.connector)}"
+        f"{record.connector}: {text} [{kind}]. Look: {cdc('status', record.connector)}"
         for record in connectors
         for kind, text in problems(record, measured.get(record.connector, ()), limits, now)
     ]

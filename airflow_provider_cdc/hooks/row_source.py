@@ -43,6 +43,7 @@ def at_source(
             raise QueryRefused(
                 f"{table} has the key {', '.join(schema.key) or 'none'} at the source now, and not {', '.join(key.values)}.",
                 safe="Nothing was read.",
+                remedy="ask without the comparison with the source, or with the key that the table has now",
             )
         wanted = KeyRange(found, schema.key, keys=tuple(reader.keys(found, schema.key, [values])))
         blocks = reader.read(wanted, 2).rows

@@ -157,7 +157,7 @@ class CdcSourceHook(BaseHook):
             raise ConfigError(
                 f"There is no connection {self.conn_id}, which the connector reads its source with.",
                 safe="Nothing was read; the offset is untouched.",
-                remedy=f"create it in Airflow under Admin, Connections, or with `airflow connections add {self.conn_id}`",
+                remedy="create it in Airflow under Admin, Connections, or with `airflow connections add`; or correct the name of the connection where the connector is defined",
             ) from None
 
     def _kind(self, connection: Connection) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, StateError, StateUnavailable
 
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ def address_of(connection: Connection) -> StateAddress:
     if not connection.password:
         raise StateError(
             f"Connection {connection.conn_id} holds no URL.",
-            remedy="put a SQLAlchemy URL into its password, or let airflow cdc setup make it: airflow cdc setup --replace",
+            safe="Nothing was read or changed.",
+            remedy=f"put a SQLAlchemy URL into its password, or let it be made: `{cdc('setup', conn_id=connection.conn_id, replace=True)}`",
         )
     try:
         if password := make_url(connection.password).password:
@@ -153,5 +155,5 @@ def missing(conn_id: str) -> StateError:
     return StateError(
         f"There is no connection {conn_id}, which says where the state tables are.",
         safe="Nothing was read; no offset was touched.",
-        remedy="airflow cdc setup",
+        remedy=cdc("setup", conn_id=conn_id),
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.commands import cdc
+
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.verified import Compared, Verified
     from airflow_provider_cdc.verification import Verification
@@ -57,10 +59,15 @@ def _differ(verified: Verified, repaired: Sequence[str]) -> str:
         )
     repairs = [
         "  Safe:   the tables are what they were; capture and apply go on.",
-        f"  Repair: airflow cdc rebuild {name} <table> builds a table again from the change log; if the change log itself lacks",
-        f"          something, airflow cdc verify {name} --repair has the rows that differ read again.",
+        f"  Repair: `{cdc('rebuild', name, *_named(wrong))}` builds them again from the change log; if the change log itself lacks",
+        f"          something, `{cdc('verify', name, repair=True)}` has the rows that differ read again.",
     ]
     return "\n".join([f"{len(wrong)} tables of {name} are not equal to the source:", *lines, *repairs])
+
+
+def _named(tables: Sequence[Compared]) -> list[str]:
+    """As a rebuild takes them: of a topic with a route, the locations."""
+    return list(dict.fromkeys(table.location if table.name else table.topic for table in tables))
 
 
 def _said(table: Compared) -> str:

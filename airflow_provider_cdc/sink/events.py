@@ -77,7 +77,7 @@ def files_of(pending: Pending) -> list[DataFile]:
                 f"Two files of {pending.topic} have events of the same time: {one.path} and {other.path}.",
                 where=f"batches {pending.first} to {pending.last}",
                 safe="The table was not changed.",
-                remedy="read the table again with an ad hoc snapshot",
+                remedy=f"have the table read again by `{pending.read_again}`",
             )
     return files
 

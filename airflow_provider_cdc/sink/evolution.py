@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, lineage
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.config import SchemaEvolution, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import ColumnThere, Dialect, There, run
@@ -13,7 +14,12 @@ from airflow_provider_cdc.sink.tables import Field, SinkTable
 
 
 def bring_up(
-    dialect: Dialect, connection: sa.Connection, table: SinkTable, pending: Pending, config: SinkConfig
+    dialect: Dialect,
+    connection: sa.Connection,
+    table: SinkTable,
+    pending: Pending,
+    config: SinkConfig,
+    connector: str,
 ) -> There:
     """Have the table there with all the columns that rows have.
 
@@ -26,7 +32,7 @@ def bring_up(
         _allowed(config, f"There is no table {table.name}.", table, [dialect.create(table)])
         there = _made(dialect, connection, table)
     if there.columns:
-        dialect.refuse_merging(connection, table)
+        dialect.refuse_merging(connection, table, cdc("rebuild", connector, table.topic))
     lacking = [field for field in table.fields if there.columns and field.name not in there.columns]
     if lacking:
         names = ", ".join(field.name for field in lacking)

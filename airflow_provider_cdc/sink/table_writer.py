@@ -68,7 +68,7 @@ class TableWriter:
                 table = self._wanted(pending)
                 with self._engine.begin() as connection:
                     self._dialect.defer(connection)
-                    bring_up(self._dialect, connection, table, pending, self._config)
+                    bring_up(self._dialect, connection, table, pending, self._config, self._connector)
             except CdcError as e:
                 failed[pending.topic] = str(e)
             except sa.exc.DBAPIError as e:
@@ -118,7 +118,7 @@ class TableWriter:
         savepoint = connection.begin_nested()
         try:
             if self._dialect.DDL_IN_TRANSACTION:
-                there = bring_up(self._dialect, connection, table, pending, self._config)
+                there = bring_up(self._dialect, connection, table, pending, self._config, self._connector)
             else:
                 there = brought_up(self._dialect, connection, table)
             self._apply(connection, table, pending, there, each=each)

@@ -58,6 +58,7 @@ class Database:
             # the URL may hold a password: its text is not repeated
             raise StateError(
                 f"The state database's URL cannot be used ({type(e).__name__}).",
+                safe="Nothing was read or changed.",
                 remedy="give a SQLAlchemy URL of PostgreSQL, MySQL or SQLite, for example postgresql+psycopg://user:password@host/airflow",
             ) from None
         if self.engine.dialect.name == "sqlite":
@@ -79,6 +80,7 @@ class Database:
             raise StateError(
                 f"The state tables are missing: {', '.join(missing)}.",
                 where=self.engine.url.render_as_string(hide_password=True),
+                safe="Nothing was read or changed.",
                 remedy="airflow db migrate",
             )
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
 from airflow_provider_cdc.core.spi.interfaces import Lease
 from airflow_provider_cdc.state.database import Database
@@ -69,7 +70,7 @@ class Leases:
                 raise LeaseHeld(
                     f"Connector {connector} is being captured by {holder}.",
                     safe="This run read and wrote nothing.",
-                    remedy=f"let it finish; if it is dead, its lease ends by itself in {left_s:.0f} s",
+                    remedy=f"let it finish (`{cdc('status', connector)}` shows how far it is); if it is dead, its lease ends by itself in {left_s:.0f} s",
                 )
             if not logged:
                 log.info("Waiting for the lease of %s, held by %s.", connector, holder)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 
 from sqlalchemy.engine import URL
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.state.models import Base
 
@@ -32,7 +33,7 @@ def role_sql(url: URL, role: str, password: str, schema: str | None = None) -> l
         raise ConfigError(
             f"A database of the kind {url.get_backend_name()} has no roles.",
             safe="Nothing was changed.",
-            remedy="airflow cdc setup without --role; who may read the file may read everything in it",
+            remedy=f"`{cdc('setup')}`, without --role; who may read the file may read everything in it",
         )
     return make(url.database, role, password, schema)
 

@@ -132,7 +132,11 @@ def _parser(record: ConnectorRecord) -> Callable[[dict[str, Any]], Position]:
 
     access = access_of(record)
     if access is None:
-        raise StateError(f"Nothing is known about the source of {record.connector}.", remedy="run its capture once")
+        raise StateError(
+            f"Nothing is known about the source of {record.connector}.",
+            safe="Nothing was changed.",
+            remedy="run its capture once",
+        )
     access = access.current()
     source = open_source(access.definition, access.properties())
 

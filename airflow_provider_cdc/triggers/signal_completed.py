@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import StateError
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.hooks.signal_texts import progress_text, why_idle
@@ -37,7 +38,8 @@ class SignalCompletedTrigger(StateTrigger):
         if not found:
             raise StateError(
                 f"Connector {self.connector} has no signal {self.number}.",
-                remedy=f"look at what was sent: airflow cdc signals {self.connector}",
+                safe="Nothing was changed.",
+                remedy=f"look at what was sent: `{cdc('signals', self.connector)}`",
             )
         (signal,) = found
         state, progress = signal.state, signal.progress

@@ -135,7 +135,10 @@ class MemoryTarget(Target):
             old = there.get(name, type_)
             if name not in evolution.fills and not (holds(old, type_) or holds(type_, old)):
                 raise TargetError(
-                    f"Column {name} is {old} in the table and would have to become {type_}.", where=self.location
+                    f"Column {name} is {old} in the table and would have to become {type_}.",
+                    where=self.location,
+                    safe="The table was not changed.",
+                    remedy="move the table away",
                 )
         return not {old for old, _ in evolution.renamed} & set(evolution.types)
 

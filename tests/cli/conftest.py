@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.cli.cli_config import GroupCommand
 
-from airflow_provider_cdc.cli.definition import commands
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from tests.support.command_line import parser
 from tests.support.face import Shop, context, make_shop
 
 
@@ -29,23 +27,8 @@ def capture(shop: Shop, **options: Any) -> None:
 
 def run(*line: str) -> None:
     """``run("offsets", "shop")`` is ``airflow cdc offsets shop``."""
-    parser = argparse.ArgumentParser()
-    (group,) = commands()
-    _add(parser, group.subcommands)
-    args = parser.parse_args(line)
+    args = parser().parse_args(line)
     args.func(args)
-
-
-def _add(parser: argparse.ArgumentParser, found: Iterable[Any]) -> None:
-    below = parser.add_subparsers(required=True)
-    for command in found:
-        own = below.add_parser(command.name)
-        if isinstance(command, GroupCommand):
-            _add(own, command.subcommands)
-            continue
-        for argument in command.args:
-            argument.add_to_parser(own)
-        own.set_defaults(func=command.func)
 
 
 def clean(captured: Any) -> None:

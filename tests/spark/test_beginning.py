@@ -68,7 +68,7 @@ def test_a_table_begins_where_it_lacks_nothing(
     ("base", "at", "new", "told"),
     [
         ((), 0, True, ["The table of p.shop.t cannot be built", "some of them had changes", "airflow cdc snapshot c shop.t --replace", "run the apply again"]),
-        ((), 2, False, ["stands at batch 2, and cannot go on", "move the table away", "before that, airflow cdc snapshot c shop.t --replace"]),
+        ((), 2, False, ["stands at batch 2, and cannot go on", "move the table away", "before that, `airflow cdc snapshot c shop.t --replace"]),
         ((6,), 2, False, ["stands at batch 2", "move the table away and run the apply: it is built again from batch 6 on"]),
     ],
 )  # fmt: skip

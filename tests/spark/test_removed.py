@@ -156,7 +156,8 @@ def test_a_table_of_a_backup_says_that_it_cannot_go_on(memory: Lake) -> None:
         "The table of p.s.a stands at batch 2, and cannot go on: batches of the change log before 4" in failed["p.s.a"]
     )
     assert (
-        "move the table away and run the apply: before that, airflow cdc snapshot test s.a --replace" in failed["p.s.a"]
+        "move the table away and run the apply: before that, `airflow cdc snapshot test s.a --replace"
+        in failed["p.s.a"]
     )
     read_again(memory, "a")
     failed = failing(memory)

@@ -17,7 +17,6 @@ import dataclasses
 import functools
 import logging
 import os
-import shlex
 import socket
 import time
 from collections import Counter
@@ -28,6 +27,8 @@ from typing import TYPE_CHECKING
 from airflow_provider_cdc.core.capture.ask_first import AskFirst
 from airflow_provider_cdc.core.capture.control_watch import Stop
 from airflow_provider_cdc.core.capture.log_watch import LogWatch
+from airflow_provider_cdc.core.capture.remedies import with_command
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.filters import WHOLE, Filters
 from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
 from airflow_provider_cdc.core.lean import without_pandas
@@ -153,8 +154,8 @@ class Capture:
         try:
             result = self._run(began, run_for_s)
         except BaseException as e:
-            if isinstance(e, CdcError) and e.remedy:  # sources do not know how their connector is called
-                e.remedy = e.remedy.replace("snapshot CONNECTOR ", f"snapshot {shlex.quote(self.name)} ")
+            if isinstance(e, CdcError):
+                e.remedy = with_command(e, self.name)
             self._ended(str(e) or repr(e), self._measured())
             run_ended(self._monitor, "run", failed=True, seconds=time.monotonic() - began)
             raise
@@ -227,7 +228,7 @@ class Capture:
             + (f", by {control.by}" if control.by else "")
             + (f": {control.reason}" if control.reason else "."),
             safe="Nothing was read; the offset is untouched.",
-            remedy=f"airflow cdc resume {self.name}",
+            remedy=cdc("resume", self.name),
         )
 
     def _measured(self) -> dict[str, dict[str, Value]] | None:
@@ -262,7 +263,7 @@ class Capture:
                 f"The database is not ready for capture:\n{lines}",
                 where=f"connector {self.name}",
                 safe="Nothing was read; the offset is untouched.",
-                remedy="run the statements above on the source, then run the capture again",
+                remedy=f"run the statements above on the source; when `{cdc('check', self.name)}` says that it is ready, run the capture again",
             )
 
 

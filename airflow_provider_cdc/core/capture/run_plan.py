@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.core.capture.remedies import how_to_read
 from airflow_provider_cdc.core.capture.rereads import pended
+from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.config.base import Decides
 from airflow_provider_cdc.core.config.guardrail import guard
 from airflow_provider_cdc.core.config.lists import ListsBefore, text
@@ -233,10 +232,10 @@ class Planner:
             known = self._history.get(found.id)
             if known is None or self._source.goes_on(found, known).columns[: len(known.columns)] == known.columns:
                 continue
-            command = ["airflow", "cdc", "snapshot", self._name, re.escape(name), "--type", "blocking"]
+            command = cdc("snapshot", self._name, exactly(name), type="blocking")
             log.warning(
                 "Rows of %s keep the form that its table has, with all values, though %s has changed. To have the table in the new form: %s",
-                name, ", ".join(changed), shlex.join(command),
+                name, ", ".join(changed), command,
             )  # fmt: skip
 
     def _warn(self, why: str, tables: Mapping[str, TableSchema]) -> None:
@@ -321,7 +320,7 @@ class Planner:
             what,
             where=e.where,
             safe=e.safe,
-            remedy=f"{e.remedy}; or `airflow cdc gap {self._name}` shows the ways to repair it, of which position.lost.mode takes one by itself",
+            remedy=e.remedy,
         )
 
     def _with_signal_table(self, offset: Offset) -> Offset:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config import kafka_connect as config_kafka_connect
 from airflow_provider_cdc.core.config.answers import Answers, ColumnSelection
@@ -325,6 +325,19 @@ class ConnectorConfig(Answers):
         "snapshot.include.collection.list": Decides.ROWS,
         "skipped.operations": Decides.CHANGES,
     }
+
+    _connector: str = PrivateAttr("")
+
+    def of_connector(self, name: str) -> Self:
+        """The same, as the configuration of the connector of this name."""
+        config = self.model_copy()
+        config._connector = name
+        return config
+
+    @property
+    def connector_name(self) -> str:
+        """For the commands in errors, see :mod:`airflow_provider_cdc.core.commands`. Where no connector is known, the name of its topics."""
+        return self._connector or self.topic_prefix
 
     @classmethod
     def of_the_source(cls, properties: Mapping[str, Any]) -> dict[str, Any]:

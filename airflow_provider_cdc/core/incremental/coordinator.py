@@ -349,6 +349,7 @@ def check_form(config: ConnectorConfig) -> None:
     if config.read_only is False and config.signal_data_collection is None:
         raise PrerequisiteError(
             "read.only=false asks for watermarks that are written to the signal table, and there is none.",
+            safe="Nothing was read; capture goes on when it is mended.",
             remedy="set signal.data.collection, or leave read.only out",
         )
 

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CommitConflict, ConfigError, LeaseHeld
@@ -127,7 +128,7 @@ class Lifecycle:
         if not history:
             raise ConfigError(
                 f"Connector {self.name} has had no offset of version {version}.",
-                remedy=f"airflow cdc offset history {self.name}",
+                remedy=cdc("offset history", self.name),
             )
         return self._planner().restore(version, history[0].offset)
 
@@ -334,7 +335,7 @@ class Lifecycle:
                 raise LeaseHeld(
                     e.what,
                     safe="Nothing was changed.",
-                    remedy=f"airflow cdc pause {self.name}, wait until airflow cdc status {self.name} says paused, then try again; "
+                    remedy=f"`{cdc('pause', self.name, wait=True)}`, which waits until the run has ended; then try again, and `{cdc('resume', self.name)}` at the end; "
                     "the lease of a run that is dead ends by itself within half a minute",
                 ) from None
             yield lease

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
@@ -127,7 +128,8 @@ def no_gap(connector: str) -> ConfigError:
     return ConfigError(
         f"There is no gap: the log holds the position of {connector}.",
         safe="Nothing was changed.",
-        remedy=f"airflow cdc offset set or reset, if the connector is to go on from another position: airflow cdc offset show {connector}",
+        remedy=f"if the connector is to go on from another position: `{cdc('offset show', connector)}` shows where it stands, `airflow cdc offset set` and "
+        "`airflow cdc offset reset` move it",
     )
 
 

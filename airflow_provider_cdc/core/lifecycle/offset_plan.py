@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.offset import Offset
@@ -96,7 +97,7 @@ class OffsetPlanner:
         if offset.position is None:
             self.problems.append(
                 "The connector has no position: its next run reads all tables first. Let it run, or go back to an offset that it "
-                f"has had: airflow cdc offset history {self.connector}"
+                f"has had: {cdc('offset history', self.connector)}"
             )
             moved = offset.moved(target.to_json())
             return self._plan(moved, Effect.UNKNOWN, "none", target, f"set to {target}")
@@ -217,7 +218,7 @@ class OffsetPlanner:
                     last = (
                         f"The structure of {change.id} was changed in between, at {changed_at} ({record.ddl or change.type}): rows before "
                         f"that would be read with the structure after it. Go back no further than {changed_at}, or read the tables "
-                        f"again: airflow cdc offset reset {self.connector}"
+                        f"again: {cdc('offset reset', self.connector)}"
                     )
         if last:
             self.problems.append(last)

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.signals.requests import SQL, ExecuteSnapshot, Other, Refused, Request
 
@@ -52,8 +53,8 @@ def check(config: ConnectorConfig, signal: Signal, request: Request, position: s
         return
     what = type_ if allowed(types, channel, type_, sql=False, position=position) is False else SQL
     raise Refused(
-        f"the channel {channel} may not send {what}{' (SQL of its own)' if what == SQL else ''}. Send it by Airflow (airflow cdc "
-        f"signal), or allow it: signal.allowed.types={_example(channel, type_, sql)}"
+        f"the channel {channel} may not send {what}{' (SQL of its own)' if what == SQL else ''}. Look at it with "
+        f"`{cdc('signals', config.connector_name, number=signal.number, output='json')}` and send it by Airflow (airflow cdc signal), which may, or allow it: signal.allowed.types={_example(channel, type_, sql)}"
     )
 
 

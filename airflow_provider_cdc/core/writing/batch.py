@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, CommitConflict, ConfigError
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.manifest import FORMAT, LeftOutRecord, Manifest, SchemaChangeRecord, SignalOutcome
@@ -315,7 +316,7 @@ class Batcher:
             where=removed.where,
             safe="Nothing was read; neither was touched.",
             remedy="restore a backup of the state tables that is at one of the batches that are there: the run adopts those after it. If there is none, "
-            f"airflow cdc delete {self.connector} --with-changelog has it begin afresh, and its target tables have to be moved away; or give it a new name",
+            f"`{cdc('delete', self.connector, with_changelog=True)}` has it begin afresh, and its target tables have to be moved away; or give it a new name",
         )
 
     def _look_at_last(self, offset: Offset) -> None:
@@ -359,6 +360,7 @@ def _verify(manifest: Manifest, offset: Offset) -> None:
     if manifest.format > FORMAT:
         raise ChangeLogDamaged(
             f"Batch {manifest.batch} was written by a newer release (form {manifest.format}, this one knows {FORMAT}).",
+            safe="Nothing was changed: the batch is complete, and the offset before it.",
             remedy="upgrade airflow-provider-cdc on this worker",
         )
     if manifest.first_seq != offset.seq + 1:

@@ -3,12 +3,12 @@
 FastAPI evaluates annotations: everything they name is imported at module level.
 """
 
-import shlex
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.hooks.charts import ChartsOf, SpanName, charts_of
 from airflow_provider_cdc.hooks.signal_texts import gap_text
@@ -86,9 +86,8 @@ def gap(reached_one: Operable, asked: Ask) -> GapAnswer:
     """Ask the source whether its log still holds the position; if not, what is lost and the ways to go on."""
     name, access = reached_one.name, reached(reached_one.record)
     found = within(asked.seconds, f"The source of {name}", lambda: gap_of(access))
-    command = f"airflow cdc gap {shlex.quote(name)} --repair"
     ways = [
-        Way(repair=way.repair, command=f"{command} {way.repair}", effect=way.effect, loses=way.loses)
+        Way(repair=way.repair, command=cdc("gap", name, repair=way.repair), effect=way.effect, loses=way.loses)
         for way in WAYS_OUT
     ]
     return GapAnswer(

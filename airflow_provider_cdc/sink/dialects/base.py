@@ -119,9 +119,10 @@ class Dialect(abc.ABC):
         null = " NOT NULL" if field.required else ""
         return f"{self.quote(field.name)} {self.typed(field)}{self.default_of(field)}{null}"
 
-    def refuse_merging(self, connection: sa.Connection, table: SinkTable) -> None:
+    def refuse_merging(self, connection: sa.Connection, table: SinkTable, rebuild: str) -> None:
         """Refuse a table that is there and takes keys as equal which are not.
 
+        :param rebuild: the command that builds it again
         :raises TargetError: it does
         """
         return

@@ -46,11 +46,12 @@ def text_keys(table: SinkTable) -> list[Field]:
 
 
 def refuse_merging(
-    dialect: Dialect, table: SinkTable, there: Sequence[tuple[str, str, str]], *, equal: str, alter: str
+    dialect: Dialect, table: SinkTable, there: Sequence[tuple[str, str, str]], *, rebuild: str, equal: str, alter: str
 ) -> None:
     """Refuse a table that would merge rows.
 
     :param there: column, its collation, and what it is to be
+    :param rebuild: the command that builds the table again
     :param equal: which values it may take as equal, for people
     :param alter: how a column is changed, with ``{column}``
     :raises TargetError: there is a column
@@ -64,5 +65,5 @@ def refuse_merging(
         where=f"topic {table.topic}",
         safe="The table was not changed; other tables go on.",
         remedy=f"run ALTER TABLE {dialect.full(table.name)} {changes}; then run the apply again. "
-        "If the table was applied before, airflow cdc rebuild brings back rows that it may have lost",
+        f"If the table was applied before, `{rebuild}` brings back rows that it may have lost",
     )

@@ -140,14 +140,21 @@ class MariaDb(StagingDialect):
         ]
         return replace(table, fields=tuple(fields))
 
-    def refuse_merging(self, connection: sa.Connection, table: SinkTable) -> None:
+    def refuse_merging(self, connection: sa.Connection, table: SinkTable, rebuild: str) -> None:
         if not (keys := text_keys(table)):
             return
         there = collations(connection, table.name, default="DATABASE()", type_="COLUMN_TYPE")
         found = [(field.name, *there[field.name]) for field in keys if field.name in there]
         wanted = f"CHARACTER SET utf8mb4 COLLATE {self.exact} NOT NULL"
         merging = [(n, str(c), f"{t} {wanted}") for n, c, t in found if c and not self.tells_apart(c)]
-        refuse_merging(self, table, merging, equal="their case, accents or spaces at the end", alter="MODIFY {column}")
+        refuse_merging(
+            self,
+            table,
+            merging,
+            rebuild=rebuild,
+            equal="their case, accents or spaces at the end",
+            alter="MODIFY {column}",
+        )
 
     def tells_apart(self, collation: str) -> bool:
         """Whether no two texts are equal in a collation."""

@@ -171,7 +171,7 @@ class Oracle(MergeDialect):
         if version < _PRIVATE_TABLES:
             return (
                 f"this Oracle is of version {'.'.join(map(str, version))}, and private temporary tables came with 18",
-                "count rows there, or build a table that is in doubt again with airflow cdc rebuild",
+                "count rows there; `airflow cdc rebuild` builds a table that is in doubt again",
             )
         return None
 

@@ -90,7 +90,7 @@ class SqlServer(MergeDialect):
     def collation(self, field: Field) -> str:
         return f" COLLATE {_EXACT}" if field.key and is_text(super().typed(field)) else ""
 
-    def refuse_merging(self, connection: sa.Connection, table: SinkTable) -> None:
+    def refuse_merging(self, connection: sa.Connection, table: SinkTable, rebuild: str) -> None:
         if not (keys := text_keys(table)):
             return
         there = collations(connection, table.name, default="SCHEMA_NAME()", type_="DATA_TYPE")
@@ -99,7 +99,9 @@ class SqlServer(MergeDialect):
             for field in keys
             if field.name in there and not str(there[field.name][0]).endswith(("_BIN", "_BIN2"))
         ]
-        refuse_merging(self, table, merging, equal="their case or accents", alter="ALTER COLUMN {column}")
+        refuse_merging(
+            self, table, merging, rebuild=rebuild, equal="their case or accents", alter="ALTER COLUMN {column}"
+        )
 
     def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
         return [f"ALTER TABLE {self.full(table.name)} ADD {', '.join(map(self.column, fields))}"]

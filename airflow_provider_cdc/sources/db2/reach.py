@@ -8,8 +8,9 @@ time at which a change table was made tells them apart. The stream, which knows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.log_window import LogWindow
@@ -19,9 +20,12 @@ from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
+from airflow_provider_cdc.sources.db2.procedures import SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 
 _FIRST = "SELECT MIN(IBMSNAP_COMMITSEQ) FROM {schema}.IBMSNAP_UOW WITH CS"
+_NAMED = 10
+"""How many tables an error has commands for."""
 _SAFE = "Everything up to the position is captured; the offset is untouched."
 
 
@@ -76,10 +80,18 @@ def verify(connection: Connection, config: Db2Config, position: Db2Position) -> 
             + (f", and {len(pruned) - 1:,} others are like it." if len(pruned) > 1 else "."),
             where=f"{first.table}, {position}",
             safe=_SAFE,
-            remedy="run airflow cdc db2 switch-capture-instance (without --writers-stopped) for each such table, which has just that table read "
-            "again, or set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
+            remedy=f"run {switches(config, pruned)}, which {'has' if len(pruned) == 1 else 'have'} just "
+            f"{'that table' if len(pruned) == 1 else 'those tables'} read again, or set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
             f"{config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
         )
+
+
+def switches(config: Db2Config, tables: Sequence[TableId]) -> str:
+    """The commands that give tables other change tables; of many, the first ones."""
+    name = config.connector_name
+    commands = [f"`{cdc(f'db2 {SWITCH.name}', name, table, confirm=name)}`" for table in tables[:_NAMED]]
+    more = f", and so on for each of the {len(tables)} tables" if len(tables) > _NAMED else ""
+    return f"{' and '.join(commands)}{more} (without --{WRITERS_STOPPED.name})"
 
 
 def window_around(connection: Connection, config: Db2Config, position: Db2Position) -> LogWindow:

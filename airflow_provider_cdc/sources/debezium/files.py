@@ -6,8 +6,10 @@ except the last one, which the position names. Whatever else happens to files wo
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import gzip
+import json
 import logging
 import zlib
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SourceLogDamaged, SourceUnavailable
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig, LineFormat
@@ -77,6 +80,7 @@ class Files(Feed):
 
     def __init__(self, config: DebeziumConfig) -> None:
         assert config.events_path is not None
+        self._config = config
         self._url, self._wrap = config.events_path, config.events_line_format is LineFormat.VALUE
         try:
             self._fs, self._root = fsspec.core.url_to_fs(self._url, **config.path_options())
@@ -314,8 +318,24 @@ class Files(Feed):
             where=f"{self._url}: {at}",
             safe=_SAFE,
             remedy=remedy
-            or "put the file back as it was; if its events are lost, `airflow cdc offsets` sets the position behind them, and a new snapshot of the connector that writes the events makes its tables whole",
+            or f"put the file back as it was; if its events are lost, `{self._behind(at.file)}` shows what it means to go on behind them, and a new snapshot of the connector that "
+            "writes the events makes its tables whole",
         )
+
+    def _behind(self, name: str) -> str:
+        """The command that goes on behind a file: with the next one, or where the last one ends now."""
+        files = self._listed()
+        names = list(files)
+        number = bisect.bisect_right(names, name)
+        if number < len(names):
+            position = FilePosition(names[number], before=number)
+        elif name not in files:
+            position = self.end()
+        elif name.endswith(_COMPRESSED):
+            position = FilePosition(name, size=files[name], before=number - 1)
+        else:
+            position = FilePosition(name, files[name], before=number - 1)
+        return cdc("offset set", self._config.connector_name, to=json.dumps(position.to_json()))
 
     @contextlib.contextmanager
     def _told(self, name: str) -> Iterator[None]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig, KeyFormat
@@ -303,13 +304,13 @@ class Topics(Feed):
             remedy="see that the brokers run, and that the account may read the topic",
         )
 
-    @staticmethod
-    def _lost(what: str, at: TopicsPosition) -> PositionLost:
+    def _lost(self, what: str, at: TopicsPosition) -> PositionLost:
         return PositionLost(
             what,
             where=str(at),
             safe=_SAFE,
-            remedy="`airflow cdc gap` shows what is lost and goes on with --repair skip; a new snapshot of the connector that writes the topic makes its tables whole. Keep records longer than captures may be late (retention.ms)",
+            remedy=f"`{cdc('gap', self._config.connector_name, repair='skip')}` shows what is lost, and how to go on behind it; then a new snapshot of the connector that writes "
+            "the topic makes its tables whole. Keep records longer than captures may be late (retention.ms)",
         )
 
 

@@ -136,7 +136,12 @@ def condition(text: str, table: TableSchema) -> Callable[[Row], bool]:
     for part in re.split(r"\s+AND\s+", text.strip(), flags=re.IGNORECASE):
         found = re.fullmatch(r"(\w+)\s*(=|<>|<=|>=|<|>)\s*(-?\d+|'[^']*')", part.strip())
         if found is None or found[1] not in table.names:
-            raise QueryRefused(f"The database does not understand the condition: {text}", where=f"{table.id}: {part}")
+            raise QueryRefused(
+                f"The database does not understand the condition: {text}",
+                where=f"{table.id}: {part}",
+                safe="Nothing was read.",
+                remedy="correct the condition",
+            )
         tests.append((found[1], _OPERATORS[found[2]], ast.literal_eval(found[3])))
     return lambda row: all(row[name] is not None and test(row[name], value) for name, test, value in tests)
 

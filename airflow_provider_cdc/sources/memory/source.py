@@ -69,6 +69,7 @@ class MemorySource(Source):
             raise PositionLost(
                 f"The log of {self._db.name} holds entries {self._db.oldest} to {len(self._db.log)}.",
                 where=str(position),
+                safe="Everything up to the position is captured; the offset is untouched.",
                 remedy="set snapshot.mode=when_needed to read all tables again",
             )
 

@@ -87,7 +87,7 @@ _LOST = Meaning(
     PositionLost,
     "The oplog no longer holds the position",
     "Everything up to the position is captured; the offset is untouched.",
-    "airflow cdc gap shows the ways to go on; set position.lost.mode or snapshot.mode=when_needed to read all collections again, and make the oplog "
+    "set position.lost.mode or snapshot.mode=when_needed to read all collections again, and make the oplog "
     "larger: db.adminCommand({{replSetResizeOplog: 1, minRetentionHours: 48}})",
 )
 _UNKNOWN_TOKEN = Meaning(

@@ -121,7 +121,7 @@ def verify(client: Client, config: MongoDbConfig, position: MongoPosition) -> No
             f"The oplog no longer holds the position{_how_much(client, position, now)}.",
             where=str(position),
             safe="Everything up to the position is captured; the offset is untouched.",
-            remedy="airflow cdc gap shows the ways to go on; position.lost.mode or snapshot.mode=when_needed take one of them without asking. Make the "
+            remedy="set position.lost.mode or snapshot.mode=when_needed to read all collections again, and make the "
             "oplog larger: db.adminCommand({replSetResizeOplog: 1, minRetentionHours: 48})",
         )
 

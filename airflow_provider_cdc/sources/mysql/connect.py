@@ -213,7 +213,12 @@ def translate(e: pymysql.err.Error, config: MySqlConfig, where: str | None) -> C
     if code == _DUMP_ENDED:
         return dump_error(message, where or f"{config.database_hostname}:{config.database_port}")
     if code == _UNKNOWN_DATABASE:
-        return PrerequisiteError(f"The database does not exist: {message}", remedy="correct database.include.list")
+        return PrerequisiteError(
+            f"The database does not exist: {message}",
+            where=where or f"{config.database_hostname}:{config.database_port}",
+            safe="Nothing was read; the offset is untouched.",
+            remedy="correct database.include.list",
+        )
     if code in _BUSY:
         return SourceBusy(
             f"The database answers, but has ended a statement: {message} (error {code})",

@@ -36,10 +36,13 @@ export function Exact({ text, most }: { text: string; most?: number }) {
   );
 }
 
-const COMMAND = /^airflow [^`]*$/;
+/** As a shell reads it: what is in quotes may have backticks of its own. */
+const WORDS = `airflow (?:'[^']*'|"[^"]*"|[^\`'"])*`;
+const COMMAND = new RegExp(`^${WORDS}$`);
+const BETWEEN = new RegExp(`\`(${WORDS}|[^\`]*)\``);
 
 /** The command of a repair, where there is one, and otherwise all of it: the page of the connector has it whole. */
-export const commandIn = (text: string) => /`(airflow cdc [^`]+)`/.exec(text)?.[1] ?? text;
+export const commandIn = (text: string) => new RegExp(`\`((?=airflow cdc )${WORDS})\``).exec(text)?.[1] ?? text;
 
 /** What to do about an error: commands in it are set apart, whether they are all of it or stand between backticks. */
 export function Repair({ text }: { text: string }) {
@@ -48,7 +51,7 @@ export function Repair({ text }: { text: string }) {
   }
   return (
     <Text as="span">
-      {text.length > MOST ? <Long text={text} /> : text.split("`").map((piece, n) => (n % 2 ? <Exact key={n} text={piece} /> : <bdi key={n}>{plain(piece)}</bdi>))}
+      {text.length > MOST ? <Long text={text} /> : text.split(BETWEEN).map((piece, n) => (n % 2 ? <Exact key={n} text={piece} /> : <bdi key={n}>{plain(piece)}</bdi>))}
     </Text>
   );
 }

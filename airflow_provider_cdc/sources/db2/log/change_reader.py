@@ -42,6 +42,7 @@ class ChangeReader:
     :param start: commits after this LSN, up to and with ``end``
     :param fill_lobs: see :data:`FillLobs`
     :param most_rows: most rows that are fetched at once
+    :param connector: its name, for the commands in errors
     :ivar more: whether there may be more changes
     :ivar rows: rows that were fetched so far
     """
@@ -54,9 +55,11 @@ class ChangeReader:
         cursors: Cursors,
         fill_lobs: FillLobs,
         most_rows: int = FETCH_ROWS,
+        *,
+        connector: str,
     ) -> None:
         self._layout, self._start, self._end = layout, start, end
-        self._cursors, self._fill_lobs = cursors, fill_lobs
+        self._cursors, self._fill_lobs, self._connector = cursors, fill_lobs, connector
         self._most, self._size = most_rows, min(FIRST_LOB_ROWS if layout.lobs else FIRST_ROWS, most_rows)
         self._after: tuple[bytes, bytes] | None = None
         self._held: list[tuple[Any, ...]] = []  # a delete that the next row may make an update of
@@ -85,7 +88,8 @@ class ChangeReader:
             fetched = self._cursors.fetch(self, self._size)
         except Db2Error as e:
             if e.code in UNDEFINED:
-                raise change_table_gone(self._layout.registration, self._where(self._start)) from e
+                where = self._where(self._start)
+                raise change_table_gone(self._layout.registration, where, self._connector) from e
             if e.code in NO_COLUMN:
                 raise SourceBusy(
                     f"The change table {self._layout.registration.change} was altered while it was read.",

@@ -8,25 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, STOPPED, Registration
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
+from airflow_provider_cdc.sources.db2.procedures import SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.schema.sql_names import literal
 
 _SAFE = "Everything up to the position is captured; the offset is untouched."
-_AGAIN = "airflow cdc db2 switch-capture-instance (without --writers-stopped), which has just this table read again"
 
 
 class Registry:
     """What the agent captures, as far as this connector is concerned.
 
     :param schema: quoted name of the schema of the agent's control tables
+    :param connector: its name, for the commands in errors
     """
 
-    def __init__(self, tables: Tables, schema: str) -> None:
-        self._tables, self._schema = tables, schema
+    def __init__(self, tables: Tables, schema: str, connector: str) -> None:
+        self._tables, self._schema, self._connector = tables, schema, connector
         self.registered: Mapping[TableId, Registration] = {}
         self._begun: set[TableId] = set()  # tables that the agent has begun with
 
@@ -86,7 +88,7 @@ class Registry:
             f"The capture agent does not capture {table} any more: its registration is gone. Changes that are made now are lost.",
             where=f"{table}, {position}",
             safe=_SAFE,
-            remedy=f"take the table out of what is captured (table.include.list), or put it back into capture mode with {_AGAIN}; it calls "
+            remedy=f"take the table out of what is captured (table.include.list), or put it back into capture mode with {read_again(self._connector, table)}; it calls "
             f"{self._schema}.ADDTABLE({literal(table.namespace)}, {literal(table.name)})",
         )
 
@@ -94,7 +96,7 @@ class Registry:
         if one.state != ACTIVE:
             raise self._inactive(one, position)
         if one.altered is None:
-            raise change_table_gone(one, str(position))
+            raise change_table_gone(one, str(position), self._connector)
         if one.old is not None:
             self._begun.add(one.table)
             self._check_start(one, one.old, position)
@@ -109,7 +111,7 @@ class Registry:
             "LSN may be lost: they were pruned before they were read, or the table was registered anew.",
             where=f"{one.table}, {position}",
             safe=_SAFE,
-            remedy=f"run {_AGAIN}; with --writers-stopped, if nothing was changed in between, it is not read. Where many tables are concerned, set "
+            remedy=f"run {read_again(self._connector, one.table)}; with --writers-stopped, if nothing was changed in between, it is not read. Where many tables are concerned, set "
             "snapshot.mode=when_needed for one run to read all again. So that it does not happen again: let the agent keep changes for longer "
             f"(RETENTION_LIMIT in {self._schema}.IBMSNAP_CAPPARMS, minutes)",
         )
@@ -119,7 +121,7 @@ class Registry:
             f"{one.table} was registered anew, and the capture agent has not begun with it yet: changes that were made meanwhile are lost.",
             where=f"{one.table}, {position}",
             safe=_SAFE,
-            remedy=f"run {_AGAIN}; with --writers-stopped, if nothing was changed in between, it is not read",
+            remedy=f"run {read_again(self._connector, one.table)}; with --writers-stopped, if nothing was changed in between, it is not read",
         )
 
     def _inactive(self, one: Registration, position: Db2Position) -> PrerequisiteError:
@@ -131,15 +133,21 @@ class Registry:
             where=f"{one.table}, {position}",
             safe=_SAFE,
             remedy=f"mend the cause, which the agent's log names; UPDATE {self._schema}.IBMSNAP_REGISTER SET STATE = 'A' WHERE SOURCE_OWNER = "
-            f"{owner} AND SOURCE_TABLE = {name}; VALUES {self._schema}.ASNCDCSERVICES('reinit', 'asncdc'). If rows were changed meanwhile, run {_AGAIN}",
+            f"{owner} AND SOURCE_TABLE = {name}; VALUES {self._schema}.ASNCDCSERVICES('reinit', 'asncdc'). If rows were changed meanwhile, run {read_again(self._connector, one.table)}",
         )
 
 
-def change_table_gone(one: Registration, where: str) -> PrerequisiteError:
+def read_again(connector: str, table: TableId) -> str:
+    """The command that gives a table another change table."""
+    command = cdc(f"db2 {SWITCH.name}", connector, table, confirm=connector)
+    return f"`{command}` (without --{WRITERS_STOPPED.name}), which has just this table read again"
+
+
+def change_table_gone(one: Registration, where: str, connector: str) -> PrerequisiteError:
     """A table is registered, and its change table does not exist."""
     return PrerequisiteError(
         f"The change table {one.change} of {one.table} does not exist any more, though the table is registered.",
         where=f"{one.table}, {where}",
         safe=_SAFE,
-        remedy=f"register the table anew: REMOVETABLE, ADDTABLE, reinit; {_AGAIN}",
+        remedy=f"register the table anew: REMOVETABLE, ADDTABLE, reinit; {read_again(connector, one.table)}",
     )

@@ -67,7 +67,7 @@ class AsnStream:
         self._config, self._position, self._until, self._metrics = config, start, until, metrics
         self._patience = patience or (lambda: config.poll_interval_ms / 1000)
         self._questions = Questions(config)
-        self._registry = Registry(tables, config.capture_schema)
+        self._registry = Registry(tables, config.capture_schema, config.connector_name)
         self._structures = Structures(config, tables, self._questions)
         self._windows = Windows(config.capture_schema)
         self._lobs = Lobs(config, self._questions)
@@ -197,7 +197,13 @@ class AsnStream:
             cursors = Cursors(self._reading)
             readers = [
                 ChangeReader(
-                    self._structures.layout(one), bound(window.start), window.end, cursors, self._lobs.fill, most
+                    self._structures.layout(one),
+                    bound(window.start),
+                    window.end,
+                    cursors,
+                    self._lobs.fill,
+                    most,
+                    connector=self._config.connector_name,
                 )
                 for one in reading
             ]

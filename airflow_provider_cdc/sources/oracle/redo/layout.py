@@ -118,6 +118,7 @@ def column_read(column: Column, where: str, config: OracleConfig) -> ColumnRead:
     raise SchemaConflict(
         f"Column {column.name} has the type {t.base or 'unknown'}, which is not a type of Oracle that can be captured.",
         where=where,
+        safe="Nothing is lost: the batch was not written.",
         remedy="leave the column out with column.exclude.list, or set snapshot.mode=recovery for one run",
     )
 

@@ -312,7 +312,9 @@ def _flat(texts: pa.Array) -> tuple[Bytes, Int64s]:
             texts = texts.cast(pa.large_string())
         except pa.ArrowInvalid as e:
             raise UnreadableValue(
-                "A redo text is not UTF-8.", remedy="check the character set of the connection"
+                "A redo text is not UTF-8.",
+                safe="Nothing is lost: the batch was not written.",
+                remedy="check the character set of the connection",
             ) from e
     _, offsets, data = texts.buffers()
     ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]

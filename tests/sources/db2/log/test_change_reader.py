@@ -49,7 +49,7 @@ def reader(rows: list[Raw], how: ChangeLayout, size: int = 10_000) -> ChangeRead
     def fill(changes: Changes, _: ChangeLayout, changed: Mask) -> Changes:
         return changes
 
-    return ChangeReader(how, b"", b"\xff", Given(rows), fill, size)  # type: ignore[arg-type]
+    return ChangeReader(how, b"", b"\xff", Given(rows), fill, size, connector="c")  # type: ignore[arg-type]
 
 
 def read(made: ChangeReader) -> list[tuple[Any, ...]]:
@@ -177,7 +177,7 @@ def test_indicators_tell_which_lobs_were_changed() -> None:
         (b"\1", b"\3", "I", 2, "b", None),
         (b"\1", b"\4", "I", 2, "b", " "),
     ]
-    ChangeReader(how, b"", b"\xff", Given(rows), fill).fetch()  # type: ignore[arg-type]
+    ChangeReader(how, b"", b"\xff", Given(rows), fill, connector="c").fetch()  # type: ignore[arg-type]
     assert changed == [[True, True, True], [True, False, False]]
 
 

@@ -100,7 +100,7 @@ def test_when_long_values_are_captured_that_were_not_the_tables_that_lack_them_a
     assert told.startswith(
         "Rows of APP.DOCS may be missing or old in the targets: lob.enabled let in more of columns than before"
     )
-    assert told.endswith(r"To read them: airflow cdc snapshot test 'APP\.DOCS' --replace")
+    assert told.endswith("To read them: airflow cdc snapshot test APP.DOCS --replace")
     connector.properties["lob.enabled"] = True
     number = snapshot(connector, r"APP\.DOCS", replace=True)
     read = [(r["value"]["op"], _lobs(r["value"]["after"])) for r in captured(connector) if r["value"]]

@@ -250,6 +250,7 @@ def _codec(collation: int, declared: ColumnType, where: str, charsets: Mapping[i
         raise UnreadableValue(
             f"Texts in the character set {charset} cannot be decoded.",
             where=where,
+            safe="Nothing is lost: the batch was not written.",
             remedy="convert the column to utf8mb4, or leave it out with column.exclude.list",
         )
     return CODECS[charset]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import re
-import shlex
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Tables
@@ -114,15 +113,14 @@ class TableMaps:
                 return layout
             except Mismatch as e:
                 problem += f"; to count them: {e}"
-        # a pattern for the shell; of plain names it is the name
-        pattern = str(table) if re.fullmatch(r"[\w.]+", str(table), re.ASCII) else shlex.quote(re.escape(str(table)))
+        # a snapshot in chunks goes on beside the log, and so does not get past these rows
+        again = cdc("snapshot", self._config.connector_name, exactly(table), type="blocking", replace=True)
         raise SchemaConflict(
             f"Rows of {table} were written under a table definition that is not known: {problem}.",
             where=where,
             safe="Everything before this transaction is captured; no row was decoded under a guess.",
-            # a snapshot in chunks goes on beside the log, and so does not get past these rows
             remedy="set binlog_row_metadata=FULL if the server does not have it, then read the table again: "
-            f"`airflow cdc snapshot CONNECTOR {pattern} --type blocking --replace`, or all tables with snapshot.mode=always for one run",
+            f"`{again}`, or all tables with snapshot.mode=always for one run",
         )
 
     def _fitting(self, table_map: TableMap, table: TableId, where: str) -> Layout | TableSchema | str:

@@ -1,0 +1,62 @@
+"""The commands that errors and notes tell people to run, fit for a shell whatever connectors and tables are called.
+
+Each command in a text is made by :func:`cdc`, so that it names its connector and comes out quoted. In a sentence it stands between backticks; a
+remedy that is nothing but a command has none. Sources know how their connector is called by ``ConnectorConfig.connector_name``.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+__all__ = ["cdc", "exactly"]
+
+_PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
+_IN_THE_WAY = frozenset("'\"`=")
+"""Of a text that is quoted for a shell and stands between backticks; of names in quotes, and of ``TABLE=SQL``."""
+
+
+def cdc(command: str, *names: object, **options: object) -> str:
+    """A command of ``airflow cdc``.
+
+    >>> cdc("snapshot", "shop", "shop.orders", type="blocking", replace=True)
+    'airflow cdc snapshot shop shop.orders --type blocking --replace'
+    >>> cdc("rebuild", "shop", "shop.$(x)")
+    "airflow cdc rebuild shop 'shop.$(x)'"
+    >>> cdc("rebuild", "shop", "-shop.t", location="-there")
+    'airflow cdc rebuild --location=-there -- shop -shop.t'
+
+    :param command: its words, such as ``offset show``
+    :param names: the connector, tables …, in the order in which the command takes them
+    :param options: ``with_changelog=True`` is ``--with-changelog``; those that are ``None`` or ``False`` are left out
+    """
+    words = [str(name) for name in names]
+    flags = [word for name, value in options.items() for word in _option(name.replace("_", "-"), value)]
+    arguments = [*flags, "--", *words] if any(word.startswith("-") for word in words) else [*words, *flags]
+    return shlex.join(["airflow", "cdc", *command.split(), *arguments])
+
+
+def _option(name: str, value: object) -> list[str]:
+    if value is None or value is False:
+        return []
+    if value is True:
+        return [f"--{name}"]
+    text = str(value)
+    return [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
+
+
+def exactly(table: object) -> str:
+    """A pattern, as ``airflow cdc snapshot`` and signals take them, of the table of this name alone. It has no quotes and is one line.
+
+    >>> exactly("shop.orders"), exactly("shop.o'brien s")
+    ('shop.orders', 'shop\\\\.o\\\\x27brien\\\\x20s')
+    """
+    name = str(table)
+    return name if _PLAIN.fullmatch(name) else "".join(map(_exact, name))
+
+
+def _exact(character: str) -> str:
+    if character in _IN_THE_WAY or character.isspace() or not character.isprintable():
+        code = ord(character)
+        return f"\\x{code:02x}" if code < 1 << 8 else f"\\u{code:04x}" if code < 1 << 16 else f"\\U{code:08x}"
+    return re.escape(character)

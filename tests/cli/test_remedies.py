@@ -1,0 +1,215 @@
+"""What errors tell people to run: whatever tables and connectors are called, a shell brings it to the command line as it is meant."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.changelog.beginning import unbuildable
+from airflow_provider_cdc.changelog.kept import Gone, Mark
+from airflow_provider_cdc.changelog.needs import Need
+from airflow_provider_cdc.changelog.numbers import Numbers
+from airflow_provider_cdc.changelog.partial import Lost, refuse_lost
+from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.retention import Hold
+from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.verified import Compared, Verified
+from airflow_provider_cdc.core.capture.remedies import how_to_read, with_command
+from airflow_provider_cdc.core.commands import cdc, exactly
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
+from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.signals.table_patterns import matching
+from airflow_provider_cdc.operators.comparison import result_of
+from airflow_provider_cdc.repair import repair
+from airflow_provider_cdc.runtime import ConnectorDefinition, open_source, parse_config
+from airflow_provider_cdc.sources.db2.asn.registrations import Registration
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.log.registry import Registry, change_table_gone
+from airflow_provider_cdc.sources.db2.position import Db2Position
+from airflow_provider_cdc.sources.db2.reach import switches
+from tests.support.command_line import parser
+
+NAMES = [
+    "plain", "CONNECTOR", "o'brien", 'a"b', "a`b", "$(x)", "${x}", " a b ", "two\nlines\n", "=x", "--replace", "-t", "ümlaut", "a\\b", "<n>", "x.y", "%s{0}",
+    ".*", "\u202eturned", "!x", "~", "#", "&& rm", "*",
+]  # fmt: skip
+CONNECTORS = ["shop", "CONNECTOR", "it's $(x)\n`y`", "--x"]
+OTHERS = [TableId(namespace="s", name=name) for name in ("other", "plain_", "xxxxx")]
+COMMAND = re.compile(r"`(airflow (?:'[^']*'|\"[^\"]*\"|[^`'\"])*)`")
+"""As the pages find commands in a text (``long.tsx``)."""
+CONFIG = parse_config(ConnectorDefinition("shop", "memory", "/lake", {"memory.database": "x"}))
+
+
+def schema(table: TableId, *, keyed: bool = True) -> TableSchema:
+    return TableSchema(id=table, columns=(Column(name="id", type="int64"),), key=("id",) if keyed else ())
+
+
+def remedies(connector: str, table: TableId) -> Iterator[str]:
+    """Texts with commands, of every place that makes one with a table's name."""
+    yield with_command(PositionLost("gone", remedy="wait"), connector) or ""
+    yield with_command(NotGranted("no"), connector) or ""
+    yield f"`{how_to_read(connector, [schema(table)], Filters(CONFIG))}`"
+    yield f"`{how_to_read(connector, [schema(table, keyed=False)], Filters(CONFIG))}`"
+    mark = Mark(5, topics={"t": Gone(3, table)})
+    for new, base in ((True, 0), (False, 0)):
+        yield str(unbuildable(connector, mark, "t", 2, new=new, base=base, where="there"))
+    yield Hold(Need("delta", f"/lake/{table}", 1, 2), "", silent=True).text(connector)
+    for keyed, at in ((True, ""), (False, ""), (False, f"/lake/{table}")):
+        yield repair(connector, "t", schema(table, keyed=keyed), [], 3, at=at).advice
+    registration = Registration(table, "A", "B", b"", b"", "I", "", pairs=True, before_prefix=None)
+    registry, position = Registry(Tables(table), '"ASNCDC"', connector), Db2Position(b"\1")
+    yield str(registry.taken_out(table, position))
+    registry.registered = {table: registration}
+    yield told(lambda: registry.to_read(position))
+    yield str(change_table_gone(registration, "there", connector))
+    yield switches(Db2Config.parse(DB2).of_connector(connector), [table])
+
+
+DB2 = {
+    "database.hostname": "h",
+    "database.user": "u",
+    "database.password": "p",
+    "database.dbname": "D",
+    "topic.prefix": "p",
+}
+
+
+class Tables:
+    """One table, which is captured."""
+
+    def __init__(self, table: TableId) -> None:
+        self.table = table
+
+    def get(self, table: TableId) -> TableSchema | None:
+        return schema(table)
+
+    def captured(self, _: TableId) -> bool:
+        return True
+
+    def read_again(self, _: TableId) -> bool:
+        return False
+
+    def known(self) -> list[TableId]:
+        return [self.table]
+
+
+def told(act: Callable[[], object]) -> str:
+    with pytest.raises(CdcError) as caught:
+        act()
+    return str(caught.value)
+
+
+def commands(text: str) -> list[list[str]]:
+    found = [shlex.split(command) for command in COMMAND.findall(text)]
+    assert all(words[:2] == ["airflow", "cdc"] for words in found)
+    return [words[2:] for words in found]
+
+
+@pytest.mark.parametrize("connector", CONNECTORS)
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_name_the_connector_and_the_table_whatever_they_are_called(connector: str, name: str) -> None:
+    table, command_line = TableId(namespace="s", name=name), parser()
+    for text in remedies(connector, table):
+        assert commands(text), text
+        for words in commands(text):
+            read = command_line.parse_args(words)
+            assert read.connector == connector
+            assert getattr(read, "confirm", None) in (None, connector)
+            if words[0] == "snapshot":
+                assert matching(read.table, [*OTHERS, table]) == ([table], [])
+            elif words[0] == "rebuild":
+                assert read.table in ([str(table)], [f"/lake/{table}"])
+            elif words[0] == "forget-target":
+                assert read.location == f"/lake/{table}"
+            elif words[0] == "db2":
+                assert read.table == str(table)
+
+
+@pytest.mark.parametrize("word", [*NAMES, *CONNECTORS])
+def test_a_shell_reads_what_was_meant(word: str) -> None:
+    line = cdc("rebuild", word, word, exactly(word), location=word).replace("airflow", "printf '%s\\0'", 1)
+    _, *words = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout.split("\0")[:-1]
+    read = parser().parse_args(words)
+    assert (read.connector, read.table, read.location) == (word, [word, exactly(word)], word)
+
+
+def test_a_pattern_is_of_one_line_and_without_what_a_text_quotes_with() -> None:
+    for name in NAMES:
+        pattern = exactly(name)
+        assert re.fullmatch(pattern, name)
+        assert not re.search(r"['\"`\s]", pattern)
+        assert pattern.isprintable()
+        assert not pattern.startswith("-")
+
+
+def test_batches_that_are_gone_have_their_tables_read_again(tmp_path: Path) -> None:
+    numbers, table = Numbers(Storage(str(tmp_path)), "c"), TableId(namespace="s", name="it's")
+    assert commands(str(numbers.removed(2, 4))) == [["snapshot", "c", ".*", "--replace"]]
+    mark = Mark(4, topics={"t": Gone(3, table), "before": Gone(1, OTHERS[0])})
+    (words,) = commands(f"`{numbers._read_again(mark, 2)}`")
+    assert matching(parser().parse_args(words).table, [*OTHERS, table]) == ([table], [])
+
+
+def test_documents_that_are_lost_are_read_by_their_keys() -> None:
+    table = TableId(namespace="s", name="it's=$(x)")
+    pending = Pending("t", files=[("file:///lake/c-1/00/part", File("00/part"))], schemas={1: schema(table)})  # type: ignore[list-item]
+    ((*words,),) = commands(str(refuse_lost({'"o\'b"': Lost(1, "why")}, pending, "lake")))
+    read = parser().parse_args(words)
+    pattern, _, condition = read.filter[0].partition("=")
+    assert (read.connector, condition) == ("c-1", '{"id": "o\'b"}')
+    assert matching([pattern], [*OTHERS, table]) == matching(read.table, [*OTHERS, table]) == ([table], [])
+
+
+class File:
+    """What a pending file is asked for here."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+
+def test_a_comparison_names_the_tables_that_differ() -> None:
+    tables = [
+        Compared("p.s.a", "/lake/a", missing=1),
+        Compared("p.s.b", "/lake/it's", missing=1, name="p.s.b at b"),
+        Compared("p.s.c", "/lake/c"),
+    ]
+    with pytest.raises(Exception, match="are not equal") as caught:
+        result_of(Verified("c", {}, tables, 1.0), "delta", ())
+    rebuild, verify = commands(str(caught.value))
+    assert rebuild == ["rebuild", "c", "p.s.a", "/lake/it's"]
+    assert parser().parse_args(verify).repair
+
+
+@pytest.mark.parametrize("change", ["deleted", "cut", "followed"])
+def test_events_that_are_lost_with_a_file_are_passed_by_the_command_of_the_error(tmp_path: Path, change: str) -> None:
+    folder = tmp_path / "it's $(x)"
+    folder.mkdir()
+    for name in ("1.jsonl", "it's 2.jsonl"):
+        (folder / name).write_text('{"before": null}\n' * 3)
+    definition = ConnectorDefinition(
+        "files", "debezium", str(tmp_path), {"events.path": str(folder), "topic.prefix": "other"}
+    )
+    with open_source(definition) as source:
+        position: Any = source.current_position()
+        if change == "followed":
+            (folder / "it's 3.jsonl").write_text("{}\n")
+        if change == "cut":
+            (folder / "it's 2.jsonl").write_text("{}\n")
+        else:
+            (folder / "it's 2.jsonl").unlink()
+        with pytest.raises(PositionLost) as caught:
+            source.verify_position(position)
+        ((*words,),) = commands(str(caught.value))
+        read = parser().parse_args(words)
+        assert (words[:2], read.connector, read.confirm) == (["offset", "set"], "files", None)
+        later = source.position_of(json.loads(read.to))
+        source.verify_position(later)
+        assert (str(later) == "it's 3.jsonl, line 0, byte 0") == (change == "followed")
