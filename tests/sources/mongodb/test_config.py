@@ -156,11 +156,11 @@ def test_capture_modes(mode: str, kind: str, options: dict[str, str]) -> None:
 
 def test_own_stages_stand_where_the_order_says_and_the_split_is_last() -> None:
     own = {"$match": {"fullDocument.n": {"$gt": {"$numberLong": "3"}}}}
-    for order, place in (("internal_first", 2), ("user_first", 1), ("user_only", 1)):
+    for order, place in ((None, 2), ("internal_first", 2), ("user_first", 1), ("user_only", 1)):
         made = stages(
             config(
                 cursor_pipeline=[own],
-                cursor_pipeline_order=order,
+                **({} if order is None else {"cursor_pipeline_order": order}),
                 cursor_oversize_handling_mode="split",
                 collection_include_list="a.b",
             ),

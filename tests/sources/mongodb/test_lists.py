@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mongodb.log.cursor import RawCursor
 from tests.support.mongodb import MongoConnector, mongodb_connector
@@ -73,6 +74,10 @@ def test_lists_of_databases_and_collections_are_anchored(
     with open_source(connector.definition(), connector.secrets) as source:
         said = [finding.what for finding in source.check() if "match none" in finding.what]
     assert len(said) == (not wanted), "a list that matches nothing is told"
+    for name in given:
+        other = name.replace("include", "exclude") if "include" in name else name.replace("exclude", "include")
+        with pytest.raises(ConfigError, match=name.replace("_", ".").replace("exclude", "include")):
+            mongodb_connector(uri, tmp_path / "both", **given, **{other: "x"}).capture()
 
 
 def test_without_lists_all_is_captured_but_what_is_the_servers(
@@ -92,6 +97,8 @@ def test_without_lists_all_is_captured_but_what_is_the_servers(
     assert {f"test.{prefix}{name}" for name in ALL} <= found
     assert not [topic for topic in found if topic.startswith(("test.admin.", "test.local.", "test.config."))]
     assert topics(later, prefix) == {"sales.products"}
+    one = mongodb_connector(uri, tmp_path / "one", collection_include_list=f"{prefix}sales.products")
+    assert topics(captured(one), prefix) == {"sales.products"}, "and with a list, what it names whole"
 
 
 def test_a_snapshot_may_read_some_of_the_captured_collections(uri: str, tmp_path: Path, shop: Any) -> None:

@@ -1,8 +1,10 @@
 """Positions in change streams."""
 
 import pytest
+from bson import Timestamp
 
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.sources.mongodb.log.pipeline import beginning
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition, checked, is_mark, time_of
 from tests.support.mongodb_recordings import scenarios
 
@@ -68,6 +70,9 @@ def test_offsets_of_debezium_are_read() -> None:
     document = {"sec": 1795333441, "ord": 36, "resume_token": '{"_data": "' + EVENT + '"}', "transaction_id": None}
     assert MongoPosition.from_json(document) == MongoPosition(ClusterTime(1795333441, 36), EVENT)
     assert MongoPosition.from_json({"resume_token": EVENT.lower()}).token == EVENT
+    assert beginning(MongoPosition.from_json(document)) == {"startAfter": {"_data": EVENT}}, "behind the event"
+    moment = MongoPosition.from_json({"sec": 1795333441, "ord": 36})
+    assert beginning(moment) == {"startAtOperationTime": Timestamp(1795333441, 36)}
 
 
 @pytest.mark.parametrize("document", [{}, {"sec": "x", "ord": 1}, {"resume_token": "zz"}, {"resume_token": "8200"}])

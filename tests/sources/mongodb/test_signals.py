@@ -82,6 +82,9 @@ def test_without_its_name_a_collection_is_no_signalling_collection(shop: Any, ma
     data = {"data-collections": [f"{shop.name}.orders"]}
     shop.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
     assert {r["topic"] for r in asked(connector)} == {f"test.{shop.name}.debeziumSignal"}
+    connector.properties["signal.data.collection"] = f"{shop.name}.debeziumSignal"
+    shop.debeziumSignal.insert_one({"type": "execute-snapshot", "data": data})
+    assert {r["topic"] for r in asked(connector)} == {f"test.{shop.name}.orders"}, "and with it, it is one"
 
 
 def test_a_collection_that_is_captured_is_read_again_into_its_stream(shop: Any, made: Made) -> None:

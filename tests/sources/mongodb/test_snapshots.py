@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import random
+import threading
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,6 +21,7 @@ from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mongodb.collections import collection_schema
 from airflow_provider_cdc.sources.mongodb.snapshot import snapshot
 from tests.support.mongodb import mongodb_connector
+from tests.support.rendered import captured
 
 KEYS: list[Any] = [
     MinKey(), None, -5, Int64(2**40), 2.5, Decimal128("7.10"), "", "a", 'q"${x}', {}, {"a": 1}, {"a": {"b": [1]}}, Binary(b"\x00\x01"), Binary(b"x", 5),
@@ -47,11 +50,15 @@ def test_chunks_go_through_keys_of_every_type_once_and_in_order(
         upto, after, found = reader.last(rows), None, []
         for _ in range(len(keys)):
             chunk = reader.read(KeyRange(rows.table, ("_id",), after=after, upto=upto), 7)
-            found += [row["_id"] for block in chunk.rows for row in (block.after or []).to_pylist()]
+            read = [row["_id"] for block in chunk.rows for row in (block.after or []).to_pylist()]
+            assert len(read) <= 7
+            found += read
             after = chunk.last or after
             if chunk.complete or chunk.last == upto:
                 break
         assert len(found) == len({*found}) == len(keys)
+        until = reader.read(KeyRange(rows.table, ("_id",), upto=reader.keys(rows.table, ["_id"], [[found[8]]])[0]), 100)
+        assert [row["_id"] for block in until.rows for row in (block.after or []).to_pylist()] == found[:9]
         given: list[Key] = reader.keys(rows.table, ["_id"], [[text] for text in found[::9]])
         looked_up = reader.read(KeyRange(rows.table, ("_id",), keys=tuple(given)), 100)
         assert [row["_id"] for block in looked_up.rows for row in (block.after or []).to_pylist()] == found[::9]
@@ -75,6 +82,58 @@ def test_parts_hold_each_document_once_whatever_the_type_of_its_key(
         assert len(parts) > 5
         read = [row["_id"] for part in parts for block in session.read(part) for row in (block.after or []).to_pylist()]
     assert len(read) == len({*read}) == len(keys)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_as_many_readers_as_configured_read_at_the_same_time(
+    uri: str, tmp_path: Path, database: Any, threads: int
+) -> None:
+    """They meet at a barrier, which opens for so many only."""
+    for name in "abc":
+        database[name].insert_many([{"_id": n} for n in range(4)])
+    barrier, lock = threading.Barrier(threads, timeout=60), threading.Lock()
+    reading, seen = 0, []
+    read = snapshot.MongoSnapshot.read
+
+    def counted(self: Any, chunk: Any) -> Any:
+        nonlocal reading
+        with lock:
+            reading += 1
+            seen.append(reading)
+        barrier.wait()
+        yield from read(self, chunk)
+        with lock:
+            reading -= 1
+
+    connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, snapshot_max_threads=threads)
+    with patch.object(snapshot.MongoSnapshot, "read", counted):
+        connector.capture()
+    assert (max(seen), len(seen)) == (threads, 3)
+    for name in "abc":
+        assert len(connector.documents(f"{database.name}.{name}")) == 4
+
+
+def test_what_is_written_while_a_snapshot_reads_is_streamed_from_its_moment_on(
+    uri: str, tmp_path: Path, database: Any
+) -> None:
+    orders = database.orders
+    orders.insert_many([{"_id": i, "n": 0} for i in range(30)])
+    connector = mongodb_connector(uri, tmp_path, database_include_list=database.name, snapshot_fetch_size=4)
+    more, written = snapshot.RawCursor.more, []
+
+    def meanwhile(self: Any, **options: Any) -> Any:
+        if not written:
+            written.append(orders.insert_one({"_id": 100}))
+            orders.update_one({"_id": 29}, {"$set": {"n": 1}})
+            orders.delete_one({"_id": 28})
+        return more(self, **options)
+
+    with patch.object(snapshot.RawCursor, "more", meanwhile):
+        found = captured(connector)
+    found += captured(connector)
+    values = [(json.loads(r["key"]["id"]), r["value"]) for r in found if r["value"] is not None]
+    assert [(key, json.loads(v["after"])["n"]) for key, v in values if v["op"] == "r"] == [(i, 0) for i in range(30)]
+    assert [(key, v["op"]) for key, v in values if v["op"] != "r"] == [(100, "c"), (29, "u"), (28, "d")]
 
 
 def test_a_reader_that_comes_too_late_for_the_moment_reads_on_as_it_is_now(
