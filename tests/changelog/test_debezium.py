@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from airflow_provider_cdc import __version__
 from airflow_provider_cdc.changelog.debezium import Record, Renderer
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
@@ -65,15 +66,15 @@ def test_a_record_of_each_operation(db: MemoryDatabase, tmp_path: Path) -> None:
 
 
 def test_the_value_has_the_documented_fields(db: MemoryDatabase, tmp_path: Path) -> None:
-    connector = _started(db, tmp_path)
+    connector = _started(db, tmp_path, topic_prefix="eu")
     with db.transaction() as t:
         t.insert("shop.orders", {"id": 1})
     (record,) = _new(connector)
     assert record.value is not None
     assert set(record.value) == {"before", "after", "source", "transaction", "op", "ts_ms", "ts_us", "ts_ns"}
     source = record.value["source"]
-    assert {n: source[n] for n in source if n != "version"} == {
-        "connector": "memory", "name": "test", "ts_ms": 1_700_000_000_123, "snapshot": "false", "db": "shop",
+    assert source == {
+        "version": __version__, "connector": "memory", "name": "eu", "ts_ms": 1_700_000_000_123, "snapshot": "false", "db": "shop",
         "sequence": None, "ts_us": 1_700_000_000_123_456, "ts_ns": 1_700_000_000_123_456_000, "table": "orders",
         "entry": 2, "row": 0,
     }  # fmt: skip
@@ -177,11 +178,14 @@ def test_transactions_begin_and_end_with_their_counts(db: MemoryDatabase, tmp_pa
     assert [k for k in kinds if k] == ["BEGIN", "END", "BEGIN", "END"]
 
 
-def test_the_transaction_topic_can_be_named(db: MemoryDatabase, tmp_path: Path) -> None:
-    connector = _started(db, tmp_path, provide_transaction_metadata=True, topic_transaction="tx")
+@pytest.mark.parametrize(("named", "topic"), [({}, "transaction"), ({"topic_transaction": "tx"}, "tx")])
+def test_the_transaction_topic_can_be_named(
+    db: MemoryDatabase, tmp_path: Path, named: dict[str, str], topic: str
+) -> None:
+    connector = _started(db, tmp_path, provide_transaction_metadata=True, topic_prefix="eu", **named)
     with db.transaction() as t:
         t.insert("shop.bag", {"note": "b"})
-    assert [r.topic for r in _new(connector)] == ["test.tx", "test.shop.bag", "test.tx"]
+    assert [r.topic for r in _new(connector)] == [f"eu.{topic}", "eu.shop.bag", f"eu.{topic}"]
 
 
 # schema changes
@@ -346,6 +350,24 @@ def test_with_schemas_schema_changes_and_transactions_fit_their_description(db: 
         "io.debezium.connector.memory.SchemaChangeKey", "io.debezium.connector.memory.SchemaChangeValue",
         "io.debezium.connector.common.TransactionMetadataKey", "io.debezium.connector.common.TransactionMetadataValue",
     }  # fmt: skip
+
+
+def test_the_schemas_of_transactions_are_the_documented_ones(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = _started(db, tmp_path, provide_transaction_metadata=True)
+    with db.transaction() as t:
+        t.insert("shop.orders", {"id": 1, "note": "x"})
+    begin, row, _ = (record.document(schemas=True) for record in _new(connector, schemas=True))
+    key, value = begin["key"]["schema"], begin["value"]["schema"]
+    assert (key["type"], [f["field"] for f in key["fields"]]) == ("struct", ["id"])
+    assert [node["name"].rpartition(".")[2] for node in (key, value)] == [
+        "TransactionMetadataKey", "TransactionMetadataValue",
+    ]  # fmt: skip
+    (counts,) = (f["items"] for f in value["fields"] if f["field"] == "data_collections")
+    (block,) = (f for f in row["value"]["schema"]["fields"] if f["field"] == "transaction")
+    assert [(node["name"], node["version"]) for node in (counts, block)] == [
+        ("event.collection", 1),
+        ("event.block", 1),
+    ]
 
 
 def _fits(value: Any, schema: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ def test_names_of_schemas_follow_the_topic_and_avro(tmp_path: Path, request: pyt
         odd.create_table(table, {"id": "int64!"}, key=("id",))
         with odd.transaction() as t:
             t.insert(table, {"id": 1})
-    found = captured(memory_connector(odd, tmp_path, topic_prefix="my-shop"), schemas=True)
+    found = captured(memory_connector(odd, tmp_path, topic_prefix="2nd-shop"), schemas=True)
     names = {
         r["topic"]: (
             r["key"]["schema"]["name"],
@@ -63,11 +63,11 @@ def test_names_of_schemas_follow_the_topic_and_avro(tmp_path: Path, request: pyt
             r["value"]["schema"]["fields"][1]["name"],
         )
         for r in found
-        if r["topic"] != "my-shop"
+        if r["topic"] != "2nd-shop"
     }
     assert names == {
-        "my-shop.shop.orders": tuple(f"my_shop.shop.orders.{kind}" for kind in ("Key", "Envelope", "Value")),
-        "my-shop.a-b.gr__e_1_": tuple(f"my_shop.a_b.gr__e_1_.{kind}" for kind in ("Key", "Envelope", "Value")),
+        "2nd-shop.shop.orders": tuple(f"_2nd_shop.shop.orders.{kind}" for kind in ("Key", "Envelope", "Value")),
+        "2nd-shop.a-b.gr__e_1_": tuple(f"_2nd_shop.a_b.gr__e_1_.{kind}" for kind in ("Key", "Envelope", "Value")),
     }
 
 

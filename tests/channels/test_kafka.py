@@ -154,6 +154,9 @@ def test_what_is_recorded_is_not_read_by_the_next_run(kafka: Kafka, topic: str, 
     kafka.send(topic, LOG, key="shop")
     again = opened()
     assert [s.id for s in _some(again) + _some(again, 0, 0.5)] == ["ad-hoc-1"]
+    other = opened(**{"signal.kafka.groupId": f"another-{topic}"})
+    assert len(_some(other, 3)) == 3, "what a consumer group has read is its own"
+    assert TableConfig.parse({"topic.prefix": "shop"}).signal_kafka_group_id == "kafka-signal"
 
 
 def test_what_is_recorded_last_is_committed_when_the_run_ends(kafka: Kafka, topic: str, opened: Open) -> None:

@@ -128,14 +128,15 @@ def test_chunks_go_through_the_keys_table_by_table_from_the_first_to_the_last_of
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("size", "rows"), [({}, 1024), ({"incremental_snapshot_chunk_size": 7}, 7)])
 def test_a_chunk_has_1024_rows_unless_it_is_said_otherwise(
-    db: MemoryDatabase, tmp_path: Path, asked_for: list[Any]
+    db: MemoryDatabase, tmp_path: Path, asked_for: list[Any], size: dict[str, int], rows: int
 ) -> None:
-    connector = memory_connector(db, tmp_path, signal_poll_interval_ms=50)
+    connector = memory_connector(db, tmp_path, signal_poll_interval_ms=50, **size)
     connector.capture()
     snapshot(connector, "shop.a")
     connector.capture()
-    assert [limit for *_, limit in asked_for] == [1024]
+    assert {limit for *_, limit in asked_for} == {rows}
 
 
 @pytest.mark.parametrize(
@@ -299,6 +300,21 @@ def test_a_stop_without_its_type_stops_nothing(db: MemoryDatabase, tmp_path: Pat
     connector.capture()
     assert (signal_state(connector, asked), signal_state(connector, stop)[0]) == (("done", ""), "refused")
     equal(connector, db, "shop.a")
+
+
+def test_a_stop_needs_its_type_and_stops_the_tables_that_it_lists_or_all(db: MemoryDatabase, tmp_path: Path) -> None:
+    connector = streaming(db, tmp_path)
+    for data, read in (({}, {"a": 30, "b": 30}), ({"type": "INCREMENTAL", "data-collections": ["shop.a"]}, {"b": 30}), ({"type": "incremental"}, {})):  # fmt: skip
+        before = rows_read(connector)
+        snapshot(connector, "shop.a", "shop.b")
+        send(connector, "pause-snapshot")
+        connector.capture()
+        send(connector, "stop-snapshot", data)
+        send(connector, "resume-snapshot")
+        connector.capture()
+        assert {
+            name: n - before.get(name, 0) for name, n in rows_read(connector).items() if n > before.get(name, 0)
+        } == read
 
 
 def test_tables_are_stopped_by_patterns_and_the_others_go_on(db: MemoryDatabase, tmp_path: Path) -> None:

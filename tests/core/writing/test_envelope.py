@@ -317,7 +317,8 @@ def test_a_table_without_a_key_has_no_key_field() -> None:
 
 
 def test_the_topic_has_the_configured_delimiter() -> None:
-    assert _one(Change(ORDERS, CREATE, None, A), _envelope(topic_delimiter="_"))["topic"] == "p_shop_orders"
+    for named, topic in (({}, "p.shop.orders"), ({"topic_delimiter": "_"}, "p_shop_orders")):
+        assert _one(Change(ORDERS, CREATE, None, A), _envelope(**named))["topic"] == topic
 
 
 def test_an_excluded_key_column_is_in_the_key_and_not_in_the_images() -> None:

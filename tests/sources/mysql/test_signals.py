@@ -305,6 +305,30 @@ def test_structures_of_a_signal_are_taken_over(db: Any, made: Callable[..., Conn
     assert signal_state(connector, other) == ("refused", "elsewhere.t is not captured")
 
 
+def test_pause_log_structures_and_resume_are_carried_out(db: Any, made: Callable[..., Connector]) -> None:
+    """The types besides those that ask for a snapshot and end one."""
+    table = f"{db.name}.products"
+    connector = made(table_include_list=table)
+    (known,) = (c for r in records(connector) if r["topic"] == "test" for c in r["value"]["tableChanges"])
+    changed = json.loads(json.dumps(known)) | {"type": "ALTER"}
+    changed["table"]["columns"][1]["length"] = 200
+    asked = snapshot(connector, table)
+    send(connector, "pause-snapshot")
+    told = send(connector, "log", {"message": "at {}."})
+    connector.capture()
+    assert connector.rows(table) == []
+    state, message = signal_state(connector, told)
+    assert (state, message.startswith("at "), "{}" in message, message == "at .") == ("done", True, False, False)
+    structure = send(connector, "schema-changes", {"database": db.name, "changes": [changed]})
+    send(connector, "resume-snapshot")
+    connector.capture()
+    assert len(connector.rows(table)) == 25
+    assert [signal_state(connector, number)[0] for number in (asked, structure)] == ["done"] * 2
+    *_, last = connector.store.schema_history("test")
+    assert last.changes[0].table is not None
+    assert [c.declared.length for c in last.changes[0].table.columns if c.name == "color"] == [200]
+
+
 def test_structures_of_a_signal_are_taken_over_all_or_none(db: Any, made: Callable[..., Connector]) -> None:
     connector = made(table_include_list=f"{db.name}.products")
     before = len(list(connector.store.schema_history("test")))

@@ -47,8 +47,10 @@ def test_an_idle_stream_is_as_patient_as_it_is_told(db: Any) -> None:
     assert cpu < 0.4
     beats, _ = _beats(db, 1.5, 0.3, poll_interval_ms=500)
     assert 3 <= beats < 20
-    beats, _ = _beats(db, 1.5, None, poll_interval_ms=500)
-    assert beats <= 10
+    beats, _ = _beats(db, 1.5, None)
+    assert beats <= 10, "and by default as poll.interval.ms says, which is 500"
+    quick, _ = _beats(db, 1.5, None, poll_interval_ms=20)
+    assert quick > beats
 
 
 def test_transactions_that_are_passed_over_are_no_heartbeats(db: Any) -> None:
