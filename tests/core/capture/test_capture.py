@@ -363,9 +363,9 @@ def test_a_connector_keeps_the_names_of_its_topics(db: MemoryDatabase, tmp_path:
     with pytest.raises(ConfigError, match="give the connector a new name") as caught:
         connector.capture({name: value})
     assert f"{name} was" in str(caught.value)
-    for wrong in ("a b", "größe"):
-        with pytest.raises(ConfigError, match=r"topic\.prefix"):
-            connector.capture({"topic.prefix": wrong})
     assert connector.store.load("test") == before
     assert connector.capture().events == 1
     equal(connector, db)
+    for wrong in ("a b", "größe"):
+        with pytest.raises(ConfigError, match=r"topic\.prefix"):
+            memory_connector(db, tmp_path / wrong, topic_prefix=wrong).capture()
