@@ -32,7 +32,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.signals.signal_table import Watermark
-from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.chunks import ChunkReader, KeyRange
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.writing.envelope import Envelope
 
@@ -89,6 +89,7 @@ class IncrementalCoordinator:
         self._held: list[tuple[TableId, Touched]] = []
         self._held_rows = 0
         self._mismatches = 0
+        self._at: Position | None = None
         self._keys: dict[TableId, tuple[TableSchema, tuple[str, ...]]] = {}
 
     @property
@@ -167,6 +168,7 @@ class IncrementalCoordinator:
         """Everything up to a position is written, and no transaction is open."""
         if self._thread is None:
             return
+        self._at = position
         windows = self._thread.arrive(position)
         for table, touched in self._held:
             for window in windows:
@@ -215,6 +217,12 @@ class IncrementalCoordinator:
                 self.feed(present())
                 return
             blocks = self._blocks(window)
+            if blocks is not None and (again := self._as_now(window)) is not None:
+                blocks += again
+            elif blocks is not None:  # the stream is too far behind
+                self.cancel()
+                self.feed(state)
+                return
             if blocks is None:
                 self._mismatches += 1
                 if self._mismatches < _MISMATCHES:
@@ -271,6 +279,15 @@ class IncrementalCoordinator:
             kept.source = {own.name: pa.array([given[own.name]] * len(kept), own.type) for own in fields}
             blocks.append(kept)
         return blocks
+
+    def _as_now(self, window: Window) -> list[RowBlock] | None:
+        """The stale rows, as they are at the position that the stream has come to; ``None``: the database does not know that any more."""
+        names = () if window.schema is None else self._key_names(window.schema)
+        if window.schema is None or self._at is None or not (keys := window.stale_keys(names)):
+            return []
+        with self._open() as reader:
+            wanted = tuple(reader.keys(window.schema, names, keys))
+            return reader.at(KeyRange(window.schema, window.order, keys=wanted), self._at)
 
     def _moved(self, window: Window, blocks: list[RowBlock], scan: Scan, state: IncrementalState) -> ReadyWindow:
         chunk = window.chunk

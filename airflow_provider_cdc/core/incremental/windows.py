@@ -121,6 +121,7 @@ class Window:
     :ivar final: the table has no more rows
     :ivar marked: the stream has met one of its written watermarks
     :ivar closed: the stream has reached the high watermark
+    :ivar stale: which rows have documents that events have changed since, without saying what these are now
     """
 
     number: int
@@ -145,6 +146,7 @@ class Window:
     alive: list[Mask] = field(default_factory=list)
     absent: Mask | None = None
     streamed: list[dict[str, Mask]] = field(default_factory=list)
+    stale: list[Mask] = field(default_factory=list)
     keys: set[KeyColumns] = field(default_factory=set)
 
     @property
@@ -189,6 +191,7 @@ class Window:
         if not self.alive:
             self.alive = [np.ones(len(block), np.bool_) for block in self.chunk.rows]
             self.streamed = [{} for _ in self.chunk.rows]
+            self.stale = [np.zeros(len(block), np.bool_) for block in self.chunk.rows]
         if self.gone is not None and self.absent is None:
             self.absent = np.ones(len(self.gone), np.bool_)
             for block in self.chunk.rows:
@@ -196,19 +199,22 @@ class Window:
         for touched in self.waiting:
             if self.gone is not None and self.absent is not None:
                 _touch(self.gone, self.absent, touched)
-            for block, alive, streamed in zip(self.chunk.rows, self.alive, self.streamed, strict=True):
-                _supersede(block, alive, streamed, touched)
+            for block, alive, streamed, stale in zip(
+                self.chunk.rows, self.alive, self.streamed, self.stale, strict=True
+            ):
+                _supersede(block, alive, streamed, stale, touched)
         self.waiting.clear()
 
     def left(self, key: Sequence[str]) -> Iterator[RowBlock]:
-        """The rows that no event has superseded.
+        """The rows that no event has superseded, without those that are :attr:`stale`.
 
         :param key: names of the key columns
         """
         self.settle()
-        for block, alive, streamed in zip(
-            self.chunk.rows if self.chunk else (), self.alive, self.streamed, strict=True
+        for block, alive, streamed, stale in zip(
+            self.chunk.rows if self.chunk else (), self.alive, self.streamed, self.stale, strict=True
         ):
+            alive = alive & ~stale
             if streamed:
                 block = _without(block, streamed, key)
                 lacking = block.unavailable_after
@@ -221,6 +227,19 @@ class Window:
                 kept = take(block, np.flatnonzero(alive))
                 kept.order = np.arange(len(kept))
                 yield kept
+
+    def stale_keys(self, key: Sequence[str]) -> list[Key]:
+        """Keys of the rows that are :attr:`stale`, as the change log has them.
+
+        :param key: names of the key columns
+        """
+        self.settle()
+        found: list[Key] = []
+        for block, alive, stale in zip(self.chunk.rows if self.chunk else (), self.alive, self.stale, strict=True):
+            if block.after is not None and (again := np.flatnonzero(alive & stale)).size:
+                columns = _picked(block.after, [block.table.names.index(name) for name in key], again)
+                found += [list(one) for one in zip(*[column.to_pylist() for column in columns], strict=True)]
+        return found
 
     def deletes(self) -> RowBlock | None:
         """Deletes of the keys that have neither a row nor an event; ``None`` if there are none."""
@@ -282,7 +301,7 @@ def _touch(gone: RowBlock, absent: Mask, touched: Touched) -> None:
             absent &= ~found
 
 
-def _supersede(block: RowBlock, alive: Mask, streamed: dict[str, Mask], touched: Touched) -> None:
+def _supersede(block: RowBlock, alive: Mask, streamed: dict[str, Mask], stale: Mask, touched: Touched) -> None:
     if touched.everything:
         alive[:] = False
         return
@@ -301,6 +320,10 @@ def _supersede(block: RowBlock, alive: Mask, streamed: dict[str, Mask], touched:
         hit = (at < len(order)) & (theirs[order[np.minimum(at, len(order) - 1)]] == ours)
         if not hit.any():
             continue
+        documents = block.table.documents
+        if documents is not None and documents.updates is not None:
+            lacks = theirs[lacking[documents.body]] if documents.body in lacking else theirs[:0]
+            stale |= np.isin(ours, lacks)
         for name in names:
             mask = lacking.get(name)
             present = streamed.setdefault(name, np.zeros(len(block), np.bool_))

@@ -152,6 +152,15 @@ class ChunkReader(abc.ABC):
         """What the log has before ``floor`` and not before ``low``, as text."""
         return f"what comes after {low}, up to {floor}"
 
+    def at(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
+        """The rows of :attr:`KeyRange.keys` as they were when everything up to a position had happened, and nothing behind it. Asked of sources whose
+        updates may say what has changed of a document, and not what it is then (:attr:`~.core.model.schema.Documents.updates`).
+
+        :return: ``None``: the database does not know that any more
+        :raises SourceUnavailable: see :meth:`read`
+        """
+        raise NotImplementedError
+
     @abc.abstractmethod
     def write(self, id_: str, type_: str, data: str | None = None) -> None:
         """Insert a row into the signal table and commit it. When this returns, every transaction that precedes the row in the

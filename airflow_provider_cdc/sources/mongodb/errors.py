@@ -30,6 +30,8 @@ CURSOR_GONE: Final = frozenset({43, 237, 222, 234, 136})
 """The cursor is gone, and a stream may be opened again behind the last event. A capped position that is lost is found out by that."""
 SNAPSHOT_TOO_OLD: Final = frozenset({239, 246})
 """The server no longer has the state of that moment."""
+NOTHING_BETWEEN: Final = frozenset({51175, 6137401})
+"""The bounds of a query are equal, or the wrong way round: the server has no empty ranges."""
 NO_COLLECTION: Final = 26
 FORBIDDEN: Final = 13
 NOT_SUPPORTED: Final = frozenset({40573, 59, 76, 72, 9})

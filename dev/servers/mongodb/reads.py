@@ -86,6 +86,8 @@ def _documents(context: Context, view: View, name: str, body: Document) -> Itera
             if "hint" not in body:
                 raise MongoError(51173, "When using min()/max() a hint of which index to use must be provided")
             bounds[bound] = body[bound]["_id"]
+    if len(bounds) == 2 and order.key(bounds["min"]) >= order.key(bounds["max"]):
+        raise MongoError(51175, "The value provided for min() does not come before the value provided for max().")
     if collection.kind == "view":
         from dev.servers.mongodb import aggregation
 

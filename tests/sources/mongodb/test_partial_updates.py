@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import sqlalchemy as sa
@@ -14,13 +15,14 @@ from airflow_provider_cdc.changelog.row_key import RowKey
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sink.config import EQUAL
+from airflow_provider_cdc.sources.mongodb.snapshot.chunk_reader import MongoChunkReader
 from tests.sink.killed import start
 from tests.sink.test_apply import rows, sink
 from tests.sink.test_verify import only, verified
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.mongodb_work import Work, same
 from tests.support.row_stories import stories
-from tests.support.signals import send
+from tests.support.signals import send, snapshot
 
 NAMED = {"collection__name__format": "${source.table}"}
 
@@ -80,6 +82,40 @@ def test_an_update_of_a_document_that_nobody_has_is_told_with_the_command_that_r
     ours.capture()
     sink(engine, ours, **NAMED).apply()
     assert documents(engine) == [{"_id": 1, "v": 3}, {"_id": "it's", "v": 4}]
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["moments", "written watermarks"])
+def test_rows_that_a_chunk_has_read_keep_what_updates_beside_it_changed(
+    uri: str, database: Any, engine: sa.Engine, tmp_path: Path, written: bool
+) -> None:
+    """An update does not have the document, and the row of the chunk comes behind it, as it was before."""
+    letters = database.letters
+    letters.insert_many([{"_id": n, "v": 0, "old": n, "tags": ["a", "b", "c"]} for n in range(9)])
+    database.create_collection("signals")
+    signals = {"signal_data_collection": f"{database.name}.signals"} if written else {}
+    ours = connector(
+        uri, database, tmp_path, snapshot_mode="no_data", incremental_snapshot_chunk_size=3,
+        collection_include_list=f"{database.name}.letters", **signals,
+    )  # fmt: skip
+    ours.capture()
+    read, calls = MongoChunkReader.read, [0]
+
+    def beside(self: MongoChunkReader, *given: Any) -> Any:
+        calls[0] += 1
+        letters.update_one({"_id": 3 * calls[0] - 3}, {"$set": {"v": "before the chunk"}})
+        found = read(self, *given)
+        letters.update_one({"_id": 3 * calls[0] - 2}, [{"$set": {"v": 1, "tags": {"$slice": ["$tags", 2]}}}])
+        letters.update_one({"_id": 3 * calls[0] - 2}, {"$unset": {"old": 1}})
+        letters.update_one({"_id": 3 * calls[0] - 2}, {"$push": {"tags": "d"}})
+        return found
+
+    with patch.object(MongoChunkReader, "read", beside):
+        snapshot(ours, f"{database.name}.letters")
+        ours.capture()
+        ours.capture()
+    assert calls[0] > 1
+    sink(engine, ours, **NAMED).apply()
+    assert documents(engine) == list(letters.find())
 
 
 @pytest.mark.parametrize("end", ["delete", "replace", "drop"])

@@ -12,7 +12,9 @@ from unittest.mock import patch
 
 import pytest
 from bson import Binary, Decimal128, Int64, MaxKey, MinKey, ObjectId, Timestamp
-from pymongo.errors import OperationFailure
+from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.datetime_ms import DatetimeMS
+from pymongo.errors import AutoReconnect, OperationFailure
 
 from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableId
@@ -25,7 +27,7 @@ from tests.support.rendered import captured
 
 KEYS: list[Any] = [
     MinKey(), None, -5, Int64(2**40), 2.5, Decimal128("7.10"), "", "a", 'q"${x}', {}, {"a": 1}, {"a": {"b": [1]}}, Binary(b"\x00\x01"), Binary(b"x", 5),
-    ObjectId("596e275826f08b2730779e1f"), False, True, dt.datetime(1960, 1, 1), dt.datetime(2026, 1, 1), Timestamp(1, 2), MaxKey(),
+    ObjectId("596e275826f08b2730779e1f"), False, True, DatetimeMS(-(10**17)), dt.datetime(1960, 1, 1), dt.datetime(2026, 1, 1), DatetimeMS(10**17), Timestamp(1, 2), MaxKey(),
 ]  # fmt: skip
 """One or more keys of each type, in the order of the index."""
 
@@ -37,7 +39,8 @@ def mixed(database: Any) -> tuple[TableId, list[Any]]:
     documents = [{"_id": key, "n": n} for n, key in enumerate(keys)]
     random.Random(1).shuffle(documents)
     database.mixed.insert_many(documents)
-    return TableId(namespace=database.name, name="mixed"), [d["_id"] for d in database.mixed.find(hint={"_id": 1})]
+    there = database.mixed.with_options(CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS))
+    return TableId(namespace=database.name, name="mixed"), [d["_id"] for d in there.find(hint={"_id": 1})]
 
 
 def test_chunks_go_through_keys_of_every_type_once_and_in_order(
@@ -66,6 +69,15 @@ def test_chunks_go_through_keys_of_every_type_once_and_in_order(
         part = reader.read(KeyRange(rows.table, ("_id",), first=first, end=last), 100)
         assert [row["_id"] for block in part.rows for row in (block.after or []).to_pylist()] == found[10:31]
         assert reader.last(KeyRange(rows.table, ("_id",), first=first, end=last)) == part.last
+        for one in (first, last):  # bounds of a query may not be equal
+            alone = KeyRange(rows.table, ("_id",), first=one, end=one)
+            assert reader.as_events([reader.last(alone) or []]) == [one]
+            assert len(reader.read(alone, 100)) == 1
+        nothing = reader.read(KeyRange(rows.table, ("_id",), after=last, upto=last), 100)
+        assert (
+            nothing.complete,
+            [row["_id"] for block in nothing.rows for row in (block.after or []).to_pylist()],
+        ) == (True, [found[30]])
 
 
 def test_parts_hold_each_document_once_whatever_the_type_of_its_key(
@@ -74,12 +86,13 @@ def test_parts_hold_each_document_once_whatever_the_type_of_its_key(
     table, keys = mixed
     connector = mongodb_connector(uri, tmp_path)
     with (
-        patch.object(snapshot, "PART_DOCUMENTS", 10),
+        patch.object(snapshot, "PART_DOCUMENTS", 2),
+        patch.object(snapshot, "SAMPLES", 1),  # so that nearly every key is the end of a part
         open_source(connector.definition(), connector.secrets) as source,
         source.snapshot([table], readers=2) as session,
     ):
         parts = session.chunks(table)
-        assert len(parts) > 5
+        assert len(parts) > 20
         read = [row["_id"] for part in parts for block in session.read(part) for row in (block.after or []).to_pylist()]
     assert len(read) == len({*read}) == len(keys)
 
@@ -134,6 +147,21 @@ def test_what_is_written_while_a_snapshot_reads_is_streamed_from_its_moment_on(
     values = [(json.loads(r["key"]["id"]), r["value"]) for r in found if r["value"] is not None]
     assert [(key, json.loads(v["after"])["n"]) for key, v in values if v["op"] == "r"] == [(i, 0) for i in range(30)]
     assert [(key, v["op"]) for key, v in values if v["op"] != "r"] == [(100, "c"), (29, "u"), (28, "d")]
+
+
+def test_a_reader_that_is_interrupted_goes_on_behind_any_key(
+    uri: str, tmp_path: Path, mixed: tuple[TableId, list[Any]]
+) -> None:
+    table, keys = mixed
+    connector = mongodb_connector(uri, tmp_path, snapshot_fetch_size=2, connect_backoff_initial_delay_ms=1)
+    with (
+        patch.object(snapshot.RawCursor, "more", side_effect=AutoReconnect("gone")),
+        open_source(connector.definition(), connector.secrets) as source,
+        source.snapshot([table], readers=1) as session,
+    ):
+        (part,) = session.chunks(table)
+        read = [row["_id"] for block in session.read(part) for row in (block.after or []).to_pylist()]
+    assert len(read) == len({*read}) == len(keys)
 
 
 def test_a_reader_that_comes_too_late_for_the_moment_reads_on_as_it_is_now(

@@ -5,21 +5,27 @@ Each chunk is read as the collection was at one moment, which is both its low an
 
 from __future__ import annotations
 
+import logging
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import numpy as np
+import pymongo.errors as driver
 from bson import Timestamp
 from pymongo.write_concern import WriteConcern
 
 from airflow_provider_cdc.core.config.values import CHUNK_BYTES
+from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.errors import NOTHING_BETWEEN, SNAPSHOT_TOO_OLD, code_of
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
@@ -32,6 +38,8 @@ from airflow_provider_cdc.sources.mongodb.snapshot.ranges import (
     key_value,
 )
 from airflow_provider_cdc.sources.mongodb.snapshot.rows import read_rows, source_values
+
+log = logging.getLogger(__name__)
 
 _LAST_FIRST: Final = {"_id": -1}
 
@@ -100,6 +108,25 @@ class MongoChunkReader(ChunkReader):
         watermark = None if self._signals is not None else MongoPosition(at)
         return ChunkRows(blocks, last, watermark, watermark, complete, time.monotonic() - began, now, source_values(at))
 
+    def at(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
+        assert isinstance(position, MongoPosition)
+        keys = [key_value(str(key[0])) for key in rows.keys or ()]
+        with translated(self._config, str(rows.table.id)):
+            try:
+                documents, _ = self._asked(
+                    rows, position.time, [{"_id": {"$in": keys}}], bounds(), len(keys), sys.maxsize
+                )
+            except driver.OperationFailure as e:
+                if code_of(e) not in SNAPSHOT_TOO_OLD:
+                    raise
+                log.warning(
+                    "The server no longer has documents of %s as they were at %s: they are read later, when the stream is less far behind.",
+                    rows.table.id, position,
+                )  # fmt: skip
+                return None
+        now = time.time_ns() // 1000
+        return [read_rows(rows.table, documents, position.time, now, self._shaping)] if len(documents) else []
+
     def keys(self, table: TableSchema, columns: Sequence[str], keys: Sequence[Key]) -> list[Key]:
         return [[_given(key[0])] for key in keys]
 
@@ -156,6 +183,18 @@ class MongoChunkReader(ChunkReader):
         max_bytes: int,
     ) -> tuple[Documents, bool]:
         """Documents up to a number and a size, and whether the query has no more."""
+        with translated(self._config, str(rows.table.id)):
+            return self._asked(rows, at, also, options, limit, max_bytes)
+
+    def _asked(
+        self,
+        rows: KeyRange,
+        at: ClusterTime,
+        also: list[dict[str, Any]],
+        options: dict[str, Any],
+        limit: int,
+        max_bytes: int,
+    ) -> tuple[Documents, bool]:
         table = rows.table.id
         skips = rows.after is not None and "min" in options
         conditions = [*also, *([filter_of(rows.condition, "additional-conditions")] if rows.condition else [])]
@@ -164,10 +203,14 @@ class MongoChunkReader(ChunkReader):
             "readConcern": {"level": "snapshot", "atClusterTime": Timestamp(at.seconds, at.ordinal)},
         }  # fmt: skip
         taken = _Taken(limit, max_bytes, rows.after if skips else None)
-        with translated(self._config, str(table)), RawCursor(self._member, table.namespace, command) as cursor:
-            answer = cursor.first
-            while not taken.take(answer.documents) and cursor.open:
-                answer = cursor.more()
+        try:
+            with RawCursor(self._member, table.namespace, command) as cursor:
+                answer = cursor.first
+                while not taken.take(answer.documents) and cursor.open:
+                    answer = cursor.more()
+        except driver.OperationFailure as e:
+            if code_of(e) not in NOTHING_BETWEEN:
+                raise
         return taken.documents, taken.whole
 
 

@@ -15,11 +15,14 @@ from bson import MaxKey, json_util
 from bson.binary import UuidRepresentation
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.json_util import JSONMode, JSONOptions
+from bson.raw_bson import RawBSONDocument
 
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.sources.mongodb.connect import RAW
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import Form, keys, texts
+from airflow_provider_cdc.sources.mongodb.documents.tree import Container, Element
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values
+from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
 
 BY_ID: Final = {"_id": 1}
 LARGEST: Final = {"_id": {"$eq": MaxKey()}}
@@ -99,6 +102,7 @@ def event_key(text: str) -> str:
     return str(keys(document.field(b"_id"))[0].as_py())
 
 
-def raw_key(value: bytes) -> Any:
-    """The value of ``_id`` in a document of nothing else, so that no width and no type is lost."""
-    return bson.decode(value, codec_options=RAW)["_id"]
+def id_alone(document: bytes) -> RawBSONDocument:
+    """The ``_id`` of a document with nothing else, as the bytes that it is: no type, and no date of whatever year, is lost."""
+    found = Documents.of_list([document]).field(b"_id")
+    return RawBSONDocument(Container(k.DOCUMENT, [Element(b"_id", int(found.kinds[0]), found.raw(0))]).raw(), RAW)

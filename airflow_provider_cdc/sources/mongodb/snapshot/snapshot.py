@@ -16,6 +16,7 @@ from typing import Any, Final
 import bson
 import pymongo.errors as driver
 from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
 
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
@@ -29,7 +30,7 @@ from airflow_provider_cdc.sources.mongodb.log.cursor import BATCH_DOCUMENTS, Mem
 from airflow_provider_cdc.sources.mongodb.metrics import SnapshotMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
-from airflow_provider_cdc.sources.mongodb.snapshot.ranges import BY_ID, LARGEST, filter_of
+from airflow_provider_cdc.sources.mongodb.snapshot.ranges import BY_ID, LARGEST, filter_of, id_alone
 from airflow_provider_cdc.sources.mongodb.snapshot.rows import read_rows, source_values
 
 log = logging.getLogger(__name__)
@@ -37,8 +38,6 @@ log = logging.getLogger(__name__)
 PART_DOCUMENTS: Final = 100_000
 """About how many documents one part of a collection has."""
 MOST_PARTS: Final = 256
-_NONE: Final = object()
-"""No key; ``None`` is one."""
 SAMPLES: Final = 10
 """Documents that are looked at for each part."""
 
@@ -85,15 +84,15 @@ class MongoSnapshot(SnapshotSession):
             parts = min(max(documents // PART_DOCUMENTS, 1), MOST_PARTS)
             cuts = self._cuts(table, parts) if parts > 1 else []
         rows = documents // (len(cuts) + 1)
-        ends = [_NONE, *cuts, _NONE]
+        ends = [None, *cuts, None]
         return [Chunk(table, _condition(low, high), rows) for low, high in itertools.pairwise(ends)]
 
-    def _cuts(self, table: TableId, parts: int) -> list[Any]:
-        """Keys, in their order, that cut a collection into about so many parts."""
+    def _cuts(self, table: TableId, parts: int) -> list[RawBSONDocument]:
+        """Keys, in their order, that cut a collection into about so many parts; each is a document with nothing else."""
         collection = self._client[table.namespace].get_collection(table.name, codec_options=RAW)
         pipeline = [{"$sample": {"size": parts * SAMPLES}}, {"$project": {"_id": 1}}, {"$sort": BY_ID}]
-        found = [document["_id"] for document in collection.aggregate(pipeline)]
-        return found[SAMPLES::SAMPLES]
+        found = [document.raw for document in collection.aggregate(pipeline)]
+        return [RawBSONDocument(raw, RAW) for raw in dict.fromkeys(found[SAMPLES::SAMPLES])]
 
     def read(self, chunk: Chunk) -> Iterator[RowBlock]:
         filter_ = self._filters.get(chunk.table, {})
@@ -162,7 +161,7 @@ class _Reader:
             **self._bounds,
         }
         if self._last is not None:
-            command["min"] = {"_id": bson.decode(self._last, codec_options=RAW)["_id"]}
+            command["min"] = id_alone(self._last)
         command["readConcern"] = {"level": "majority"}
         if self._at is not None:
             command["readConcern"] = {
@@ -216,13 +215,10 @@ class _Reader:
         time.sleep(wait_ms / 1000)
 
 
-def _condition(low: Any, high: Any) -> str | None:
+def _condition(low: RawBSONDocument | None, high: RawBSONDocument | None) -> str | None:
     """Two keys as a text, in which no type is lost."""
-    ends = {name: key for name, key in (("min", low), ("max", high)) if key is not _NONE}
-    if not ends:
-        return None
-    document = {name: {"_id": key} for name, key in ends.items()}
-    return base64.b64encode(bson.encode(document, codec_options=RAW)).decode()
+    ends = {name: key for name, key in (("min", low), ("max", high)) if key is not None}
+    return base64.b64encode(bson.encode(ends, codec_options=RAW)).decode() if ends else None
 
 
 def _bounds(condition: str | None) -> dict[str, Any]:
