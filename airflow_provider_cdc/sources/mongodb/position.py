@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -21,6 +21,10 @@ from airflow_provider_cdc.core.errors import ConfigError
 _TOKEN: Final = re.compile(r"82[0-9A-F]{16}([0-9A-F]{2})*")
 _MARK: Final = re.compile(r"82[0-9A-F]{16}2B0[24]29[0-9A-F]*")
 _TEXT: Final = re.compile(r"(\d+):(\d+)")
+_PART: Final = re.compile(r"(?<=0000)(?:29|2B[0-9A-F]{2})04$")
+"""What the token of a part of a large event has at its end instead of ``04``: the number of the part."""
+_LAST: Final = 2**32 - 1
+"""The last number that a write can have within a second."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -36,7 +40,11 @@ class ClusterTime:
 
     def next(self) -> ClusterTime:
         """The moment after this one."""
-        return ClusterTime(self.seconds, self.ordinal + 1)
+        return ClusterTime(self.seconds, self.ordinal + 1) if self.ordinal < _LAST else ClusterTime(self.seconds + 1, 0)
+
+    def before(self) -> ClusterTime:
+        """The moment before this one."""
+        return ClusterTime(self.seconds, self.ordinal - 1) if self.ordinal else ClusterTime(self.seconds - 1, _LAST)
 
     @property
     def ts_us(self) -> int:
@@ -65,13 +73,20 @@ class MongoPosition:
         """The position that a resume token of the server's stands for."""
         time = time_of(token)
         if is_mark(token):
-            return cls(ClusterTime(time.seconds, time.ordinal - 1))
+            return cls(time.before())
         return cls(time, token, type_bits)
 
     @classmethod
     def behind(cls, resume_token: Mapping[str, Any]) -> MongoPosition:
         """The same of a token as the server sends it: ``{"_data": …}``."""
         return cls.behind_token(str(resume_token["_data"]), bytes(resume_token.get("_typeBits", b"")).hex())
+
+    @property
+    def whole(self) -> MongoPosition:
+        """Behind the whole event, where this is behind its last part: a stream that splits events otherwise, or not at all, can begin there, too."""
+        if self.token is None or not _PART.search(self.token):
+            return self
+        return replace(self, token=_PART.sub("04", self.token))
 
     @property
     def order(self) -> str:
@@ -100,7 +115,7 @@ class MongoPosition:
             if isinstance(token, str) and (found := re.search(r'"_data"\s*:\s*"([0-9A-Fa-f]+)"', token)):
                 token = found[1]
             if token is not None:
-                return cls.behind_token(checked(str(token)), str(document.get("type_bits") or ""))
+                return cls.behind_token(checked(str(token)), str(document.get("type_bits") or "")).whole
             return cls(ClusterTime(int(document["sec"]), int(document["ord"])))
         except (KeyError, ValueError, TypeError, AttributeError) as e:
             raise ConfigError(

@@ -176,8 +176,11 @@ class Maker:
             return False
         return self._options.expanded or change.kind in PLAIN
 
-    def event(self, change: Change) -> Document:
-        """The event of a change. Raises :class:`MongoError` when a required image is missing."""
+    def event(self, change: Change, *, images: bool = True) -> Document:
+        """The event of a change. Raises :class:`MongoError` when a required image is missing.
+
+        :param images: with the documents; filters that ask for none of them come before these are looked for
+        """
         expanded = self._options.expanded
         out: Document = {}
         if "txnNumber" in change.entry and "stmtId" not in change.entry:
@@ -188,7 +191,7 @@ class Maker:
         if expanded and change.uuid is not None and change.kind != "dropDatabase":
             out["collectionUUID"] = change.uuid
         out["wallTime"] = change.entry["wall"]
-        full = self._full(change)
+        full = self._full(change) if images else _NONE
         if full is not _NONE:
             out["fullDocument"] = full
         out["ns"] = {"db": change.db} if change.collection is None else {"db": change.db, "coll": change.collection}
@@ -199,7 +202,7 @@ class Maker:
                 out["rawUpdateDescription"] = {"$v": operation["$v"], "diff": operation["diff"]}
             else:
                 out["updateDescription"] = diffs.described(operation["diff"], expanded=expanded)
-        before = self._before(change)
+        before = self._before(change) if images else _NONE
         if before is not _NONE:
             out["fullDocumentBeforeChange"] = before
         return out

@@ -35,7 +35,7 @@ class Spread:
 
     lsid: Document
     number: int
-    shards: set[str] = field(default_factory=set)
+    shards: dict[str, None] = field(default_factory=dict)
 
 
 TRANSACTION: ContextVar[Spread | None] = ContextVar("transaction", default=None)
@@ -119,7 +119,7 @@ class Router(Server):
             return {}
         out: Document = {"lsid": transaction.lsid, "txnNumber": Int64(transaction.number), "autocommit": False}
         if shard.name not in transaction.shards:
-            transaction.shards.add(shard.name)
+            transaction.shards[shard.name] = None
             out["startTransaction"] = True
         return out
 

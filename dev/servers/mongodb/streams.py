@@ -91,6 +91,9 @@ class ChangeStream:
         )
         self._maker = Maker(node, self._options)
         self._filter, self._rest, self._split = _parts(pipeline[1:])
+        matches = str([stage["$match"] for stage in pipeline[1:] if "$match" in stage])
+        self._early = not any(text in matches for text in ("fullDocument", "$$"))
+        """Whether the filters are asked before images are looked for."""
         self._resume: tokens.Token | None = None
         self._found = of_router
         """Whether the place to go on at was met; a router's place may be at another shard."""
@@ -237,6 +240,13 @@ class ChangeStream:
                 return
             else:
                 self._lenient = False
+        if (
+            self._filter is not None
+            and self._early
+            and not last
+            and not self._filter(self._maker.event(change, images=False))
+        ):
+            return
         event = make()
         if self._filter is not None and not self._filter(event) and not last:
             return

@@ -89,6 +89,7 @@ def test_the_fields_of_a_connection() -> None:
     ("properties", "named"),
     [
         ({"capture_scope": "database"}, "capture.target"),
+        ({"capture_scope": "database", "capture_target": "shop", "signal_data_collection": "cdc.signals"}, "signal.data.collection"),
         ({"capture_scope": "collection", "capture_target": "shop"}, "capture.target"),
         ({"capture_target": "shop"}, "capture.target"),
         ({"cursor_oversize_handling_mode": "skip"}, "cursor.oversize.skip.threshold"),
@@ -197,6 +198,25 @@ def test_the_server_leaves_out_nothing_that_is_captured(pattern: str, name: str)
             assert any(_fulfils(table, one) for one in alternatives), (pattern, table)
 
 
+@pytest.mark.parametrize("pattern", [r"shop\.orders", "shop.orders", r"shop\..*", r"shop\.o.*", r"sho+p\.orders?"])
+def test_the_server_leaves_out_what_is_excluded_and_nothing_else(pattern: str) -> None:
+    """A collection that is left out may lack images that others need."""
+    lists: list[dict[str, Any]] = [
+        {"collection.exclude.list": pattern}, {"collection.exclude.list": f"(?:x),{pattern}"}, {"database.exclude.list": "shop,x"},
+        {"database.include.list": "shop,x", "collection.exclude.list": pattern},
+    ]  # fmt: skip
+    for given in lists:
+        made = config(**given, signal_data_collection="x.o")
+        filters = Filters(made)
+        (match,) = stages(made, EIGHT, {})[1:]
+        left = 0
+        for table in [*NAMES, TableId(namespace="shop", name="orders\n")]:
+            wanted = any(_fulfils(table, one) for one in match["$match"]["$or"][1:])
+            assert wanted >= (filters.table(table) or str(table) == "x.o"), (given, table)
+            left += not wanted
+        assert left
+
+
 def test_plain_patterns_are_pushed_down() -> None:
     for pattern in ("shop.orders", r"shop\.orders", r"shop\..*", "shop[.]o.*"):
         assert len(stages(config(collection_include_list=pattern), EIGHT, {})) == 2
@@ -206,4 +226,12 @@ def test_plain_patterns_are_pushed_down() -> None:
 
 def _fulfils(table: TableId, condition: dict[str, Any]) -> bool:
     values = {"ns.db": table.namespace, "ns.coll": table.name}
-    return all(re.search(wanted["$regex"], values[field], re.I | re.S) for field, wanted in condition.items())
+
+    def one(field: str, wanted: Any) -> bool:
+        if field in ("$or", "$nor"):
+            return any(_fulfils(table, condition) for condition in wanted) == (field == "$or")
+        if isinstance(wanted, str):
+            return values[field] == wanted
+        return re.search(wanted["$regex"], values[field], re.I | (re.S if "s" in wanted["$options"] else 0)) is not None
+
+    return all(one(field, wanted) for field, wanted in condition.items())

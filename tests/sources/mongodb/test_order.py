@@ -7,7 +7,24 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.documents.change_events import read_events
+from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.log.blocks import BlockBuilder, position_at
+from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
+from airflow_provider_cdc.sources.mongodb.shaping import Shaping
+from dev.servers.mongodb import ShardedCluster
+from tests.sink.test_apply import rows, sink
 from tests.support.mongodb import mongodb_connector
+from tests.support.mongodb_json import write
+from tests.support.mongodb_recordings import scenarios
 from tests.support.rendered import captured
 
 
@@ -21,6 +38,66 @@ def test_updates_in_a_row_have_the_last_document_and_each_its_own_step(uri: str,
     found = [record["value"] for record in captured(connector)]
     assert [json.loads(value["after"]) for value in found] == [{"_id": 1, "n": 3}] * 4
     assert [json.loads(value["updateDescription"]["updatedFields"]) for value in found] == [{"n": n} for n in range(4)]
+
+
+@pytest.mark.slow
+def test_what_a_transaction_does_on_several_shards(tmp_path: Path) -> None:
+    """Each shard commits it at a time of its own, in the order in which the transaction came to them."""
+    with ShardedCluster({"noop_seconds": 1}) as cluster, cluster.connect() as client:
+        client.admin.command({"enableSharding": "shop", "primaryShard": "s1"})
+        client.admin.command({"shardCollection": "shop.orders", "key": {"k": 1}})
+        client.admin.command({"split": "shop.orders", "middle": {"k": 5}})
+        client.admin.command({"moveChunk": "shop.orders", "find": {"k": 7}, "to": "s2"})
+        orders = client.shop.orders
+        orders.insert_many([{"_id": n, "k": k} for n, k in ((1, 1), (2, 2), (3, 8))])
+        connector = mongodb_connector(
+            cluster.router.url(), tmp_path, database_include_list="shop", provide_transaction_metadata=True
+        )
+        captured(connector)
+        with client.start_session() as session, session.start_transaction():
+            orders.insert_one({"_id": 4, "k": 9}, session=session)
+            orders.insert_one({"_id": 5, "k": 3}, session=session)
+        begin, first, second, end = captured(connector)
+        times = [(record["value"]["source"]["ts_ms"], record["value"]["source"]["ord"]) for record in (first, second)]
+        assert times[0] < times[1], "the stand-in's shards commit one after the other, as MongoDB's do"
+        assert begin["value"]["id"] == end["value"]["id"] == first["value"]["transaction"]["id"]
+        assert [record["value"]["transaction"]["total_order"] for record in (first, second)] == [1, 2]
+        assert end["value"]["event_count"] == 2
+        with client.start_session() as session, session.start_transaction():
+            # a document that comes to another shard: there it is inserted, here it is deleted
+            orders.insert_one({"_id": 2, "k": 7}, session=session)
+            orders.delete_one({"_id": 2, "k": 2}, session=session)
+            orders.delete_one({"_id": 3, "k": 8}, session=session)
+        operations = [one["value"]["op"] for one in captured(connector) if "op" in (one["value"] or ())]
+        assert operations == ["c", "d"], "the shard with the new document has committed first"
+        engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+        sink(engine, connector, collection__name__format="orders").apply()
+        found = [json.loads(row["document"]) for row in rows(engine, "orders")]
+        assert sorted(found, key=repr) == sorted(orders.find(), key=repr)
+        assert {"_id": 2, "k": 7} in found
+
+
+def test_a_transaction_is_open_until_the_stream_has_come_behind_its_moment() -> None:
+    """A router may have nothing while it waits for the shard that has the rest of it."""
+    steps = scenarios()["transaction_large"]["steps"]
+    found = [event for step in steps if "getMore" in step for event in step["nextBatch"] if "txnNumber" in event]
+    names = {(event["ns"]["db"], event["ns"]["coll"]) for event in found}
+    assert len(names) == 1
+    documents = Documents.of_list([write(event) for event in found[:5]])
+    events = read_events(documents)
+    filters = Filters(MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "a"}))
+    tables: Any = CapturedTables(filters, SchemaHistory())
+    builder = BlockBuilder(
+        tables, Shaping(MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": "a"}))
+    )
+    (block,) = builder.blocks(events, np.arange(5), MongoPosition(ClusterTime(1, 1)))
+    assert block.open
+    within = position_at(events, 4)
+    assert [builder.passed(one) for one in (within, MongoPosition(within.time), MongoPosition(within.time.next()))] == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_records_tell_their_order_their_transaction_and_how_late_they_are(

@@ -19,6 +19,37 @@ def test_a_token_of_an_event_is_behind_it_and_a_mark_is_before_its_moment() -> N
     assert (is_mark(EVENT), is_mark(MARK)) == (False, True)
 
 
+def test_a_mark_at_the_beginning_of_a_second_is_behind_the_second_before() -> None:
+    mark = MongoPosition.behind_token(MARK.replace("6B029D5200000005", "6B029D5200000000"))
+    assert mark == MongoPosition(ClusterTime(1795333457, 2**32 - 1))
+    assert MongoPosition.from_json(mark.to_json()) == mark
+    event = MongoPosition.behind_token(EVENT.replace("6B029D4100000024", "6B029D5200000000"))
+    assert event.reached(mark)
+    assert not mark.reached(event)
+
+
+def test_behind_the_last_part_of_an_event_is_behind_the_event() -> None:
+    """By the recorded tokens: parts have that of the event, with their number before its end."""
+    seen = 0
+    for step in scenarios()["large"]["steps"]:
+        for event in step.get("nextBatch", ()):
+            token = event["_id"]["_data"]
+            whole = MongoPosition.from_json({"resume_token": token}).token
+            assert whole is not None
+            if "splitEvent" in event:
+                assert (token.startswith(whole[:-2]), len(token) - len(whole)) in ((True, 2), (True, 4))
+                seen += 1
+            else:
+                assert whole == token
+    assert seen > 3
+    for scenario in scenarios().values():
+        for step in scenario["steps"]:
+            for event in step.get("nextBatch", ()):
+                if "splitEvent" not in event and "_id" in event and "_data" in event["_id"]:
+                    position = MongoPosition.behind_token(event["_id"]["_data"])
+                    assert position.whole is position
+
+
 def test_positions_are_in_the_order_of_the_events_between_them() -> None:
     time = ClusterTime(1795333441, 36)
     before, event, whole = MongoPosition(ClusterTime(1795333441, 35)), MongoPosition(time, EVENT), MongoPosition(time)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from pymongo.errors import PyMongoError
 
 from airflow_provider_cdc import __version__
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, UnknownLogEvent
+from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member
@@ -162,8 +164,13 @@ def test_what_becomes_of_the_target_when_a_collection_goes(
     assert connector.documents(name + "other") == []
     assert connector.documents(name + "orders") == [{"_id": "x"}]
     database.command("convertToCapped", "orders", size=100_000)
-    connector.capture()
+    assert operations(connector, connector.capture()).keys() == {"orders"}, "not what the server made in between"
     assert connector.documents(name + "orders") == [{"_id": "x"}]
+    elsewhere = client[f"{database.name}_elsewhere"]
+    elsewhere.many.insert_many([{"_id": i} for i in range(3)])
+    client.admin.command({"renameCollection": f"{elsewhere.name}.many", "to": f"{name}many"})
+    assert operations(connector, connector.capture()).keys() == {"many"}
+    assert connector.documents(name + "many") == [{"_id": i} for i in range(3)]
     client.drop_database(database.name)
     connector.capture()
     assert connector.documents(name + "orders") == []
@@ -187,6 +194,37 @@ def test_a_stream_goes_on_when_what_it_was_opened_on_is_dropped_and_made_again(
         assert connector.documents(f"{database.name}.orders") == [{"_id": 10 + n}]
         assert connector.documents(f"{database.name}.elsewhere") == []
         database.orders.delete_many({})
+
+
+def test_what_is_out_of_scope_is_no_ones_table_until_it_comes_into_it(
+    uri: str, tmp_path: Path, database: Any, orders: Any
+) -> None:
+    orders.insert_one({"_id": 1})
+    database.other.insert_one({"_id": 2})
+    name = f"{database.name}."
+    scope = {"capture_scope": "collection", "capture_target": f"{name}orders"}
+    connector = started(uri, tmp_path, database, **scope)
+    orders.rename("archive")
+    connector.capture()
+    assert connector.documents(name + "orders") == []
+    assert connector.documents(name + "archive") == [], "its changes do not come by this stream"
+    database.other.insert_one({"_id": 3})
+    connector.properties |= {"capture.scope": "database", "capture.target": database.name}
+    connector.capture()
+    assert connector.documents(name + "archive") == [{"_id": 1}]
+    assert connector.documents(name + "other") == [{"_id": 2}, {"_id": 3}]
+
+
+def test_a_collection_that_is_left_out_need_not_record_images(
+    uri: str, tmp_path: Path, database: Any, orders: Any
+) -> None:
+    name = re.escape(database.name)
+    mode = {"capture_mode": "change_streams_update_full_with_pre_image", "capture_mode_full_update_type": "post_image"}
+    connector = started(uri, tmp_path, database, **mode, collection_exclude_list=rf"{name}\.log,{name}\.a.*")
+    for collection in (orders, database.log, database.audit):
+        collection.insert_one({"_id": 1})
+        collection.update_one({"_id": 1}, {"$set": {"n": 1}})
+    assert operations(connector, connector.capture()) == {"orders": {"c": 1, "u": 1}}
 
 
 def test_own_stages_filter_and_what_they_take_away_is_missed(
@@ -271,6 +309,24 @@ def test_events_above_the_largest_size_stop_are_split_or_left_out(
     result = connector.capture()
     assert (result.events, result.metrics["streaming"]["NumberOfJoinedEvents"]) == (2, 1)
     assert {d["_id"]: d.get("n") for d in connector.documents(f"{database.name}.orders")} == {1: 1, 2: None}
+    # a run that was killed behind such an event, in a batch of its own
+    connector.properties["batch.max.rows"] = 1
+    orders.update_one({"_id": 1}, {"$set": {"n": 2}})
+    orders.insert_one({"_id": 3})
+    assert connector.capture().events == 2
+    *_, large, _ = connector.changelog.manifests("test")
+    assert large.offset_after.position is not None
+    assert "resume_token" in large.offset_after.position
+    with connector.store.lease("test", "a test", wait_s=5) as lease:
+        stored = connector.store.load("test")
+        assert stored.offset is not None
+        connector.store.advance(lease, stored, stored.offset.moved(large.offset_after.position))
+    connector.replay.partial = True
+    for mode_ in ("split", "fail"):
+        connector.properties["cursor.oversize.handling.mode"] = mode_
+        with open_source(connector.definition(), connector.secrets) as source:
+            source.verify_position(source.parse_position(large.offset_after.position))
+    assert connector.capture().events == 1
 
 
 # elections, and lost places

@@ -100,6 +100,21 @@ class ChangeEvents:
         return _wholes(self.field(b"txnNumber"), MISSING)
 
     @cached_property
+    def transaction(self) -> npt.NDArray[np.int64]:
+        """A number for the transaction of each event: the same for one number of one session. -1 outside of transactions.
+
+        On a sharded cluster the shards of a transaction commit it at times of their own.
+        """
+        found = np.full(len(self), -1, np.int64)
+        within = np.flatnonzero(self.txn_number != MISSING)
+        if len(within):
+            sessions = self.field(b"lsid").take(within).binary().dictionary_encode().indices
+            numbers, of_number = np.unique(self.txn_number[within], return_inverse=True)
+            session = sessions.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) + 1
+            found[within] = session * len(numbers) + of_number
+        return found
+
+    @cached_property
     def splits(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Which fragment of how many an event is; 0 of 0 = it is whole."""
         found = _parts(self.field(b"splitEvent"), {b"fragment": _WHOLES, b"of": _WHOLES})
@@ -118,7 +133,16 @@ class ChangeEvents:
     @cached_property
     def document_id(self) -> Values:
         """``_id`` of the document that was changed."""
-        return self.field(b"documentKey").fields(b"_id")[0]
+        return self._document_key[0][0]
+
+    @cached_property
+    def has_shard_key(self) -> npt.NDArray[np.bool_]:
+        """Whether more than its ``_id`` says which document it is: the fields by which its collection is spread over shards."""
+        return self._document_key[1] > 0
+
+    @cached_property
+    def _document_key(self) -> tuple[list[Values], npt.NDArray[np.uint8]]:
+        return find_fields(self.field(b"documentKey"), [b"_id"], np.ones((1, 256), np.bool_))
 
     @cached_property
     def update(self) -> dict[bytes, Values]:

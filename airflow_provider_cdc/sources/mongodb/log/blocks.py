@@ -24,13 +24,12 @@ from airflow_provider_cdc.sources.mongodb.documents.change_events import UPDATE 
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys, texts
 from airflow_provider_cdc.sources.mongodb.documents.lists import removed_fields, truncated_arrays
 from airflow_provider_cdc.sources.mongodb.documents.values import Values
-from airflow_provider_cdc.sources.mongodb.position import MongoPosition
+from airflow_provider_cdc.sources.mongodb.log.moves import Ints, Moves, transaction_id
+from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 
 _OPS: Final = np.array([-1, CREATE, UPDATE, UPDATE, DELETE, -1], np.int8)
 """By the operation of an event: insert, update, replace, delete."""
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +37,13 @@ class OpenTransaction:
     """A transaction whose end the stream has not come to.
 
     :param number: its ``txnNumber``
-    :param time: cluster time of all its events
-    :param position: behind its last event so far
+    :param time: cluster time of its last event so far
+    :param position: behind that event
     """
 
     id: str
     number: int
-    time: int
+    time: ClusterTime
     position: MongoPosition
 
 
@@ -55,7 +54,7 @@ class BlockBuilder:
     """
 
     def __init__(self, tables: Tables, shaping: Shaping) -> None:
-        self._tables, self._shaping = tables, shaping
+        self._tables, self._shaping, self._moves = tables, shaping, Moves()
         self._open: OpenTransaction | None = None
 
     @property
@@ -63,11 +62,15 @@ class BlockBuilder:
         """Whether rows of a transaction were given out whose end has not come."""
         return self._open is not None
 
+    def passed(self, position: MongoPosition) -> bool:
+        """Whether a position is behind the moment of the open transaction: no more rows of it come."""
+        return self._open is not None and position.reached(MongoPosition(self._open.time))
+
     def close(self) -> Iterator[LogBlock]:
         """What ends the open transaction, if there is one: the stream shows by what comes next that it has no more rows."""
         if self._open is not None:
             ended, self._open = self._open, None
-            times = np.array([(ended.time >> 32) * 1_000_000], np.int64)
+            times = np.array([ended.time.ts_us], np.int64)
             yield LogBlock([], Transactions(pa.array([ended.id], pa.string()), times), ended.position)
 
     def blocks(self, events: ChangeEvents, at: Ints, before: MongoPosition) -> Iterator[LogBlock]:
@@ -80,6 +83,7 @@ class BlockBuilder:
         tables = [_table(name) for name in names]
         captured = np.array([table is not None and self._tables.captured(table) for table in tables])
         kept = at[captured[indices[at]]]
+        kept = kept[~self._moves.left_behind(events, kept)]
         if self._open is not None and not _within(self._open, events, int(kept[0] if len(kept) else at[-1])):
             before = self._open.position
             yield from self.close()
@@ -88,7 +92,7 @@ class BlockBuilder:
         group = _groups(events, kept)
         ids, times = _transactions(events, kept, group)
         last, tail = int(kept[-1]), int(at[-1])
-        goes_on = bool(events.txn_number[last] != MISSING and _place(events, last) == _place(events, tail))
+        goes_on = bool(events.transaction[last] >= 0 and events.transaction[last] == events.transaction[tail])
         rows = []
         of_table = indices[kept]
         for number in np.unique(of_table):
@@ -99,9 +103,8 @@ class BlockBuilder:
         position = _behind(events, kept, group, before) if goes_on else position_at(events, tail)
         self._open = None
         if goes_on:
-            self._open = OpenTransaction(
-                ids[-1].as_py(), int(events.txn_number[last]), int(events.cluster_time[last]), position_at(events, tail)
-            )
+            end = position_at(events, tail)
+            self._open = OpenTransaction(ids[-1].as_py(), int(events.txn_number[last]), end.time, end)
         yield LogBlock(rows, Transactions(ids, times), position, open=goes_on)
 
     def _rows(
@@ -179,7 +182,7 @@ def position_at(events: ChangeEvents, i: int) -> MongoPosition:
             safe="Everything before this event is captured.",
             remedy="leave _id in the events that cursor.pipeline lets through",
         )
-    return MongoPosition.behind_token(token, _type_bits(events, i))
+    return MongoPosition.behind_token(token, _type_bits(events, i)).whole
 
 
 def _type_bits(events: ChangeEvents, i: int) -> str:
@@ -194,21 +197,16 @@ def _table(name: tuple[str | None, str | None]) -> TableId | None:
     return TableId(namespace=database, name=collection) if database and collection else None
 
 
-def _place(events: ChangeEvents, i: int) -> tuple[int, int]:
-    """What the events of a transaction have in common: a replica set, and most often a cluster, has but one of them."""
-    return int(events.cluster_time[i]), int(events.txn_number[i])
-
-
 def _within(open_: OpenTransaction, events: ChangeEvents, i: int) -> bool:
     """Whether an event is one of the open transaction."""
-    return _place(events, i) == (open_.time, open_.number)
+    return int(events.txn_number[i]) == open_.number and transaction_id(events, i) == open_.id
 
 
 def _groups(events: ChangeEvents, kept: Ints) -> npt.NDArray[np.int32]:
-    """The transaction of each event, from 0 on: events that follow each other and have their cluster time and number in common."""
-    time, number = events.cluster_time[kept], events.txn_number[kept]
+    """The transaction of each event, from 0 on: events of one that follow each other, and outside of transactions those of one moment."""
+    time, number = events.cluster_time[kept], events.transaction[kept]
     new = np.ones(len(kept), np.bool_)
-    new[1:] = (time[1:] != time[:-1]) | (number[1:] != number[:-1])
+    new[1:] = (number[1:] != number[:-1]) | ((number[1:] < 0) & (time[1:] != time[:-1]))
     return np.cumsum(new).astype(np.int32) - 1
 
 
@@ -217,14 +215,8 @@ def _transactions(events: ChangeEvents, kept: Ints, group: npt.NDArray[np.int32]
     times = events.cluster_time[first]
     ids: list[str | None] = [None] * len(first)  # a change outside of transactions belongs to none
     for k in np.flatnonzero(events.txn_number[first] != MISSING):
-        ids[k] = _transaction_id(events, int(first[k]))
+        ids[k] = transaction_id(events, int(first[k]))
     return pa.array(ids, pa.string()), (times >> np.uint64(32)).astype(np.int64) * 1_000_000
-
-
-def _transaction_id(events: ChangeEvents, i: int) -> str:
-    """``lsid:txnNumber``, as Debezium has it."""
-    session = texts(events.field(b"lsid").take(np.array([i])))[0].as_py()
-    return f"{session}:{int(events.txn_number[i])}"
 
 
 def _behind(events: ChangeEvents, kept: Ints, group: npt.NDArray[np.int32], before: MongoPosition) -> MongoPosition:

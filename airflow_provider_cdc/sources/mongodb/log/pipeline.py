@@ -7,6 +7,7 @@ there as here. The connector looks at each event again.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any, Final
 
 from bson import Timestamp, json_util
@@ -89,13 +90,16 @@ def _wanted(config: MongoDbConfig) -> list[dict[str, Any]]:
     """Leave out changes of documents of collections that are not captured; changes of structure come all."""
     if config.capture_scope is CaptureScope.COLLECTION:
         return []
-    include = _collections(config)
-    if include is None:
+    include, exclude = _collections(config), _left_out(config)
+    if include is None and not exclude:
         return []
+    wanted = include or []
+    if exclude:
+        wanted = [{"$nor": exclude} if include is None else {"$or": include, "$nor": exclude}]
     if config.signal_data_collection:
         database, collection = parts_of(config.signal_data_collection)
-        include = [*include, {"ns.db": database, "ns.coll": collection}]
-    return [{"$match": {"$or": [{"operationType": {"$nin": [*ROWS]}}, *include]}}]
+        wanted = [*wanted, {"ns.db": database, "ns.coll": collection}]
+    return [{"$match": {"$or": [{"operationType": {"$nin": [*ROWS]}}, *wanted]}}]
 
 
 def _collections(config: MongoDbConfig) -> list[dict[str, Any]] | None:
@@ -109,21 +113,37 @@ def _collections(config: MongoDbConfig) -> list[dict[str, Any]] | None:
     return None
 
 
-def _of_pattern(pattern: str) -> dict[str, Any] | None:
+def _left_out(config: MongoDbConfig) -> list[dict[str, Any]]:
+    """Conditions that only collections fulfil that exclude lists name: an image that one of these lacks has to end no stream."""
+    found = [_of_pattern(pattern, _exactly) for pattern in config.collection_exclude_list]
+    databases = [
+        {"ns.db": _exactly(pattern)} for pattern in config.database_exclude_list if _PORTABLE.fullmatch(pattern)
+    ]
+    return [*databases, *(one for one in found if one is not None)]
+
+
+def _of_pattern(pattern: str, whole: Callable[[str], dict[str, Any]] | None = None) -> dict[str, Any] | None:
     """The condition of a pattern on ``database.collection``, where it can be cut at a dot that is just a dot."""
+    whole = whole or _whole
     if plain := _PLAIN.fullmatch(pattern):
-        return {"ns.db": _whole(plain[1]), "ns.coll": _whole(plain[2])}
+        return {"ns.db": whole(plain[1]), "ns.coll": whole(plain[2])}
     dot = _DOT.search(pattern)
     if dot is None or not _PORTABLE.fullmatch(pattern):
         return None
     database, collection = pattern[: dot.start()], pattern[dot.end() :]
     if not database or not collection or collection[0] in "*+?" or "." in database:
         return None  # the part before the dot could have dots itself, and so reach into the collection's name
-    return {"ns.db": _whole(database), "ns.coll": _whole(collection)}
+    return {"ns.db": whole(database), "ns.coll": whole(collection)}
 
 
 def _whole(pattern: str) -> dict[str, Any]:
+    """What all names fulfil that the pattern matches here, and maybe others."""
     return {"$regex": f"^(?:{pattern})$", "$options": "is"}
+
+
+def _exactly(pattern: str) -> dict[str, Any]:
+    """What no name fulfils that the pattern does not match here: none with a line feed, either."""
+    return {"$regex": f"^(?:{pattern})(?![\\s\\S])", "$options": "i"}
 
 
 def _of_size(config: MongoDbConfig) -> list[dict[str, Any]]:

@@ -15,8 +15,9 @@ from airflow_provider_cdc.sources.mongodb.documents.change_events import OTHER, 
 from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
 from airflow_provider_cdc.sources.mongodb.log import structure
-from airflow_provider_cdc.sources.mongodb.log.blocks import BlockBuilder, Ints, position_at, up_to
+from airflow_provider_cdc.sources.mongodb.log.blocks import BlockBuilder, position_at, up_to
 from airflow_provider_cdc.sources.mongodb.log.feed import Feed
+from airflow_provider_cdc.sources.mongodb.log.moves import Ints
 from airflow_provider_cdc.sources.mongodb.log.parts import Parts
 from airflow_provider_cdc.sources.mongodb.metrics import StreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
@@ -40,6 +41,10 @@ class EventReader:
     def within(self) -> bool:
         """Whether the stream has come to within a transaction, or an event of several parts: no offset may be there."""
         return self._blocks.open or self._parts.open
+
+    def passed(self, position: MongoPosition) -> bool:
+        """Whether a position is behind the moment of the open transaction: no more rows of it come."""
+        return self._blocks.passed(position)
 
     def items(self, documents: Documents, after: MongoPosition, feed: Feed) -> Generator[LogItem, None, bool]:
         """The items of a batch. Gives whether the stream ends, or begins anew, within it.

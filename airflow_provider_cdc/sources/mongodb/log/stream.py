@@ -91,8 +91,8 @@ class ChangeStream:
                 self._reader = EventReader(self._config, self._tables, self._until, self._metrics)
             if (yield from self._reader.items(batch.documents, batch.after, feed)):
                 return
-        elif self._reader is not None and (not feed.sharded or batch.position.time > self._position.time):
-            yield from self._reader.closed()
+        elif self._reader is not None and (not feed.sharded or self._reader.passed(batch.position)):
+            yield from self._reader.closed()  # a router may have nothing because it waits for the shard that has the rest
         if self._reader is None or not self._reader.within:
-            self._metrics.move(batch.position)
+            self._metrics.move(batch.position.whole)
             yield Heartbeat(self._position)
