@@ -105,7 +105,7 @@ def _applied(document: bytes, path: tuple[str, ...], new: str | None, dotted: bo
     out: list[bytes] = []
     changed = False
     for kind, name, value in _elements(document):
-        parts = tuple(_without_indices(name)) if dotted else (name,)
+        parts = _without_indices(name, path) if dotted else (name,)
         if parts[: len(path)] == path:  # the field, or one within it
             changed = True
             if new is not None:
@@ -143,9 +143,13 @@ def _renamed_path(name: str, path: tuple[str, ...], new: str, dotted: bool) -> s
     return ".".join(parts)
 
 
-def _without_indices(name: str) -> list[str]:
-    """The parts of a path, without positions in arrays, which the paths of rules do not have."""
-    return [part for i, part in enumerate(name.split(".")) if i == 0 or not part.isdigit()]
+def _without_indices(name: str, path: tuple[str, ...]) -> tuple[str, ...]:
+    """The parts of a path, without positions in arrays, which the path of a rule does not have: digits that it has are the name of a field."""
+    found: list[str] = []
+    for part in name.split("."):
+        if not found or not part.isdigit() or path[len(found) : len(found) + 1] == (part,):
+            found.append(part)
+    return tuple(found)
 
 
 def _names(names: list[str] | None, rules: Sequence[FieldRule]) -> list[str] | None:
@@ -155,7 +159,7 @@ def _names(names: list[str] | None, rules: Sequence[FieldRule]) -> list[str] | N
     for name in names:
         kept: str | None = name
         for rule in rules:
-            if kept is not None and tuple(_without_indices(kept))[: len(rule.path)] == rule.path:
+            if kept is not None and _without_indices(kept, rule.path)[: len(rule.path)] == rule.path:
                 kept = None if rule.new_name is None else _renamed_path(kept, rule.path, rule.new_name, True)
         if kept is not None:
             found.append(kept)

@@ -51,6 +51,20 @@ def test_nested_fields_one_rule_after_the_other(rules: Any, wanted: dict[str, An
 @pytest.mark.parametrize(
     ("rules", "wanted"),
     [
+        (excluded("a.b.years.2024"), {"years.2025": 2, "items.3.years.2024.n": 3, "2024.0.x": 4}),
+        (excluded("a.b.items.years.2024"), {"years.2024": 1, "years.2025": 2, "2024.0.x": 4}),
+        (excluded("a.b.2024.x"), {"years.2024": 1, "years.2025": 2, "items.3.years.2024.n": 3}),
+        (renamed("a.b.years.2024:x,a.b.items.years.2024.n:m"), {"years.x": 1, "years.2025": 2, "items.3.years.2024.m": 3, "2024.0.x": 4}),
+    ],
+)  # fmt: skip
+def test_digits_of_a_rule_are_a_name_and_others_places_in_arrays(rules: Any, wanted: dict[str, Any]) -> None:
+    given = {"years.2024": 1, "years.2025": 2, "items.3.years.2024.n": 3, "2024.0.x": 4}
+    assert bson.decode(shaped(bson.encode(given), rules, dotted=True)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("rules", "wanted"),
+    [
         (excluded("a.b.card"), {"n": 1, "items.0.price": 2}),
         (excluded("a.b.card.number"), {"card": {"x": 1}, "n": 1, "items.0.price": 2}),
         (excluded("a.b.items.price"), {"card": {"x": 1, "number": 5}, "card.number": 6, "n": 1}),
