@@ -89,6 +89,10 @@ class Answers(Configuration):
         """Include and exclude patterns of databases or schemas, where the source has such properties."""
         return (), ()
 
+    def in_scope(self, table: TableId) -> bool:
+        """Whether the log that is read has changes of a table at all, whatever the lists say."""
+        return True
+
     def shows_more(self, before: Self, table: TableId) -> bool:
         """Whether rows of a table have something now that they had not under ``before``, besides what the lists of columns decide."""
         return False

@@ -45,7 +45,7 @@ class Filters:
         self._namespaces = (_matcher(include), _matcher(exclude))
         columns = config.column_rules()
         include, exclude = config.table_lists()
-        self._tables = (_matcher(include), _matcher(exclude))
+        self._tables, self._in_scope = (_matcher(include), _matcher(exclude)), config.in_scope
         self._columns = (_matcher(columns.include), _matcher(columns.exclude))
         self._snapshot = _matcher(config.snapshot_include_collection_list)
         self._keys = _parse_keys(columns.keys)
@@ -59,6 +59,10 @@ class Filters:
 
     def table(self, table: TableId) -> bool:
         """Whether changes of this table are captured."""
+        return self.listed(table) and self._in_scope(table)
+
+    def listed(self, table: TableId) -> bool:
+        """Whether the lists select a table, be there changes of it or not."""
         return self.namespace(table.namespace) and _wanted(str(table), *self._tables)
 
     def snapshot(self, table: TableId) -> bool:

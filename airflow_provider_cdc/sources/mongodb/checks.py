@@ -20,6 +20,7 @@ from airflow_provider_cdc.sources.mongodb.connect import Client, Deployment, con
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
 from airflow_provider_cdc.sources.mongodb.privileges import (
     Privileges,
+    oplog_grant,
     stream_allowed,
     stream_grant,
     write_grant,
@@ -45,14 +46,14 @@ def check(config: MongoDbConfig) -> list[Finding]:
         found = [*_version(deployment, config), *_rights(client, config)]
         if any(f.fatal for f in found):
             return found
-        captured = sorted(_captured(client, config), key=str)
+        listed = sorted(_listed(client, config), key=str)
         found += [
-            *_none_captured(captured, config),
-            *_out_of_scope(captured, config),
+            *_none_captured(listed, config),
+            *_out_of_scope(listed, config),
             *_without_documents(config, deployment),
         ]
-        found += _images(client, config, deployment, captured)
-        return [*found, *_signals(client, config), *_oplog(client)]
+        found += _images(client, config, deployment, [table for table in listed if config.in_scope(table)])
+        return [*found, *_signals(client, config), *_oplog(client, config, deployment)]
 
 
 def _version(deployment: Deployment, config: MongoDbConfig) -> Iterator[Finding]:
@@ -85,18 +86,18 @@ def _rights(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
         )
 
 
-def _captured(client: Client, config: MongoDbConfig) -> Iterator[TableId]:
+def _listed(client: Client, config: MongoDbConfig) -> Iterator[TableId]:
     filters = Filters(config)
-    yield from (table for table, _ in described(client) if filters.table(table))
+    yield from (table for table, _ in described(client) if filters.listed(table))
 
 
-def _none_captured(captured: list[TableId], config: MongoDbConfig) -> Iterator[Finding]:
+def _none_captured(listed: list[TableId], config: MongoDbConfig) -> Iterator[Finding]:
     given = {
         "collection.include.list": config.collection_include_list,
         "database.include.list": config.database_include_list,
     }
     named = [f"{name}={','.join(patterns)}" for name, patterns in given.items() if patterns]
-    if named and not captured:
+    if named and not listed:
         yield Finding(
             f"No collection that the account may see is captured: {' and '.join(named)} match none.",
             r"patterns match whole names, database.collection: for all of shop write shop\..*, or database.include.list=shop",
@@ -104,10 +105,10 @@ def _none_captured(captured: list[TableId], config: MongoDbConfig) -> Iterator[F
         )
 
 
-def _out_of_scope(captured: list[TableId], config: MongoDbConfig) -> Iterator[Finding]:
+def _out_of_scope(listed: list[TableId], config: MongoDbConfig) -> Iterator[Finding]:
     if not (config.collection_include_list or config.database_include_list):
         return  # without lists, everything in the scope is what is wanted
-    outside = [str(table) for table in captured if not config.in_scope(table)]
+    outside = [str(table) for table in listed if not config.in_scope(table)]
     if outside:
         yield Finding(
             f"The change stream is opened on {config.capture_scope.value} {config.capture_target}, and has no events of {', '.join(outside[:10])}.",
@@ -155,11 +156,6 @@ def _signals(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
             f'db.getSiblingDB("{database}").createCollection("{collection}")',
             fatal=False,
         )
-    if not config.in_scope(table):
-        yield Finding(
-            f"The change stream is opened on {config.capture_scope.value} {config.capture_target}, and has no events of {table}: signals there are not seen.",
-            "set capture.scope=deployment, or move the signalling collection",
-        )
     from airflow_provider_cdc.core.incremental.coordinator import writes_watermarks  # loads what makes events
 
     if writes_watermarks(config) and not Privileges(client).allows(database, collection, ("insert", "remove")):
@@ -170,8 +166,14 @@ def _signals(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
         )
 
 
-def _oplog(client: Client) -> Iterator[Finding]:
+def _oplog(client: Client, config: MongoDbConfig, deployment: Deployment) -> Iterator[Finding]:
     window = oplog_window(client)
+    if window is None and not deployment.sharded:  # a router shows that of no shard
+        yield Finding(
+            f"User {config.mongodb_user} may not read the oplog: nobody is told how far it goes back, and how close the connector is to losing its position.",
+            oplog_grant(config),
+            fatal=False,
+        )
     if window is not None and not window.complete and window.hours < SHORT_HOURS:
         yield Finding(
             f"The oplog goes back {window.hours:,.1f} hours: a connector that stands still for longer loses its position.",

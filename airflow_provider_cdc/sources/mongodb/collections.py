@@ -11,6 +11,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.model.schema import Column, Documents, EventColumn, TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import VARIED
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.config_values import TEMPORARY
 from airflow_provider_cdc.sources.mongodb.connect import Client
 
 _JSON: Final = {"type": "string", "optional": True, "name": "io.debezium.data.Json", "version": 1}
@@ -93,8 +94,9 @@ def described(client: Client) -> Iterator[tuple[TableId, dict[str, Any]]]:
         if database in _INTERNAL:
             continue
         for found in client[database].list_collections(authorizedCollections=True, nameOnly=True):
-            if found["type"] == "collection" and not found["name"].startswith("system."):
-                yield TableId(namespace=database, name=found["name"]), dict(found)
+            name = found["name"]
+            if found["type"] == "collection" and not name.startswith("system.") and not TEMPORARY.fullmatch(name):
+                yield TableId(namespace=database, name=name), dict(found)
 
 
 def validator_of(client: Client, table: TableId) -> Mapping[str, Any] | None:

@@ -17,6 +17,7 @@ from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config.values import Patterns
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mongodb.config_values import (
+    TEMPORARY,
     CaptureMode,
     CaptureScope,
     FullUpdate,
@@ -221,6 +222,8 @@ class MongoDbConfig(FormsConfig):
         "database.exclude.list": Decides.TABLES,
         "collection.include.list": Decides.TABLES,
         "collection.exclude.list": Decides.TABLES,
+        "capture.scope": Decides.TABLES,
+        "capture.target": Decides.TABLES,
         "field.exclude.list": Decides.COLUMNS,
         "field.renames": Decides.COLUMNS,
         "document.columns.list": Decides.FORM,
@@ -295,6 +298,13 @@ class MongoDbConfig(FormsConfig):
             raise ValueError("capture.target: required by capture.scope=database: the name of the database")
         if scope is CaptureScope.COLLECTION and not all(parts):
             raise ValueError("capture.target: required by capture.scope=collection: database.collection")
+        if named := self.signal_data_collection:
+            signals = parts_of(named)
+            if not self.in_scope(TableId(namespace=signals[0], name=signals[1])):
+                raise ValueError(
+                    f"signal.data.collection: a change stream on {scope.value} {target} has no events of {named}, so that neither signals there are seen nor "
+                    "watermarks; set capture.scope=deployment, or choose another collection"
+                )
         return self
 
     @model_validator(mode="after")
@@ -358,10 +368,12 @@ class MongoDbConfig(FormsConfig):
         return unquote(_URI.sub("", self.uri).partition("/")[0].partition("?")[0])
 
     def in_scope(self, table: TableId) -> bool:
-        """Whether events of a collection come by the change stream."""
-        if self.capture_scope is CaptureScope.DEPLOYMENT:
+        if TEMPORARY.fullmatch(table.name):
+            return False
+        # an offset has the scope as a text
+        if self.capture_scope == CaptureScope.DEPLOYMENT:
             return True
-        if self.capture_scope is CaptureScope.DATABASE:
+        if self.capture_scope == CaptureScope.DATABASE:
             return table.namespace == self.capture_target
         return str(table) == self.capture_target
 

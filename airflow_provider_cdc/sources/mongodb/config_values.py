@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import enum
 import json
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator
+
+TEMPORARY: Final = re.compile(r"tmp(?:\.agg_out\.|\w{5}\.(?:renameCollection|convertToCapped)(?:\.|$)).*", re.DOTALL)
+"""Names of collections that the server makes for ``$out``, ``convertToCapped`` and a rename into another database, and renames in the end: then those are read."""
 
 
 class CaptureMode(enum.StrEnum):

@@ -63,3 +63,8 @@ def stream_grant(config: MongoDbConfig) -> str:
 def write_grant(config: MongoDbConfig, database: str) -> str:
     """The command that lets the account write to a database."""
     return f'db.getSiblingDB("{config.mongodb_authsource}").grantRolesToUser("{config.mongodb_user}", [{{role: "readWrite", db: "{database}"}}])'
+
+
+def oplog_grant(config: MongoDbConfig) -> str:
+    """The command that lets the account read how far the oplog goes back."""
+    return f'db.getSiblingDB("{config.mongodb_authsource}").grantRolesToUser("{config.mongodb_user}", [{{role: "read", db: "local"}}])'
