@@ -24,8 +24,10 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
 
 MOST_AT_ONCE = 8
-"""Looks of one process: a source that does not answer must not take every thread of the API server."""
+"""Looks of one process: a source or a storage that does not answer must not take every thread of the API server."""
 _places = threading.BoundedSemaphore(MOST_AT_ONCE)
+_log_places = threading.BoundedSemaphore(MOST_AT_ONCE)
+"""Looks at change logs have their own: a page looks at one whenever it refreshes."""
 _T = TypeVar("_T")
 
 
@@ -128,11 +130,28 @@ def within(seconds: float, whom: str, look: Callable[[], _T]) -> _T:
     :raises SourceUnavailable: there was no answer in time
     :raises SourceBusy: too many looks wait for answers already
     """
-    if not _places.acquire(blocking=False):
+    down = "see whether the database is up and can be reached from Airflow's API server; the command airflow cdc check waits longer"
+    return _waited(_places, "source", seconds, whom, look, down)
+
+
+def within_log(seconds: float, connector: str, look: Callable[[], _T]) -> _T:
+    """The answer of a look at the change log of a connector, as :func:`within` for sources.
+
+    :raises SourceUnavailable: there was no answer in time
+    :raises SourceBusy: too many looks wait for answers already
+    """
+    down = "see whether its storage is up and can be reached from Airflow's API server"
+    return _waited(_log_places, "change log", seconds, f"The change log of {connector}", look, down)
+
+
+def _waited(
+    places: threading.BoundedSemaphore, kind: str, seconds: float, whom: str, look: Callable[[], _T], down: str
+) -> _T:
+    if not places.acquire(blocking=False):
         raise SourceBusy(
-            f"{MOST_AT_ONCE} looks at sources wait for answers already.",
+            f"{MOST_AT_ONCE} looks at {kind}s wait for answers already.",
             safe="Nothing was asked or changed.",
-            remedy="try again in a minute; if it stays, a database does not answer",
+            remedy=f"try again in a minute; if it stays, a {kind} does not answer",
         )
     answer: list[Any] = []
     failed: list[BaseException] = []
@@ -143,14 +162,14 @@ def within(seconds: float, whom: str, look: Callable[[], _T]) -> _T:
         except BaseException as e:
             failed.append(e)
         finally:
-            _places.release()
+            places.release()
 
     context = contextvars.copy_context()
     thread = threading.Thread(target=context.run, args=(ask,), name="cdc-look", daemon=True)
     try:
         thread.start()
     except RuntimeError:  # the process may have no more threads; its place is free again
-        _places.release()
+        places.release()
         raise
     thread.join(seconds)
     if failed:
@@ -159,9 +178,9 @@ def within(seconds: float, whom: str, look: Callable[[], _T]) -> _T:
         raise SourceUnavailable(
             f"{whom} has not answered within {seconds:g} s.",
             safe="Nothing was changed.",
-            remedy="see whether the database is up and can be reached from Airflow's API server; the command airflow cdc check waits longer",
+            remedy=down,
         )
     return answer[0]  # type: ignore[no-any-return]
 
 
-__all__ = ["MOST_AT_ONCE", "WAYS_OUT", "Readiness", "WayOut", "gap_of", "reached", "readiness", "within"]
+__all__ = ["MOST_AT_ONCE", "WAYS_OUT", "Readiness", "WayOut", "gap_of", "reached", "readiness", "within", "within_log"]

@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.model.overview import LastError
 from airflow_provider_cdc.hooks.openmetrics import CONTENT_TYPE, openmetrics
 from airflow_provider_cdc.plugins.api import acting, looks, models, reading, rows, wizard
 from airflow_provider_cdc.plugins.api.reach import Store, right_of
-from airflow_provider_cdc.plugins.rights import Right, dags_of, may
+from airflow_provider_cdc.plugins.rights import known_of, readable
 
 STATIC = Path(__file__).parent / "static"
 """The pages, built by ``dev/setup``."""
@@ -70,8 +70,8 @@ app.include_router(_api)
 def metrics(store: Store, user: GetUserDep) -> Response:
     """What was measured of all connectors that the user may see, as OpenMetrics text."""
     records = store.connectors()
-    dags = dags_of(records)
-    seen = {record.connector for record in records if may(user, record, Right.READ, dags)}
+    known = known_of(records)
+    seen = {record.connector for record in readable(user, records, known)}
     found = [series for series in store.metrics.of() if series.connector in seen]
     return Response(openmetrics(found), media_type=CONTENT_TYPE)
 

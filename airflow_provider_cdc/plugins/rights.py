@@ -5,6 +5,7 @@ The table of docs/security.md says the same in words.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -78,31 +79,93 @@ def dag_of(record: ConnectorRecord) -> str | None:
     return None if record.registration is None else record.registration.connections.get("dag")
 
 
-def dags_of(records: Iterable[ConnectorRecord]) -> dict[str, KnownDag]:
-    """What Airflow knows of the DAGs that capture these."""
-    return known_dags(dag for record in records if (dag := dag_of(record)) is not None)
+class Known:
+    """What Airflow knows of connectors: the DAGs that capture them, and the teams of the connections to their sources.
+
+    :param dags: by id
+    """
+
+    def __init__(self, dags: Mapping[str, KnownDag] | None = None, sources: Iterable[str] = ()) -> None:
+        self.dags = dags or {}
+        self._sources, self._teams = sources, dict[str, str | None]()
+
+    def dag(self, record: ConnectorRecord) -> KnownDag | None:
+        """The DAG that captures a connector."""
+        return self.dags.get(dag_of(record) or "")
+
+    def team(self, record: ConnectorRecord) -> str | None:
+        """The team of the connection to a source; of one that is in none of Airflow's tables, but in a secrets backend, that of the DAG: it is the DAG that finds it there.
+
+        Asked by one query for all connectors, when it is wanted.
+        """
+        if self._sources:
+            self._teams, self._sources = teams_of(self._sources), ()
+        source, dag = source_of(record), self.dag(record)
+        elsewhere = None if dag is None else dag.team
+        return elsewhere if source is None else self._teams.get(source, elsewhere)
 
 
-def may(user: BaseUser, record: ConnectorRecord, right: Right, dags: Mapping[str, KnownDag]) -> bool:
+def source_of(record: ConnectorRecord) -> str | None:
+    """The connection to the source of a connector."""
+    return None if record.registration is None else record.registration.connections.get("source")
+
+
+def known_of(records: Iterable[ConnectorRecord]) -> Known:
+    """What Airflow knows of these connectors."""
+    records = list(records)
+    dags = known_dags(dag for record in records if (dag := dag_of(record)) is not None)
+    return Known(dags, [source for record in records if (source := source_of(record)) is not None])
+
+
+def may(user: BaseUser, record: ConnectorRecord, right: Right, known: Known) -> bool:
     """Whether a user has a right on a connector. Where no DAG has captured it, the connection to its source decides instead of one.
 
-    :param dags: of :func:`dags_of`
+    :param known: of :func:`known_of`
     """
     match right:
         case Right.READ:
-            return _dag(user, record, dags, writes=False)
+            return _dag(user, record, known, writes=False)
         case Right.OPERATE:
-            return _dag(user, record, dags, writes=False) and _dag(user, record, dags, writes=True)
+            return _dag(user, record, known, writes=False) and _dag(user, record, known, writes=True)
         case Right.ADMINISTER:
-            return may(user, record, Right.OPERATE, dags) and _connection(user, record, writes=True)
+            return may(user, record, Right.OPERATE, known) and _connection(user, record, known, writes=True)
         case Right.ROWS:
             seen = get_auth_manager().is_authorized_custom_view(method="GET", resource_name=ROWS, user=user)
-            return bool(seen) and may(user, record, Right.OPERATE, dags)
+            return bool(seen) and may(user, record, Right.OPERATE, known)
 
 
-def rights_on(user: BaseUser, record: ConnectorRecord, dags: Mapping[str, KnownDag]) -> list[Right]:
+def readable(user: BaseUser, records: Iterable[ConnectorRecord], known: Known) -> list[ConnectorRecord]:
+    """The connectors on which a user has :attr:`Right.READ`; the auth manager is asked once a team for all DAGs, and for all connections."""
+    records = list(records)
+    dags, connections = defaultdict[str | None, set[str]](set), defaultdict[str | None, set[str]](set)
+    for record in records:
+        if (dag := dag_of(record)) is not None:
+            found = known.dag(record)
+            dags[None if found is None else found.team].add(dag)
+        elif (source := source_of(record)) is not None:
+            connections[known.team(record)].add(source)
+    manager = get_auth_manager()
+    read = {
+        id_ for team, ids in dags.items()
+        for id_ in manager.filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", team_name=team)
+    }  # fmt: skip
+    linked = {
+        id_ for team, ids in connections.items()
+        for id_ in manager.filter_authorized_connections(conn_ids=ids, user=user, method="GET", team_name=team)
+    }  # fmt: skip
+
+    def seen(record: ConnectorRecord) -> bool:
+        dag, source = dag_of(record), source_of(record)
+        if dag is not None:
+            return dag in read
+        return may(user, record, Right.READ, known) if source is None else source in linked
+
+    return [record for record in records if seen(record)]
+
+
+def rights_on(user: BaseUser, record: ConnectorRecord, known: Known) -> list[Right]:
     """All rights that a user has on a connector."""
-    return [right for right in Right if may(user, record, right, dags)]
+    return [right for right in Right if may(user, record, right, known)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +189,15 @@ def known_connections(prefix: str, kinds: Iterable[str]) -> list[KnownConnection
     return [KnownConnection(id_, types[type_], team) for id_, type_, team in rows]
 
 
+def teams_of(conn_ids: Iterable[str]) -> dict[str, str | None]:
+    """Connections of Airflow's database → the team of each; ``None``: of all teams."""
+    found: dict[str, str | None] = Connection.get_conn_id_to_team_name_mapping(sorted(set(conn_ids)))
+    return found
+
+
 def team_of(conn_id: str) -> str | None:
     """The team that a connection of Airflow's database belongs to."""
-    with create_session() as session:
-        return session.scalar(sa.select(Connection.team_name).where(Connection.conn_id == conn_id))
+    return teams_of([conn_id]).get(conn_id)
 
 
 def may_connect(user: BaseUser, conn_id: str, team: str | None, *, edit: bool) -> bool:
@@ -139,22 +207,21 @@ def may_connect(user: BaseUser, conn_id: str, team: str | None, *, edit: bool) -
     return bool(manager.is_authorized_connection(method="PUT" if edit else "GET", details=details, user=user))
 
 
-def _dag(user: BaseUser, record: ConnectorRecord, dags: Mapping[str, KnownDag], *, writes: bool) -> bool:
+def _dag(user: BaseUser, record: ConnectorRecord, known: Known, *, writes: bool) -> bool:
     if (dag := dag_of(record)) is None:
-        return _connection(user, record, writes=writes)
-    known = dags.get(dag)
+        return _connection(user, record, known, writes=writes)
+    found = known.dag(record)
     return bool(
         get_auth_manager().is_authorized_dag(
             method="POST" if writes else "GET",
             access_entity=DagAccessEntity.RUN if writes else None,
-            details=DagDetails(id=dag, team_name=None if known is None else known.team),
+            details=DagDetails(id=dag, team_name=None if found is None else found.team),
             user=user,
         )
     )
 
 
-def _connection(user: BaseUser, record: ConnectorRecord, *, writes: bool) -> bool:
-    connections = {} if record.registration is None else record.registration.connections
-    details = ConnectionDetails(conn_id=connections.get("source"))
+def _connection(user: BaseUser, record: ConnectorRecord, known: Known, *, writes: bool) -> bool:
+    details = ConnectionDetails(conn_id=source_of(record), team_name=known.team(record))
     manager = get_auth_manager()
     return bool(manager.is_authorized_connection(method="PUT" if writes else "GET", details=details, user=user))

@@ -109,6 +109,7 @@ def _asked(path: str) -> dict[str, Any]:
 
     airflow_app._AuthManagerState.instance = SimpleAuthManager()
     rights.known_dags = lambda ids: {id_: rights.KnownDag(id_) for id_ in ids}
+    rights.teams_of = lambda conn_ids: {}
     app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="bench", role="ADMIN")
     client, taken, cpu, seen = TestClient(app), [], [], []
     sa.event.listen(sa.Engine, "before_cursor_execute", lambda *a: seen.append(a[2]))

@@ -22,6 +22,7 @@ def main() -> int:
 
     airflow_app._AuthManagerState.instance = SimpleAuthManager()
     rights.known_dags = lambda ids: {id_: rights.KnownDag(id_) for id_ in ids}
+    rights.teams_of = lambda conn_ids: {}
     app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="bench", role="ADMIN")
     client, taken = TestClient(app), []
     for _ in range(6):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +78,7 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, metadata: None) -> Ite
     # DAGs that have captured are not parsed here
     monkeypatch.setattr(rights, "known_dags", lambda ids: {id_: KnownDag(id_) for id_ in ids})
     monkeypatch.setattr(rights, "known_connections", lambda prefix, kinds: [KnownConnection("shop", "memory")])
-    monkeypatch.setattr(rights, "team_of", lambda conn_id: None)
+    monkeypatch.setattr(rights, "teams_of", lambda conn_ids: {})
     shop = make_shop(monkeypatch, tmp_path, "pages")
     capture(shop)
     yield shop
@@ -109,10 +109,10 @@ def capture(shop: Shop, name: str = "shop", dag: str | None = "shop_dag") -> Non
 def asked() -> Asked:
     """A client as a user with a role of Airflow's; without one nobody is logged in."""
 
-    def client(name: str = "ada", role: str | None = "ADMIN") -> TestClient:
+    def client(name: str = "ada", role: str | None = "ADMIN", teams: Sequence[str] = ()) -> TestClient:
         app.dependency_overrides.clear()
         if role is not None:
-            user = SimpleAuthManagerUser(username=name, role=role)
+            user = SimpleAuthManagerUser(username=name, role=role, teams=list(teams))
             app.dependency_overrides[get_user] = lambda: user
         return TestClient(app, raise_server_exceptions=False)
 

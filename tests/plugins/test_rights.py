@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
+from airflow.api_fastapi import app as airflow_app
 from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.simple.simple_auth_manager import SimpleAuthManager
 from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
+from airflow.models.connection import Connection
+from airflow.models.team import Team
+from airflow.utils.session import create_session
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
+from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.plugins import rights
 from airflow_provider_cdc.plugins.app import app
+from airflow_provider_cdc.plugins.rights import KnownDag, known_of
 from dev import paths
 from tests.plugins.conftest import Asked
 from tests.support.face import Shop
@@ -37,6 +47,9 @@ ALLOWED = {
     "rows": {"USER", "OP", "ADMIN"},
 }
 """Right → the roles of Airflow's simple auth manager that have it: the table of docs/security.md."""
+TEAMS_OF = rights.teams_of
+"""Asks Airflow's database, which the fixtures do without."""
+DAG_TEAMS = {"billing_dag": "blue"}
 PAGE = (paths.ROOT / "docs" / "security.md").read_text()
 TABLE = dict(re.findall(r"^\| `((?:GET|POST) /[^`]*)` \| (.+) \|$", PAGE, re.M))
 """Route → the right that it needs, as docs/security.md says."""
@@ -72,7 +85,7 @@ def test_the_table_of_routes_has_each_with_its_right() -> None:
 def test_no_route_is_outside_of_the_document() -> None:
     """Of one that is not in it the table would need no line."""
     api = [route for route in app.routes if isinstance(route, APIRoute) and route.path.startswith("/api/")]
-    assert {f"{method} {route.path}" for route in api for method in route.methods} == DOCUMENT.keys()
+    assert {f"{method} {route.path_format}" for route in api for method in route.methods} == DOCUMENT.keys()
 
 
 @pytest.mark.parametrize("role", ["VIEWER", "USER", "OP", "ADMIN", None])
@@ -181,6 +194,83 @@ def test_everybody_sees_the_connectors_of_the_dags_that_they_may_read(
         for method, path, _ in ROUTES:
             if "{connector}" in path and connector not in seen:
                 assert called(client, method, path, connector) == 404, path
+
+
+@pytest.fixture
+def teams(fleet: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Connections of Airflow's database: ``shop`` and ``script`` are of the team ``red``; that to ``billing`` is in none of its tables."""
+    monkeypatch.setattr(rights, "teams_of", TEAMS_OF)
+    monkeypatch.setattr(rights, "known_dags", lambda ids: {id_: KnownDag(id_, DAG_TEAMS.get(id_)) for id_ in ids})
+    with create_session() as session:
+        session.add(Team(name="red"))
+        session.flush()
+        session.add_all(
+            Connection(conn_id=name, conn_type="cdc_memory", team_name="red") for name in ("shop", "script")
+        )
+    yield
+    with create_session() as session:
+        session.execute(sa.delete(Connection).where(Connection.conn_id.in_(["shop", "script"])))
+        session.execute(sa.delete(Team).where(Team.name == "red"))
+
+
+@pytest.mark.parametrize(
+    ("teams_of_ann", "may"),
+    [
+        ([], {"shop": "read operate"}),
+        (["red"], {"shop": "read operate administer", "script": "read operate administer"}),
+        (["blue"], {"shop": "read operate", "billing": "read operate administer"}),
+    ],
+)
+def test_dags_and_connections_of_a_team_are_for_its_members(
+    teams: None, asked: Asked, teams_of_ann: list[str], may: dict[str, str]
+) -> None:
+    """As Airflow has it; a connection that only a secrets backend has is of the team of the DAG that finds it there."""
+    client = asked("anna", "OP", teams_of_ann)
+    assert {row["connector"] for row in client.get("/api/v1/connectors").json()["connectors"]} == may.keys()
+    for connector in ("shop", "billing", "script"):
+        answer = client.get(f"/api/v1/connectors/{connector}")
+        if connector in may:
+            assert " ".join(right for right in answer.json()["rights"] if right != "rows") == may[connector]
+        else:
+            assert answer.status_code == 404
+        forgets = client.post(f"/api/v1/connectors/{connector}/actions/reset-offset", json={}).status_code
+        assert forgets in ((200, 409) if "administer" in may.get(connector, "") else (403, 404))
+
+
+def test_an_auth_manager_that_is_far_away_is_asked_once_for_all_connectors(
+    fleet: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some ask a server for each answer; of many ids they ask it once."""
+    questions: list[set[str]] = []
+
+    class Far(SimpleAuthManager):
+        def filter_authorized_dag_ids(self, *, dag_ids: set[str], **more: Any) -> set[str]:
+            questions.append(dag_ids)
+            return dag_ids & {"dag7", "shop_dag"}
+
+        def is_authorized_dag(self, **more: Any) -> bool:
+            pytest.fail("asked about one DAG alone")
+
+    for n in range(20):
+        fleet.store.register(Registration(f"more{n}", "memory", "/log", connections={"dag": f"dag{n}"}))
+    monkeypatch.setattr(airflow_app._AuthManagerState, "instance", Far())
+    found = asked("ann", "USER").get("/api/v1/connectors").json()
+    assert {one["connector"] for one in found["connectors"]} == {"more7", "shop"}
+    assert [len(ids) for ids in questions] == [22]
+
+
+def test_the_teams_of_all_connections_are_one_query(teams: None, fleet: Shop) -> None:
+    asked_for: list[str] = []
+    listener = lambda *a: asked_for.append(a[2])  # noqa: E731
+    sa.event.listen(sa.Engine, "before_cursor_execute", listener)
+    try:
+        known = known_of(fleet.store.connectors())
+        records = {record.connector: record for record in fleet.store.connectors()}
+        before = len(asked_for)
+        assert [known.team(records[name]) for name in ("shop", "billing", "script")] == ["red", "blue", "red"]
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", listener)
+    assert len(asked_for) == before + 1
 
 
 def test_who_may_not_see_a_connector_is_told_the_same_as_of_one_that_is_not_there(fleet: Shop, asked: Asked) -> None:

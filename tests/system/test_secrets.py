@@ -133,6 +133,7 @@ def test_no_secret_is_on_a_page(ran: tuple[Airflow, str, CommandLines], monkeypa
     connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True, **STORAGE})
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", SimpleAuthManager())
     monkeypatch.setattr(rights, "known_dags", lambda ids: {})
+    monkeypatch.setattr(rights, "teams_of", lambda conn_ids: {})
     app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="ada", role="ADMIN")
     try:
         client = TestClient(app)

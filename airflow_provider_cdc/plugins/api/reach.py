@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks.state import CdcStateHook, reachable
-from airflow_provider_cdc.plugins.rights import KnownDag, Right, dags_of, may
+from airflow_provider_cdc.plugins.rights import Known, Right, known_of, may
 from airflow_provider_cdc.state.store import StateStore
 
 MOST = 1000
@@ -35,7 +35,7 @@ class Reached:
 
     record: ConnectorRecord
     user: BaseUser
-    dags: dict[str, KnownDag]
+    known: Known
 
     @property
     def name(self) -> str:
@@ -53,12 +53,12 @@ def needs(right: Right) -> Any:
         store: Store, user: GetUserDep, connector: Annotated[str, Path(description="Name of the connector")]
     ) -> Reached:
         record = store.connector(connector)
-        dags = {} if record is None else dags_of([record])
-        if record is None or not may(user, record, Right.READ, dags):
+        known = known_of([] if record is None else [record])
+        if record is None or not may(user, record, Right.READ, known):
             raise HTTPException(404, f"No connector {connector!r} has run yet.")
-        if not may(user, record, right, dags):
+        if not may(user, record, right, known):
             raise HTTPException(403, f"You may see {connector}, and have no right to {_WORDS[right]}.")
-        return Reached(record, user, dags)
+        return Reached(record, user, known)
 
     return Depends(_marked(reached, right))
 

@@ -6,20 +6,24 @@ from typing import Annotated, Any
 from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, HTTPException, Query
 
-from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.errors import CdcError, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.lifecycle.status import RunState, status_of
 from airflow_provider_cdc.core.model.overview import ConnectorLine, NextRun
+from airflow_provider_cdc.core.model.work import Work
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
 from airflow_provider_cdc.hooks import status_texts
 from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.hooks.connector_view import properties_of, tables_of
 from airflow_provider_cdc.hooks.overview import line_of, overview, wholes_of
 from airflow_provider_cdc.hooks.schema_diff import differences
+from airflow_provider_cdc.hooks.source_look import within_log
 from airflow_provider_cdc.plugins.api import models
 from airflow_provider_cdc.plugins.api.reach import MOST, Readable, Store
-from airflow_provider_cdc.plugins.rights import KnownDag, Right, dag_of, dags_of, may, rights_on
+from airflow_provider_cdc.plugins.rights import Known, known_of, readable, rights_on
 
 router = APIRouter(tags=["connectors"])
+_LOG_S = 5.0
+"""How long a change log may take to answer, beside which the state is shown in any case."""
 Limit = Annotated[int, Query(ge=1, le=MOST, description="Entries at most, the newest ones")]
 
 
@@ -33,11 +37,12 @@ def connectors(
     text: Annotated[str, Query(max_length=200, description="Part of a name, of a problem or of what it is doing")] = "",
 ) -> models.Overview:
     """All connectors that the user may see, the one that wants to be looked at most first."""
-    known: dict[str, KnownDag] = {}
+    known = Known()
 
     def seen(records: Any) -> Any:
-        known.update(dags_of(records))
-        return [record for record in records if may(user, record, Right.READ, known)]
+        nonlocal known
+        known = known_of(records)
+        return readable(user, records, known)
 
     lines = overview(
         store, seen=seen, next_run=lambda record: _next_run(record, known), tags=lambda record: _tags(record, known)
@@ -63,13 +68,13 @@ def _fits(
     return not text or any(text in part.casefold() for part in (line.connector, line.phase, *line.problems))
 
 
-def _next_run(record: ConnectorRecord, dags: dict[str, KnownDag]) -> NextRun | None:
-    dag = dags.get(dag_of(record) or "")
+def _next_run(record: ConnectorRecord, known: Known) -> NextRun | None:
+    dag = known.dag(record)
     return None if dag is None else NextRun(at=dag.next_at, paused=dag.paused)
 
 
-def _tags(record: ConnectorRecord, dags: dict[str, KnownDag]) -> tuple[str, ...]:
-    dag = dags.get(dag_of(record) or "")
+def _tags(record: ConnectorRecord, known: Known) -> tuple[str, ...]:
+    dag = known.dag(record)
     return () if dag is None else dag.tags
 
 
@@ -78,17 +83,25 @@ def connector(store: Store, reached: Readable) -> models.ConnectorDetail:
     """One connector: how it is, what is at work, how far its targets are."""
     record = reached.record
     signals = store.signals_of(reached.name, 100, under_way=True)
-    reports, works, trouble = status_texts.beside_changelog(record)
+    reports, works, trouble = _beside(record)
     now = datetime.now(UTC)
     wholes = wholes_of(store, now, reached.name).get(reached.name, [])
     return models.ConnectorDetail(
-        line=line_of(record, wholes, signals, now, _next_run(record, reached.dags), _tags(record, reached.dags)),
-        rights=rights_on(reached.user, record, reached.dags),
+        line=line_of(record, wholes, signals, now, _next_run(record, reached.known), _tags(record, reached.known)),
+        rights=rights_on(reached.user, record, reached.known),
         status=status_of(record, signals).document(),
         work=[{**work.document(), "text": work.text} for work in works],
         targets=[models.Target(**report) for report in reports],
         trouble=trouble,
     )
+
+
+def _beside(record: ConnectorRecord) -> tuple[list[dict[str, Any]], list[Work], str | None]:
+    """As :func:`airflow_provider_cdc.hooks.status_texts.beside_changelog` has it; a storage that does not answer is waited for a short time only."""
+    try:
+        return within_log(_LOG_S, record.connector, lambda: status_texts.beside_changelog(record))
+    except (SourceBusy, SourceUnavailable) as e:
+        return [], [], str(e)
 
 
 @router.get("/connectors/{connector}/tables")
@@ -124,7 +137,9 @@ def batch(store: Store, reached: Readable, batch: int) -> models.BatchDetail:
     manifest, trouble = None, None
     try:
         access = access_of(reached.record)
-        manifest = None if access is None else access.changelog().manifest(reached.name, batch)
+        if access is not None:
+            changelog = access.changelog()
+            manifest = within_log(_LOG_S, reached.name, lambda: changelog.manifest(reached.name, batch))
     except (CdcError, OSError) as e:
         trouble = str(e)
     files = [] if manifest is None else manifest.files
