@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.signals.requests import unquoted
+from airflow_provider_cdc.core.signals.requests import Refused, unquoted
 from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.runtime import parse_config
 
@@ -49,18 +49,25 @@ def chosen(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:
     """The captured tables that names or regular expressions select; as in signals, they match whole names.
 
     :param captured: of :func:`captured_tables`
-    :raises ConfigError: one of them selects none, or is no regular expression; the error names it
+    :raises ConfigError: one of them selects none, is no regular expression, or may take too long to match; the error names it
     """
-    found, wrong = dict[str, None](), []
+    from airflow_provider_cdc.core.signals.table_patterns import check_names
+
+    found, wrong, readable = dict[str, None](), [], dict[str, re.Pattern[str]]()
     for pattern in patterns:
         try:
-            compiled = re.compile(unquoted(pattern))
+            readable[pattern] = re.compile(unquoted(pattern))
         except re.error as e:
             wrong.append(f"{pattern!r} is not a regular expression: {e}")
-            continue
+    try:
+        check_names(readable, [*captured, *captured.values()])
+    except Refused as e:  # matching cannot be interrupted, and no other thread would get its turn
+        wrong, readable = [str(e)], {}
+    for pattern, compiled in readable.items():
         names = [name for name, full in captured.items() if compiled.fullmatch(name) or compiled.fullmatch(full)]
         if not names:
-            near = get_close_matches(pattern.replace("\\", ""), captured, n=1, cutoff=0.6)
+            looked_for = len(wrong) < _SHOWN
+            near = get_close_matches(pattern.replace("\\", ""), captured, n=1, cutoff=0.6) if looked_for else []
             wrong.append(f"no captured table is {pattern!r}" + (f"; did you mean {near[0]}?" if near else ""))
         found |= dict.fromkeys(names)
     if wrong:

@@ -36,7 +36,14 @@ def check_work(patterns: Iterable[str], tables: list[TableId]) -> None:
     """
     :raises Refused: to find the tables that patterns name may take more time than a run has
     """
-    steps, lengths = 0.0, [len(name) for t in tables for name in (str(t), t.full_name)]
+    check_names(patterns, [name for t in tables for name in (str(t), t.full_name)])
+
+
+def check_names(patterns: Iterable[str], names: Iterable[str]) -> None:
+    """
+    :raises Refused: to find those of these names that patterns match may take more time than there is
+    """
+    steps, lengths = 0.0, [len(name) for name in names]
     for pattern in patterns:
         try:
             steps += ways(unquoted(pattern), lengths)
