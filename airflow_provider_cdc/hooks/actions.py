@@ -8,8 +8,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,33 +45,48 @@ def plan_of(store: StateStore, record: ConnectorRecord, asked: Action, runs: Run
     """
     if by_run(asked):
         return _plan(record, asked, work_of(store, record, asked, runs))
+    about: Sequence[str] | None = None
     match asked:
         case Snapshot():
-            lines, confirm = _snapshot(store, record, asked), True
+            (lines, about), confirm = _snapshot(store, record, asked), True
         case StopSnapshot():
-            lines, confirm = _stop_snapshot(store, record, asked), True
+            (lines, about), confirm = _stop_snapshot(store, record, asked), True
         case ForgetTarget():
             lines, confirm = _forget(record, asked), True
         case _:
             lines, confirm = _control(record, asked), False
-    return Plan(action=_name(asked), connector=record.connector, lines=lines, confirm=confirm)
+            about = [str(record.control.wanted)]
+    return Plan(action=_name(asked), connector=record.connector, lines=lines, confirm=confirm, about=_digest(about))
+
+
+def _digest(about: Sequence[str] | None) -> str | None:
+    """What stands for all of it."""
+    return None if about is None else hashlib.sha256(json.dumps(sorted(about)).encode()).hexdigest()[:32]
 
 
 def _plan(record: ConnectorRecord, asked: Action, work: Work) -> Plan:
     return Plan(
         action=_name(asked), connector=record.connector, lines=list(work.lines), confirm=work.confirm, dag=work.dag,
-        obstacle=" ".join(work.obstacles) or None, version=work.version,
+        obstacle=" ".join(work.obstacles) or None, version=work.version, about=_digest(work.about),
     )  # fmt: skip
 
 
 def carry_out(
-    store: StateStore, record: ConnectorRecord, asked: Action, runs: Runs, *, confirm: str | None, by: str
+    store: StateStore,
+    record: ConnectorRecord,
+    asked: Action,
+    runs: Runs,
+    *,
+    confirm: str | None,
+    by: str,
+    about: str | None = None,
 ) -> Plan:
     """Do it. It is recorded before, and if it fails that is recorded too.
 
     :param runs: of Airflow, as the person who asks may begin them
     :param confirm: the connector's name, where the plan wants it
     :param by: who asks
+    :param about: as the plan has it that somebody has seen
     :raises CdcError: it cannot be done, or is not confirmed
     """
     work = work_of(store, record, asked, runs) if by_run(asked) else None
@@ -79,6 +96,13 @@ def carry_out(
             f"To {plan.action.replace('-', ' ')} is not confirmed: the name given is {confirm or ''!r}, and the connector is {record.connector}.",
             safe=NOTHING,
             remedy="give the connector's name",
+        )
+    if about is not None and about != plan.about:
+        raise CdcError(
+            f"What the plan was about has changed since it was made. Now: {plan.lines[0]}",
+            where=f"connector {record.connector}",
+            safe=NOTHING,
+            remedy="look at the plan again",
         )
     if plan.obstacle is not None:
         raise CdcError(plan.obstacle, where=f"connector {record.connector}", safe=NOTHING)
@@ -167,7 +191,8 @@ def _signal(asked: Snapshot | StopSnapshot) -> tuple[str, str]:
     return type_, text
 
 
-def _snapshot(store: StateStore, record: ConnectorRecord, asked: Snapshot) -> list[str]:
+def _snapshot(store: StateStore, record: ConnectorRecord, asked: Snapshot) -> tuple[list[str], list[str]]:
+    """What it does, and the tables that it is about."""
     _signal(asked)
     tables = chosen(asked.tables, captured_tables(store, record))
     number = f"{len(tables):,} table{'' if len(tables) == 1 else 's'}"
@@ -178,10 +203,11 @@ def _snapshot(store: StateStore, record: ConnectorRecord, asked: Snapshot) -> li
         lines.append("In the targets, they are EMPTIED before that: until the rows are there again, readers miss them.")
     if idle := why_idle(record, record.connector):
         lines.append(f"It begins later: {idle}.")
-    return lines
+    return lines, tables
 
 
-def _stop_snapshot(store: StateStore, record: ConnectorRecord, asked: StopSnapshot) -> list[str]:
+def _stop_snapshot(store: StateStore, record: ConnectorRecord, asked: StopSnapshot) -> tuple[list[str], list[str]]:
+    """What it does, and the signals that it is about."""
     _signal(asked)
     scans = [] if record.offset is None else [scan.table for scan in record.offset.incremental.scans]
     under_way = [s for s in store.signals_of(record.connector, 20, under_way=True) if s.type == "execute-snapshot"]
@@ -191,7 +217,8 @@ def _stop_snapshot(store: StateStore, record: ConnectorRecord, asked: StopSnapsh
     if not scans and not under_way:
         lines.append("No snapshot in chunks is under way: there is nothing to stop.")
     what = ", ".join(asked.tables) if asked.tables else f"all tables ({listed(scans)})"
-    return [*lines, f"No more chunks are read of {what}. Rows that were not read yet stay in the targets as they are."]
+    lines.append(f"No more chunks are read of {what}. Rows that were not read yet stay in the targets as they are.")
+    return lines, [str(s.number) for s in under_way]
 
 
 def _access(record: ConnectorRecord) -> ConnectorAccess:

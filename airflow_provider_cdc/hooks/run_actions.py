@@ -71,6 +71,7 @@ class Work:
     :param conf: its parameters
     :param obstacles: why it cannot be done now, each with what helps
     :param version: of the offset that it is about
+    :param about: the tables that it is about
     """
 
     dag: str
@@ -79,6 +80,7 @@ class Work:
     conf: Mapping[str, Any] = field(default_factory=dict)
     obstacles: Sequence[str] = ()
     version: int | None = None
+    about: Sequence[str] | None = None
 
 
 def by_run(asked: Action) -> bool:
@@ -148,7 +150,7 @@ def _compare(store: StateStore, record: ConnectorRecord, asked: Verify, runs: Ru
         "connector": record.connector, "work": "repair" if repairs else "verify", "tables": [re.escape(name) for name in tables],
         "target": target, "location": location, "confirm": record.connector if repairs else None,
     }  # fmt: skip
-    return Work(runs.offering(record.connector, _WORKS, "tables_dag"), lines, repairs, conf)
+    return Work(runs.offering(record.connector, _WORKS, "tables_dag"), lines, repairs, conf, about=tables)
 
 
 def _rebuild(store: StateStore, record: ConnectorRecord, asked: Rebuild, runs: Runs) -> Work:
@@ -162,7 +164,7 @@ def _rebuild(store: StateStore, record: ConnectorRecord, asked: Rebuild, runs: R
         "connector": record.connector, "work": "rebuild", "tables": tables, "target": target, "location": location,
         "confirm": record.connector,
     }  # fmt: skip
-    return Work(runs.offering(record.connector, _WORKS, "tables_dag"), lines, True, conf)
+    return Work(runs.offering(record.connector, _WORKS, "tables_dag"), lines, True, conf, about=tables)
 
 
 def _move(record: ConnectorRecord, asked: RestoreOffset | SetOffset | ResetOffset, runs: Runs) -> Work:

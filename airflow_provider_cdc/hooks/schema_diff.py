@@ -2,34 +2,142 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
     from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
 
+    Numbered = tuple[int, SchemaChangeRecord]
 
-def differences(records: Iterable[SchemaChangeRecord]) -> Iterator[tuple[SchemaChangeRecord, dict[str, list[str]]]]:
-    """Each change, and table → what it has changed there, each line beginning with ``+``, ``-`` or ``~``.
 
-    :param records: all of a connector, oldest first
+_AT_ONCE = 200
+"""Changes that are read at once where it is not known how many there are to be read."""
+
+
+class Recorded(Protocol):
+    """Where schema changes are recorded."""
+
+    def newest_schema_changes(
+        self, connector: str, most: int, *, before: int | None = None, naming: Collection[str] = ()
+    ) -> list[Numbered]:
+        """See :meth:`airflow_provider_cdc.state.store.StateStore.newest_schema_changes`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A schema change.
+
+    :param number: of its record
+    :param tables: table → what has changed there, each line beginning with ``+``, ``-`` or ``~``
     """
-    known: dict[TableId, TableSchema] = {}
-    for record in records:
-        found: dict[str, list[str]] = {}
-        named = {change.previous_id or change.id for change in record.changes}
-        before = {id_: known[id_] for id_ in named & known.keys()}
-        for change in record.changes:
-            if change.previous_id is not None:
-                known.pop(change.previous_id, None)
-        for change in record.changes:
-            found[str(change.id)] = difference(before.get(change.previous_id or change.id), change)
-            if change.table is None:
-                known.pop(change.id, None)
-            else:
-                known[change.id] = change.table
-        yield record, found
+
+    number: int
+    record: SchemaChangeRecord
+    tables: dict[str, list[str]]
+
+
+def newest_differences(
+    store: Recorded, connector: str, most: int, *, before: int | None = None, table: str = ""
+) -> list[Difference]:
+    """The newest schema changes with what each has changed, newest first.
+
+    Of older ones as many are read as it takes to know what the tables were like before, and only those that may concern them.
+
+    :param before: only changes with lower numbers
+    :param table: only changes of this table
+    """
+    rows = _rows(store, connector, most, before, table)
+    were = _before(store, connector, rows, table)
+    return [
+        Difference(number, record, _changed(record, were[number]))
+        for number, record in rows
+        if not table or any(_called(change.id, table) for change in record.changes)
+    ]
+
+
+def _rows(store: Recorded, connector: str, most: int, before: int | None, table: str) -> list[Numbered]:
+    """The changes to be shown; of a table all that name it, those that have taken its name away too."""
+    if not table:
+        return store.newest_schema_changes(connector, most, before=before)
+    found: list[Numbered] = []
+    at = before
+    while True:
+        rows = store.newest_schema_changes(connector, _AT_ONCE, before=at, naming=_names(table))
+        for at, record in rows:
+            if any(_called(id_, table) for id_ in _left(record)):
+                found.append((at, record))
+                most -= any(_called(change.id, table) for change in record.changes)
+                if most == 0:
+                    return found
+        if len(rows) < _AT_ONCE:
+            return found
+
+
+def _before(
+    store: Recorded, connector: str, rows: Sequence[Numbered], table: str
+) -> dict[int, dict[TableId, TableSchema | None]]:
+    """Number of a change → what the tables that it goes on from were like before it.
+
+    :param rows: newest first: without a gap, or all that name the table
+    """
+    found: dict[int, dict[TableId, TableSchema | None]] = {number: {} for number, _ in rows}
+    sought: dict[TableId, list[int]] = {}
+    for number, record in rows:
+        for id_, after in _left(record).items():
+            if not table or _called(id_, table):
+                for waiting in sought.pop(id_, []):
+                    found[waiting][id_] = after
+        for id_ in _goes_on_from(record):
+            sought.setdefault(id_, []).append(number)
+    # of one table's changes, those between them may be about the other tables in them
+    at = rows[-1][0] if rows and not table else max((max(numbers) for numbers in sought.values()), default=0)
+    while sought:
+        older = store.newest_schema_changes(connector, _AT_ONCE, before=at, naming={id_.name for id_ in sought})
+        for at, record in older:
+            for id_, after in _left(record).items():
+                numbers = sought.pop(id_, [])
+                for waiting in numbers:
+                    if waiting > at:
+                        found[waiting][id_] = after
+                if still := [n for n in numbers if n <= at]:
+                    sought[id_] = still
+        if len(older) < _AT_ONCE:
+            break
+    return found
+
+
+def _left(record: SchemaChangeRecord) -> dict[TableId, TableSchema | None]:
+    """What the tables are like after a change that it names, by each of their names."""
+    gone = dict.fromkeys(change.previous_id for change in record.changes if change.previous_id is not None)
+    return {**gone, **{change.id: change.table for change in record.changes}}
+
+
+def _goes_on_from(record: SchemaChangeRecord) -> set[TableId]:
+    """Tables that had a schema before a change, as far as it matters."""
+    return {
+        change.previous_id or change.id
+        for change in record.changes
+        if change.table is not None and (change.previous_id is not None or change.table.version > 1)
+    }
+
+
+def _called(id_: TableId, table: str) -> bool:
+    return table in (str(id_), id_.full_name)
+
+
+def _names(table: str) -> list[str]:
+    """What a table may be called in its database, whose name may have dots, too."""
+    parts = table.split(".")
+    return [".".join(parts[n:]) for n in range(1, len(parts))] or [table]
+
+
+def _changed(record: SchemaChangeRecord, before: Mapping[TableId, TableSchema | None]) -> dict[str, list[str]]:
+    return {
+        str(change.id): difference(before.get(change.previous_id or change.id), change) for change in record.changes
+    }
 
 
 def difference(before: TableSchema | None, change: TableChange) -> list[str]:
@@ -72,4 +180,4 @@ def type_text(column: Column) -> str:
     return f"{name}{size}{'' if column.nullable else ' not null'}"
 
 
-__all__ = ["difference", "differences", "type_text"]
+__all__ = ["Difference", "difference", "newest_differences", "type_text"]

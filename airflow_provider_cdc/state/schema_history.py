@@ -7,7 +7,7 @@ forgotten the connector, the base is of another history and not used.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -40,6 +40,28 @@ class SchemaHistories:
             with attempt, self._database.engine.connect() as c:
                 rows = c.execute(statement.order_by(r.id.desc()).limit(most)).all()
         return [SchemaChangeRecord.model_validate(row.record) for row in reversed(rows)]
+
+    def newest(
+        self, connector: str, most: int, *, before: int | None = None, naming: Collection[str] = ()
+    ) -> list[tuple[int, SchemaChangeRecord]]:
+        """The newest schema changes, each with its number, newest first; by one query.
+
+        :param before: only changes with lower numbers
+        :param naming: only changes of tables with one of these names, in whatever database or schema, and those of several tables at once
+        """
+        r = SchemaHistoryRow
+        statement = sa.select(r.id, r.record).where(r.connector == connector)
+        if before is not None:
+            statement = statement.where(r.id < before)
+        if naming:
+            first, second = r.record["changes"][0], r.record["changes"][1]
+            names = [first[which]["name"].as_string() for which in ("id", "previous_id")]
+            several = second["id"]["name"].as_string().is_not(None)
+            statement = statement.where(sa.or_(several, *(name.in_(sorted(naming)) for name in names)))
+        for attempt in self._database.attempts():
+            with attempt, self._database.engine.connect() as c:
+                rows = c.execute(statement.order_by(r.id.desc()).limit(most)).all()
+        return [(row.id, SchemaChangeRecord.model_validate(row.record)) for row in rows]
 
     def of_table(self, connector: str, table: TableId) -> list[tuple[int, SchemaChangeRecord]]:
         """The recorded schema changes that concern a name of a table, each with its batch, oldest first."""

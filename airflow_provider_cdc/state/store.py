@@ -121,6 +121,16 @@ class StateStore:
         """The schema changes that were recorded after a moment, the newest ones of these, oldest first."""
         return self._schemas.lately(connector, since, most)
 
+    def newest_schema_changes(
+        self, connector: str, most: int, *, before: int | None = None, naming: Collection[str] = ()
+    ) -> list[tuple[int, SchemaChangeRecord]]:
+        """The newest schema changes, each with its number, newest first.
+
+        :param before: only changes with lower numbers
+        :param naming: only changes of tables with one of these names, in whatever database or schema, and those of several tables at once
+        """
+        return self._schemas.newest(connector, most, before=before, naming=naming)
+
     def schema_changes_of(self, connector: str, table: TableId) -> list[tuple[int, SchemaChangeRecord]]:
         """The recorded schema changes that concern a name of a table, each with its batch, oldest first."""
         return self._schemas.of_table(connector, table)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.retention import StateRetention
 from airflow_provider_cdc.hooks.connector import access_of
 from tests.plugins.conftest import Asked, capture
@@ -83,6 +84,7 @@ def test_a_snapshot_names_its_tables_and_wants_the_connectors_name(shop: Shop, a
     [
         ({"tables": ["inventory.oders"]}, 409, "did you mean inventory.orders?"),
         ({"tables": ["("]}, 409, "is not a regular expression"),
+        ({"tables": ["(.*.*.*.*.*.*)*x"]}, 409, "may take longer than a run can wait"),
         ({"tables": []}, 422, "tables"),
         ({"tables": ["x"], "type": "fast"}, 422, "incremental"),
         ({"tables": ["x"], "where": "1=1"}, 422, "where"),
@@ -93,6 +95,31 @@ def test_what_cannot_be_read_is_refused_before_anything_is_sent(
 ) -> None:
     assert text in json.dumps(act(asked, "snapshot", body, status, plan=False, confirm="shop"))
     assert shop.store.signals_of("shop") == []
+
+
+def test_nothing_is_done_by_a_plan_that_is_about_something_else_by_now(shop: Shop, asked: Asked) -> None:
+    """Of all that a plan says, what it is about counts: a run that ends meanwhile, or more rows that were read, do not matter."""
+    snapshot = {"tables": ["inventory.*"]}
+    plan = act(asked, "snapshot", snapshot)
+    act(asked, "snapshot", snapshot, plan=False, confirm="shop", about=plan["about"])
+    shop.database.create_table("inventory.lines", {"id": "int64"}, key=("id",))
+    capture(shop)
+    refused = act(asked, "snapshot", snapshot, 409, plan=False, confirm="shop", about=plan["about"])
+    assert "has changed since it was made. Now: 2 tables" in refused["error"]["what"]
+    assert refused["error"]["repair"] == "look at the plan again"
+    assert len(shop.store.signals_of("shop")) == 1
+    stop = act(asked, "stop-snapshot", {})
+    assert "nothing to stop" in stop["lines"][0]
+    act(asked, "snapshot", snapshot, plan=False, confirm="shop", about=act(asked, "snapshot", snapshot)["about"])
+    act(asked, "stop-snapshot", {}, 409, plan=False, confirm="shop", about=stop["about"])
+    pause = act(asked, "pause", {})
+    with shop.store.lease("shop", "the run", wait_s=0):
+        assert act(asked, "pause", {})["about"] == pause["about"]
+    shop.store.set_control("shop", DesiredState.STOPPED, "bob")
+    act(asked, "pause", {}, 409, plan=False, about=pause["about"])
+    assert shop.store.control("shop").by == "bob"
+    act(asked, "pause", {}, plan=False, about=act(asked, "pause", {})["about"])
+    assert shop.store.control("shop").by == "ann"
 
 
 def test_what_a_target_holds_back_is_released(shop: Shop, asked: Asked) -> None:

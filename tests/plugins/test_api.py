@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,8 +23,10 @@ from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.monitor import Monitor
 from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.hooks import source_look
 from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.plugins import rights
+from airflow_provider_cdc.plugins.api import reading
 from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin
 from airflow_provider_cdc.plugins.rights import KnownDag
 from airflow_provider_cdc.state.store import StateStore
@@ -222,6 +227,30 @@ def test_a_change_log_that_is_away_does_not_hide_the_state(shop: Shop, asked: As
     assert found["trouble"]
 
 
+def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
+    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The report of a target is a pipe into which nobody writes: who reads it waits."""
+    monkeypatch.setattr(reading, "_LOG_S", 0.2)
+    monkeypatch.setattr(source_look, "_log_places", threading.BoundedSemaphore(2))
+    folder = Path(shop.definition.changelog) / "shop" / "applied"
+    folder.mkdir(parents=True, exist_ok=True)
+    pipe = folder / "delta-0.json"
+    os.mkfifo(pipe)
+    try:
+        for told in ("has not answered within 0.2 s", "has not answered within 0.2 s", "wait for answers already"):
+            found = get(asked, "/shop")
+            assert told in found["trouble"]
+            assert (found["line"]["batch"], found["targets"]) == (1, [])
+        assert get(asked)["total"] == 1  # the overview reads none
+        assert "wait for answers already" in get(asked, "/shop/batches/1")["trouble"]
+    finally:
+        pipe.rename(folder / "pipe")  # no look after this one reads it
+        os.close(os.open(folder / "pipe", os.O_RDWR | os.O_NONBLOCK))  # those that wait have read it to its end
+    while get(asked, "/shop")["trouble"] is not None:  # the places are free again
+        time.sleep(0.05)
+
+
 def test_tables_have_their_schema_and_what_was_measured_of_their_topics(shop: Shop, asked: Asked) -> None:
     shop.order(1)
     capture(shop)
@@ -270,6 +299,9 @@ def test_a_schema_change_says_what_it_has_changed(shop: Shop, asked: Asked) -> N
     assert before["tables"] == {"inventory.orders": ["+ id int64", "+ note string", "+ key (id)"]}
     assert after["tables"] == {"inventory.orders": ["+ extra int32"]}
     assert get(asked, "/shop/schema-changes", table="inventory.none") == []
+    assert get(asked, "/shop/schema-changes", table="inventory.orders") == [after, before]
+    assert get(asked, "/shop/schema-changes", limit=1) == [after]
+    assert get(asked, "/shop/schema-changes", limit=1, before=after["number"]) == [before]
 
 
 def test_properties_say_where_they_come_from_and_nothing_of_the_connection(shop: Shop, asked: Asked) -> None:

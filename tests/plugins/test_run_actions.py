@@ -94,7 +94,8 @@ def test_tables_are_worked_on_by_a_run_of_the_form(
     assert "delta at /b" in plan["lines"][0]
     if confirm:
         act(asked, action, body, 409, plan=False)
-    done = act(asked, action, body, plan=False, **confirm)
+    act(asked, action, body, 409, plan=False, about="0" * 32, **confirm)
+    done = act(asked, action, body, plan=False, about=plan["about"], **confirm)
     names = ["inventory.orders"] if action == "rebuild" else [r"inventory\.orders"]
     expected = {
         "connector": "shop",

@@ -118,6 +118,8 @@ def test_the_source_of_a_connection_says_what_it_has(shop: Shop, asked: Asked, m
     assert found == {
         "asked": True, "ready": True, "findings": [], "tables": ["inventory.log", "inventory.orders"], "total": 2, "keyless": ["inventory.log"],
     }  # fmt: skip
+    connect(monkeypatch, "team/shop", conn_type="cdc_memory", host="pages")
+    assert asked().post(f"{API}/connections/team%2Fshop", json={}).json() == found
     secret = "the-password"
     connect(monkeypatch, "shop_db", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="u", password=secret)
     answer = asked().post(f"{API}/connections/shop_db", json={})

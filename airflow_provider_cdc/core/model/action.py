@@ -187,6 +187,7 @@ class Plan(BaseModel):
     :param dag: the DAG of which a run does it
     :param run: id of that run
     :param version: of the offset that the plan is about
+    :param about: stands for the tables, signals and the like that the plan is about. Whoever gives it back has nothing done if it would be about others by then
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -201,6 +202,7 @@ class Plan(BaseModel):
     dag: str | None = None
     run: str | None = None
     version: int | None = None
+    about: str | None = None
 
 
 __all__ = [

@@ -117,6 +117,7 @@ class Offset(_Answer):
 class SchemaChange(_Answer):
     """One schema change."""
 
+    number: int = Field(description="Of its record; later ones have higher numbers")
     seq: int
     at: datetime
     database: str

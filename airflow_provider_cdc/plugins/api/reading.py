@@ -15,7 +15,7 @@ from airflow_provider_cdc.hooks import status_texts
 from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.hooks.connector_view import properties_of, tables_of
 from airflow_provider_cdc.hooks.overview import line_of, overview, wholes_of
-from airflow_provider_cdc.hooks.schema_diff import differences
+from airflow_provider_cdc.hooks.schema_diff import newest_differences
 from airflow_provider_cdc.hooks.source_look import within_log
 from airflow_provider_cdc.plugins.api import models
 from airflow_provider_cdc.plugins.api.reach import MOST, Readable, Store
@@ -169,18 +169,17 @@ def schema_changes(
     store: Store,
     reached: Readable,
     limit: Limit = 50,
-    table: Annotated[str, Query(description="Only of this table")] = "",
+    table: Annotated[str, Query(max_length=2000, description="Only of this table")] = "",
+    before: Annotated[int | None, Query(ge=1, lt=1 << 63, description="Only those with lower numbers")] = None,
 ) -> list[models.SchemaChange]:
     """Schema changes, newest first, each with what it has changed."""
-    found = [
+    return [
         models.SchemaChange(
-            seq=record.seq, at=datetime.fromtimestamp(record.ts_us / 1_000_000, UTC), database=record.database,
-            statement=record.ddl, position=record.position, snapshot=record.snapshot, tables=changed,
+            number=one.number, seq=one.record.seq, at=datetime.fromtimestamp(one.record.ts_us / 1_000_000, UTC), database=one.record.database,
+            statement=one.record.ddl, position=one.record.position, snapshot=one.record.snapshot, tables=one.tables,
         )
-        for record, changed in differences(store.schema_history(reached.name))
-        if not table or table in changed
+        for one in newest_differences(store, reached.name, limit, before=before, table=table)
     ]  # fmt: skip
-    return found[-limit:][::-1]
 
 
 @router.get("/connectors/{connector}/configuration")

@@ -156,7 +156,7 @@ def offers(user: GetUserDep) -> Offers:
     )
 
 
-@router.post("/connections/{connection}")
+@router.post("/connections/{connection:path}")  # ids of connections may have slashes
 def source(reached: Editable, asked: AskConnection) -> SourceAnswer:
     """Ask the source of a connection whether capture can begin, and what could be captured."""
     hook, patterns = CdcSourceHook(reached.conn_id), [pattern_of(table) for table in asked.tables]
