@@ -21,8 +21,8 @@ PASSWORD = "the-password-of-inventory"
 PLAIN = {"database.ssl.mode": "disabled"}
 """The server has no certificate: with the default, every check would tell so."""
 
-SHOWN = "shown"
-"""Of this connector rows may be shown; only tests of pages have it."""
+SHOWN, LOOKED = "shown", "looked"
+"""Of these connectors rows may be shown; only tests of pages have them."""
 OF = "of_"
 """Before the kind of a source: a connector to one, of which rows may be shown, too."""
 
@@ -73,7 +73,7 @@ def airflow(inventory: Any, tmp_path_factory: pytest.TempPathFactory) -> Airflow
     example("inventory_mariadb_continuous", airflow.dags)
     example("inventory_maintain_tables", airflow.dags)
     airflow.environment["CDC_INVENTORY_RUN_FOR"] = "60"
-    airflow.environment["AIRFLOW__CDC__SHOW_ROWS_OF"] = ",".join([SHOWN, *(f"{OF}{kind}" for kind in kinds())])
+    airflow.environment["AIRFLOW__CDC__SHOW_ROWS_OF"] = ",".join([SHOWN, LOOKED, *(f"{OF}{kind}" for kind in kinds())])
     told = {"type": "file", "log_file_path": str(airflow.folder / LINEAGE), "append": True}
     airflow.environment["AIRFLOW__OPENLINEAGE__TRANSPORT"] = json.dumps(told)
     (airflow.dags / "long_capture.py").write_text(LONG.format(changelog=airflow.home / "cdc" / "changelog"))

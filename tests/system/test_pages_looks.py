@@ -1,8 +1,9 @@
-"""Looks closer, in a real Chromium within a running Airflow: the check, the gap report, charts, and the wizard, against a real MariaDB."""
+"""Looks closer, in a real Chromium within a running Airflow: the check, the gap report, charts, a row at its source, and the wizard, against a real MariaDB."""
 
 from __future__ import annotations
 
 import json
+import re
 import runpy
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,11 +18,13 @@ from airflow_provider_cdc.core.model.measured import Measured, Series
 from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
 from airflow_provider_cdc.state.store import StateStore
 from dev.airflow import Airflow, Services
-from tests.system.conftest import PASSWORD, PLAIN
+from tests.system.conftest import LOOKED, PASSWORD, PLAIN
 from tests.system.pages import findings, lose, show, themed
 
 NASTY = '<img src=x onerror="window.hacked=1">\u202eevil'
 """Name of a table."""
+LONG = 2**53 + 1
+"""A key that is no number of a browser: it would take it for 2**53."""
 POOR = '<b onclick="hack()">poor'
 """An account that may not read the log; what mends that has its name."""
 
@@ -42,6 +45,8 @@ def looked(inventory: Any, airflow: Airflow, services: Services) -> Iterator[Loo
         "CREATE DATABASE nasty",
         f"CREATE TABLE nasty.`{NASTY}` (id INT PRIMARY KEY)",
         "CREATE TABLE nasty.`keyless` (line TEXT)",
+        "CREATE TABLE nasty.compared (id BIGINT PRIMARY KEY, note VARCHAR(50), price DECIMAL(10,2))",
+        f"INSERT INTO nasty.compared VALUES ({LONG}, 'first', 1.50), (1, 'other', 2)",
         f"CREATE OR REPLACE USER '{POOR}'@'%' IDENTIFIED BY '{PASSWORD}'",
         f"GRANT SELECT ON *.* TO '{POOR}'@'%'",
     )
@@ -155,6 +160,43 @@ def test_a_lost_position_is_shown_with_the_ways_out(
     assert page.get_by_test_id("gap").count() == 0
     by_keyboard(page, "Ask the source")
     page.get_by_text("There is no gap").wait_for()
+
+
+def test_a_row_is_compared_with_its_source(
+    page: Any, services: Services, looked: Looked, inventory: Any, airflow: Airflow, shots: Path, axe: str
+) -> None:
+    assert LOOKED == "looked"
+    show(page, services, "/connectors/looked/row")
+    page.get_by_label("Table", exact=True).fill("nasty.compared")
+    page.get_by_label("id (int64)").fill(str(LONG))
+    page.get_by_text("Compare with the source").click()
+    story, row = page.get_by_test_id("story"), page.get_by_role("table", name="The row")
+
+    def said(what: str) -> list[list[str]]:
+        page.get_by_role("button", name="Look", exact=True).click()
+        story.get_by_text(re.compile(f"^{what} to the newest change")).wait_for()
+        return [line.split("\t") for line in row.inner_text().splitlines()]
+
+    id_, note, price = [str(LONG)] * 2, ["first"] * 2, ["1.50"] * 2
+    assert said("equal") == [["Column", "Change log", "Source"], ["id", *id_], ["note", *note], ["price", *price]]
+    inventory.sql(f"UPDATE nasty.compared SET note = 'second' WHERE id = {LONG}")
+    found = said("not equal")
+    assert found[0] == ["Column", "Change log", "Source", "Differs"]
+    assert found[2] == ["note", "first", "second", "differs"]
+    assert [line[-1].strip() for line in (found[1], found[3])] == ["", ""]
+    page.screenshot(path=shots / "row-compared.png")
+    assert findings(page, axe) == []
+    url, connections = f"sqlite:///{airflow.home}/airflow.db", {"source": "inventory_mariadb", "state": "cdc_state_default"}  # fmt: skip
+    with open_capture(definition_of(airflow, "looked", 0), url, secrets=looked.secrets, connections=connections) as run:
+        run.run()
+    assert said("equal")[2] == ["note", "second", "second"]
+    assert [line for line in story.get_by_text("2 changes").all_inner_texts() if "were looked at" in line] != []
+    inventory.sql(f"DELETE FROM nasty.compared WHERE id = {LONG}")
+    page.get_by_role("button", name="Look", exact=True).click()
+    story.get_by_text("there is no such row, not equal to the newest change").wait_for()
+    looks = [one for one in looked.store.notifications("looked", limit=200) if one.notification.type == "LOOKED_AT"]
+    assert len(looks) == 4
+    assert page.errors == []
 
 
 def test_charts_show_an_hour_a_day_and_a_week_and_what_has_happened(
