@@ -5,7 +5,7 @@ import type { Choice } from "./choices";
 import { ask, part, type Detail, type Offset, type Plan } from "./api";
 import { FollowedRun } from "./AskedFor";
 import { Failure } from "./bits";
-import { shortened } from "./long";
+import { Long, shortened } from "./long";
 import { ago, position } from "./texts";
 import { useAsked } from "./useAsked";
 
@@ -27,17 +27,19 @@ export function ActionDialog(props: { connector: string; chosen: Choice; targets
   const written = chosen.position ? JSON.stringify(chosen.position, null, 2) : "{}";
   const [given, setGiven] = useState<Given>({ reason: "", tables: "", type: "incremental", replace: false, target: 0, version: "", position: written });
   const [confirm, setConfirm] = useState("");
-  const [plan, setPlan] = useState<Plan | undefined>(undefined);
+  const [planned, setPlanned] = useState<{ plan: Plan; body: Record<string, unknown> } | undefined>(undefined);
   const [error, setError] = useState<Error | undefined>(undefined);
   const [busy, setBusy] = useState(false);
   const send = async (planOnly: boolean) => {
     setBusy(true);
     setError(undefined);
-    const query = new URLSearchParams({ plan: String(planOnly), ...(confirm ? { confirm } : {}) });
     try {
-      const body = bodyOf(chosen, given, targets, plan);
-      const found = await ask<Plan>(`connectors/${part(connector)}/actions/${chosen.action}?${query}`, undefined, body);
-      setPlan(found);
+      // what is done is what the plan was about, whatever was typed while it was made
+      const body = planned ? planned.body : bodyOf(chosen, given, targets);
+      const version = chosen.moves && planned ? { at_version: planned.plan.version ?? null } : {};
+      const query = new URLSearchParams({ plan: String(planOnly), ...(confirm ? { confirm } : {}), ...(planned?.plan.about ? { about: planned.plan.about } : {}) });
+      const found = await ask<Plan>(`connectors/${part(connector)}/actions/${chosen.action}?${query}`, undefined, { ...body, ...version });
+      setPlanned({ plan: found, body });
       if (found.done) {
         onDone();
       }
@@ -47,25 +49,27 @@ export function ActionDialog(props: { connector: string; chosen: Choice; targets
     setBusy(false);
   };
   const again = () => {
-    setPlan(undefined);
+    setPlanned(undefined);
     setConfirm("");
     setError(undefined);
   };
-  const planned = plan !== undefined && !plan.done;
+  const plan = planned?.plan;
+  const open = plan !== undefined && !plan.done;
+  const doing = open && busy; // who closed it now would not see what becomes of it
   return (
-    <Dialog.Root open onOpenChange={({ open }) => (open ? undefined : onClose())} scrollBehavior="inside">
+    <Dialog.Root open onOpenChange={(change) => (change.open || doing ? undefined : onClose())} scrollBehavior="inside">
       <Portal>
         <Dialog.Backdrop />
         <Dialog.Positioner>
           <Dialog.Content data-testid="action">
             <Dialog.Header>
               <Dialog.Title overflowWrap="anywhere" pe={6}>
-                {chosen.title}: <bdi>{connector}</bdi>
+                {shortened(chosen.title, 300)}: <Long text={connector} />
               </Dialog.Title>
             </Dialog.Header>
             <Dialog.Body display="flex" flexDirection="column" gap={3}>
               {plan ? <Planned connector={connector} plan={plan} /> : <Wanted connector={connector} chosen={chosen} targets={targets} given={given} onGiven={(more) => setGiven({ ...given, ...more })} />}
-              {planned && plan.confirm && !plan.obstacle ? (
+              {open && plan.confirm && !plan.obstacle ? (
                 <Field.Root>
                   <Field.Label>To confirm, type the connector's name</Field.Label>
                   <Input value={confirm} autoComplete="off" onChange={(e) => setConfirm(e.target.value)} />
@@ -74,11 +78,11 @@ export function ActionDialog(props: { connector: string; chosen: Choice; targets
               {error ? <Failure error={error} /> : null}
             </Dialog.Body>
             <Dialog.Footer flexWrap="wrap">
-              <Button variant="outline" onClick={onClose}>
+              <Button variant="outline" disabled={doing} onClick={onClose}>
                 {plan?.done ? "Close" : "Cancel"}
               </Button>
-              {planned ? (
-                <Button variant="outline" onClick={again}>
+              {open ? (
+                <Button variant="outline" disabled={doing} onClick={again}>
                   Back
                 </Button>
               ) : null}
@@ -87,14 +91,14 @@ export function ActionDialog(props: { connector: string; chosen: Choice; targets
                   Show what happens
                 </Button>
               ) : null}
-              {planned && !plan.obstacle ? (
+              {open && !plan.obstacle ? (
                 <Button loading={busy} colorPalette={plan.confirm ? "red" : undefined} disabled={plan.confirm && confirm !== connector} onClick={() => void send(false)} whiteSpace="normal" h="auto" minH={9} maxW="full" overflowWrap="anywhere">
                   {chosen.title}
                 </Button>
               ) : null}
             </Dialog.Footer>
             <Dialog.CloseTrigger asChild>
-              <CloseButton size="sm" />
+              <CloseButton size="sm" disabled={doing} />
             </Dialog.CloseTrigger>
           </Dialog.Content>
         </Dialog.Positioner>
@@ -104,7 +108,7 @@ export function ActionDialog(props: { connector: string; chosen: Choice; targets
 }
 
 /** What is sent. */
-function bodyOf(chosen: Choice, given: Given, targets: Targets, plan: Plan | undefined): Record<string, unknown> {
+function bodyOf(chosen: Choice, given: Given, targets: Targets): Record<string, unknown> {
   const target = targets[given.target];
   return {
     ...chosen.body,
@@ -114,7 +118,6 @@ function bodyOf(chosen: Choice, given: Given, targets: Targets, plan: Plan | und
     ...(chosen.target ? { target: target?.target, location: target?.location } : {}),
     ...(chosen.version ? { version: Number(given.version) } : {}),
     ...(chosen.position !== undefined ? { position: written(given.position) } : {}),
-    ...(chosen.moves ? { at_version: plan?.version ?? null } : {}),
   };
 }
 
@@ -217,7 +220,7 @@ function Select({ label, value, onChange, children }: { label: string; value: st
 
 /** The offsets that the connector has had, newest first. */
 function VersionChoice({ connector, chosen, onChoose }: { connector: string; chosen: string; onChoose: (version: string) => void }) {
-  const { data, error } = useAsked<Offset[]>(`connectors/${part(connector)}/offsets?limit=200`);
+  const { data, error } = useAsked<Offset[]>(`connectors/${part(connector)}/offsets?limit=1000`);
   const earlier = (data ?? []).slice(1);
   return (
     <Box>

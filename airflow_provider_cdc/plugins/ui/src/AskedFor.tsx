@@ -5,16 +5,19 @@ import { titleOf } from "./choices";
 import { part, type AskedFor } from "./api";
 import { Failure, Grid, Section, Shown, State } from "./bits";
 import { Long, shortened } from "./long";
-import { ago, value } from "./texts";
+import { Older, useNewest } from "./newest";
+import { ago, now, value } from "./texts";
 import { useAsked, type Asked } from "./useAsked";
 
 const DAY_MS = 86_400_000;
+const EVERY_S = 5;
+const UNDER_WAY: AskedFor["fate"][] = ["queued", "running"];
 
 /** The run that was begun just now, until it has ended, and what it says. */
 export function FollowedRun({ connector, dag, run }: { connector: string; dag: string; run: string }) {
   const { data, error } = useAsked<AskedFor[]>(`connectors/${part(connector)}/actions`, 2);
   const found = data?.find((one) => one.dag === dag && one.run === run);
-  const ended = found?.fate === "done" || found?.fate === "failed";
+  const ended = found !== undefined && !UNDER_WAY.includes(found.fate);
   return (
     <Box data-testid="run" aria-live="polite" display="flex" flexDirection="column" gap={2}>
       <Box display="flex" gap={2} alignItems="center" flexWrap="wrap">
@@ -30,9 +33,10 @@ export function FollowedRun({ connector, dag, run }: { connector: string; dag: s
 
 /** What is under way, and the last thing that was asked for, if that was not long ago. */
 export function LastAsked({ asked }: { asked: Asked<AskedFor[]> }) {
-  const recent = (asked.data ?? []).filter((one, n) => one.run && (one.fate === "queued" || one.fate === "running" || (n === 0 && Date.now() - Date.parse(one.at) < DAY_MS)));
-  return recent.length === 0 ? null : (
+  const recent = (asked.data ?? []).filter((one, n) => one.run && (UNDER_WAY.includes(one.fate) || (n === 0 && now() - Date.parse(one.at) < DAY_MS)));
+  return recent.length === 0 && !asked.error ? null : (
     <Box mt={3} data-testid="last-asked">
+      {asked.error ? <Failure error={asked.error} /> : null}
       {recent.slice(0, 3).map((one) => (
         <Box key={one.number} display="flex" gap={2} alignItems="center" flexWrap="wrap">
           <Text overflowWrap="anywhere">
@@ -48,10 +52,11 @@ export function LastAsked({ asked }: { asked: Asked<AskedFor[]> }) {
 }
 
 /** Everything that was asked for on pages: who, when, why, and what has become of it. */
-export function AskedForList({ asked }: { asked: Asked<AskedFor[]> }) {
+export function AskedForList({ path }: { path: string }) {
+  const newest = useNewest<AskedFor>(`${path}/actions`, 20, EVERY_S);
   return (
     <Section title="Asked for on these pages">
-      <Shown asked={asked}>
+      <Shown asked={newest.asked}>
         {(found) => (
           <Grid
             label="Asked for on these pages"
@@ -77,6 +82,7 @@ export function AskedForList({ asked }: { asked: Asked<AskedFor[]> }) {
           />
         )}
       </Shown>
+      <Older of={newest} />
     </Section>
   );
 }

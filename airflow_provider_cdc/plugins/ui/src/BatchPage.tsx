@@ -3,7 +3,7 @@ import { Link, useParams } from "react-router-dom";
 
 import { part, type BatchDetail } from "./api";
 import { Failure, Grid, ROOT, Section, Shown } from "./bits";
-import { Exact, Long } from "./long";
+import { Exact, Long, shortened } from "./long";
 import { ago, bytes, count, position } from "./texts";
 import { useAsked } from "./useAsked";
 
@@ -17,10 +17,10 @@ export function BatchPage() {
   return (
     <>
       <Anchor asChild variant="underline">
-        <Link to={`${ROOT}/${path}/batches`}>{connector}</Link>
+        <Link to={`${ROOT}/${path}/batches`}><bdi>{shortened(connector, 300)}</bdi></Link>
       </Anchor>
       <Heading as="h1" size="xl" my={2}>
-        Batch {batch}
+        Batch <Long text={batch} />
       </Heading>
       <Shown asked={asked}>
         {(found) => (

@@ -9,6 +9,8 @@ import { SIGNS } from "./marks";
 import { count, duration } from "./texts";
 import { useAsked } from "./useAsked";
 
+/** Marks that are listed. */
+const MOST = 50;
 const SPANS = ["hour", "day", "week"] as const;
 type Point = ChartsOf["series"][number]["points"][number];
 
@@ -95,7 +97,8 @@ function AsTable({ producer, points }: { producer: string; points: Point[] }) {
 }
 
 function Happened({ found }: { found: ChartsOf }) {
-  const told = found.marks.filter(({ kind }) => kind !== "run").slice(-50).reverse();
+  const all = found.marks.filter(({ kind }) => kind !== "run");
+  const told = all.slice(-MOST).reverse();
   return (
     <Box mt={5}>
       <Text color="fg.muted" mb={2}>
@@ -107,6 +110,7 @@ function Happened({ found }: { found: ChartsOf }) {
         nothing="No snapshot, schema change or error in this time."
         rows={told.map((mark, n) => ({ key: `${mark.at} ${n}`, cells: [new Date(mark.at).toLocaleString(), mark.kind, mark.text] }))}
       />
+      {all.length > MOST ? <Text color="fg.muted" mt={2}>The newest {MOST} of {count(all.length)} are listed.</Text> : null}
     </Box>
   );
 }

@@ -1,14 +1,14 @@
 import { Alert, Box, Button, Text } from "@chakra-ui/react";
 
 import type { CheckAnswer } from "./api";
-import { Failure } from "./bits";
+import { Failure, LookedAt } from "./bits";
 import { Copied } from "./copied";
 import { Long } from "./long";
 import { useLook } from "./useLook";
 
 /** Whether capture can begin: the source is asked when somebody wants to know. */
 export function CheckTab({ path, allowed }: { path: string; allowed: boolean }) {
-  const { data, error, busy, look } = useLook<CheckAnswer>(`${path}/check`);
+  const { data, at, error, busy, look } = useLook<CheckAnswer>(`${path}/check`);
   if (!allowed) {
     return <Text color="fg.muted">To have the source asked needs the right to operate this connector.</Text>;
   }
@@ -21,6 +21,7 @@ export function CheckTab({ path, allowed }: { path: string; allowed: boolean }) 
       <Box mt={3} aria-live="polite">
         {error ? <Failure error={error} /> : null}
         {data ? <Findings found={data} /> : null}
+        <LookedAt at={at} />
       </Box>
     </>
   );

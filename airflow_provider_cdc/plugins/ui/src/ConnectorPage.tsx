@@ -1,14 +1,15 @@
 import { Box, Heading, HStack, Link as Anchor, Tabs, Text } from "@chakra-ui/react";
-import { useState } from "react";
+import { useRef, useState } from "react";
 import { Link, useParams } from "react-router-dom";
 
+import { ActionDialog } from "./ActionDialog";
 import { ActionButtons } from "./Actions";
 import { part, type AskedFor, type Detail, type Line } from "./api";
 import { AskedForList, LastAsked } from "./AskedFor";
 import { Failure, lag, LogEnds, Parts, ROOT, Section, Shown, State, Trouble } from "./bits";
 import { Charts } from "./Charts";
 import { CheckTab } from "./CheckTab";
-import { choicesOf, offsetChoicesOf } from "./choices";
+import { choicesOf, offsetChoicesOf, type Choice } from "./choices";
 import { GapReport } from "./GapReport";
 import { Exact, Long } from "./long";
 import { TABS } from "./places";
@@ -21,14 +22,23 @@ import { useAsked } from "./useAsked";
 export function ConnectorPage() {
   const { connector = "", tab: first = "charts" } = useParams();
   const [tab, setTab] = useState(first);
+  const title = useRef<HTMLHeadingElement>(null);
   const path = `connectors/${part(connector)}`;
-  const choose = (name: string) => {
+  const turnTo = (name: string) => {
     setTab(name);
     // not by the router: Airflow makes a plugin's page anew for each path, so that it would lose the focus, and blink
     history.replaceState(history.state, "", new URL(`plugin/cdc/${path}/${name}`, document.baseURI));
   };
   const asked = useAsked<Detail>(path, 5);
   const actions = useAsked<AskedFor[]>(`${path}/actions`, 5);
+  // a dialog is as it was opened, whatever the page learns meanwhile: what its button stood for may be gone
+  const [open, setOpen] = useState<{ choice: Choice; targets: Detail["targets"]; by: HTMLElement | null } | undefined>(undefined);
+  const choose = (choice: Choice) => setOpen({ choice, targets: asked.data?.targets ?? [], by: document.activeElement as HTMLElement | null });
+  const close = () => {
+    setOpen(undefined);
+    const back = open?.by?.isConnected ? open.by : title.current;
+    window.setTimeout(() => back?.focus(), 0);
+  };
   const done = () => {
     asked.again();
     actions.again();
@@ -38,18 +48,18 @@ export function ConnectorPage() {
       <Anchor asChild variant="underline">
         <Link to={ROOT}>CDC connectors</Link>
       </Anchor>
-      <Heading as="h1" size="xl" my={2} overflowWrap="anywhere">
-        {connector}
+      <Heading as="h1" size="xl" my={2} overflowWrap="anywhere" ref={title} tabIndex={-1}>
+        <Long text={connector} />
       </Heading>
       <Shown asked={asked}>
         {(found) => (
           <>
             <Facts found={found} />
-            <ActionButtons choices={choicesOf(found)} connector={connector} found={found} onDone={done} />
+            <ActionButtons choices={choicesOf(found)} onChoose={choose} />
             <LastAsked asked={actions} />
-            <Tabs.Root lazyMount unmountOnExit value={tab} onValueChange={({ value }) => choose(value)} mt={4}>
+            <Tabs.Root lazyMount unmountOnExit value={tabsOf(found).some(([name]) => name === tab) ? tab : "charts"} onValueChange={({ value }) => turnTo(value)} mt={4}>
               <Tabs.List flexWrap="wrap" aria-label="About the connector">
-                {Object.entries(TABS).filter(([name]) => name !== "row" || found.rights.includes("rows")).map(([name, title]) => (
+                {tabsOf(found).map(([name, title]) => (
                   <Tabs.Trigger key={name} value={name}>
                     {title}
                   </Tabs.Trigger>
@@ -61,16 +71,16 @@ export function ConnectorPage() {
               <Tabs.Content value="schema"><SchemaTab path={path} /></Tabs.Content>
               <Tabs.Content value="batches"><BatchesTab path={path} targets={found.targets} /></Tabs.Content>
               <Tabs.Content value="offsets">
-                <GapReport path={path} connector={connector} found={found} onDone={done} />
+                <GapReport path={path} found={found} onChoose={choose} />
                 <Section title="Offsets that it has had">
-                  <ActionButtons choices={offsetChoicesOf(found)} connector={connector} found={found} onDone={done} />
+                  <ActionButtons choices={offsetChoicesOf(found)} onChoose={choose} />
                   <Box mt={3}><OffsetsTab path={path} /></Box>
                 </Section>
               </Tabs.Content>
               <Tabs.Content value="check"><CheckTab path={path} allowed={found.rights.includes("operate")} /></Tabs.Content>
               <Tabs.Content value="configuration"><ConfigurationTab path={path} /></Tabs.Content>
               <Tabs.Content value="events">
-                <AskedForList asked={actions} />
+                <AskedForList path={path} />
                 <Section title="What has happened"><EventsTab path={path} /></Section>
               </Tabs.Content>
               <Tabs.Content value="row"><RowStory path={path} targets={found.targets} /></Tabs.Content>
@@ -78,9 +88,13 @@ export function ConnectorPage() {
           </>
         )}
       </Shown>
+      {open ? <ActionDialog connector={connector} chosen={open.choice} targets={open.targets} onClose={close} onDone={done} /> : null}
     </>
   );
 }
+
+/** Those that somebody may see. */
+const tabsOf = (found: Detail) => Object.entries(TABS).filter(([name]) => name !== "row" || found.rights.includes("rows"));
 
 /** The box of the error says it in all its parts. */
 function saysTheError(problem: string, line: Line): boolean {

@@ -14,7 +14,7 @@ export function FirstUse() {
   const [chosen, setChosen] = useState("");
   return (
     <Box data-testid="first-use">
-      <Text>No connector has run yet. Three steps to the first one, or have the <Anchor asChild variant="underline"><Link to={`${ROOT}/new`}>wizard</Link></Anchor> take you through them.</Text>
+      <Text>No connector has run yet, or none that you may see. Three steps to the first one, or have the <Anchor asChild variant="underline"><Link to={`${ROOT}/new`}>wizard</Link></Anchor> take you through them.</Text>
       <Shown asked={asked}>
         {({ sources }) => {
           const source = sources.find(({ kind }) => kind === chosen) ?? sources.find(({ kind }) => kind === "mariadb") ?? sources[0];

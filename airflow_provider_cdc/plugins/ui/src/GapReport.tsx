@@ -1,17 +1,17 @@
 import { Alert, Badge, Box, Button, Text } from "@chakra-ui/react";
 import { useEffect } from "react";
 
-import { ActionButton } from "./Actions";
-import { repairOf } from "./choices";
+import { ActionButtons } from "./Actions";
+import { repairOf, type Choice } from "./choices";
 import type { Detail, GapAnswer } from "./api";
-import { Failure, Section } from "./bits";
+import { Failure, LookedAt, Section } from "./bits";
 import { Copied } from "./copied";
 import { Long } from "./long";
 import { useLook } from "./useLook";
 
 /** Whether the log still holds the position, with the ways out if it does not. It is asked at once when the last run has failed for that. */
-export function GapReport({ path, connector, found, onDone }: { path: string; connector: string; found: Detail; onDone: () => void }) {
-  const { data, error, busy, look } = useLook<GapAnswer>(`${path}/gap`);
+export function GapReport({ path, found, onChoose }: { path: string; found: Detail; onChoose: (choice: Choice) => void }) {
+  const { data, at, error, busy, look } = useLook<GapAnswer>(`${path}/gap`);
   const allowed = found.rights.includes("operate");
   const lost = (found.line.error?.repair ?? "").includes("airflow cdc gap");
   useEffect(() => {
@@ -30,13 +30,14 @@ export function GapReport({ path, connector, found, onDone }: { path: string; co
       )}
       <Box mt={3} aria-live="polite">
         {error ? <Failure error={error} /> : null}
-        {data ? <Report answer={data} connector={connector} found={found} onDone={onDone} /> : null}
+        {data ? <Report answer={data} found={found} onChoose={onChoose} /> : null}
+        <LookedAt at={at} />
       </Box>
     </Section>
   );
 }
 
-function Report({ answer, connector, found, onDone }: { answer: GapAnswer; connector: string; found: Detail; onDone: () => void }) {
+function Report({ answer, found, onChoose }: { answer: GapAnswer; found: Detail; onChoose: (choice: Choice) => void }) {
   const why = answer.gap?.why;
   const repairs = found.rights.includes("administer");
   return (
@@ -56,7 +57,7 @@ function Report({ answer, connector, found, onDone }: { answer: GapAnswer; conne
             <Long text={way.effect} />
           </Text>
           <Copied text={way.command} label={`the command of ${way.repair}`} />
-          {repairs ? <ActionButton chosen={repairOf(way.repair)} connector={connector} found={found} onDone={onDone} /> : null}
+          {repairs ? <ActionButtons choices={[repairOf(way.repair)]} onChoose={onChoose} /> : null}
         </Box>
       ))}
     </Box>

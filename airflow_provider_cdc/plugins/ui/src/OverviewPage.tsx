@@ -46,7 +46,7 @@ function Lines({ data, chosen, onChoose }: { data: Overview; chosen: Chosen; onC
         <Input aria-label="Search" placeholder="Search name, problem, phase" maxW="20rem" value={chosen.text} onChange={(e) => onChoose("text", e.target.value)} />
         <Choice label="State" all={`All states (${data.total})`} chosen={chosen.state} onChoose={(v) => onChoose("state", v)} options={Object.entries(data.states).map(([v, n]) => [v, `${v} (${n})`])} />
         <Choice label="Source" all="All sources" chosen={chosen.source} onChoose={(v) => onChoose("source", v)} options={data.sources.map((v) => [v, v])} />
-        {data.tags.length > 0 ? <Choice label="Tag" all="All tags" chosen={chosen.tag} onChoose={(v) => onChoose("tag", v)} options={data.tags.map((v) => [v, v])} /> : null}
+        {data.tags.length > 0 || chosen.tag ? <Choice label="Tag" all="All tags" chosen={chosen.tag} onChoose={(v) => onChoose("tag", v)} options={data.tags.map((v) => [v, v])} /> : null}
         <Text color="fg.muted" aria-live="polite">
           {lines.length} of {data.total}
         </Text>
@@ -64,11 +64,13 @@ function fits(line: Line, { text, state, source, tag }: Chosen): boolean {
 }
 
 function Choice(props: { label: string; all: string; chosen: string; options: string[][]; onChoose: (value: string) => void }) {
+  // what was chosen stays a choice when no connector has it any more: the list is narrowed to it all the same
+  const options = !props.chosen || props.options.some(([value]) => value === props.chosen) ? props.options : [...props.options, [props.chosen, `${props.chosen} (none)`]];
   return (
     <NativeSelect.Root maxW="14rem">
       <NativeSelect.Field aria-label={props.label} value={props.chosen} onChange={(e) => props.onChoose(e.target.value)}>
         <option value="">{props.all}</option>
-        {props.options.map(([value, shown]) => (
+        {options.map(([value, shown]) => (
           <option key={value} value={value}>
             {shortened(shown ?? "", 80)}
           </option>

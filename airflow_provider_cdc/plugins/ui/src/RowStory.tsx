@@ -49,7 +49,7 @@ export function RowStory({ path, targets }: { path: string; targets: Detail["tar
           {targets.some(({ target }) => !LAKES.includes(target)) ? <Entry label="Connections to target databases" hint="to look at the row there; with commas between them" value={connections} onChange={setConnections} /> : null}
         </HStack>
         <HStack gap={3} my={2} flexWrap="wrap">
-          <Button type="submit" size="sm" loading={busy} loadingText="The change log is read">
+          <Button type="submit" size="sm" loading={busy} loadingText="The change log is read" disabled={key.awaited}>
             Look
           </Button>
           <Checkbox.Root checked={compare} onCheckedChange={(e) => setCompare(e.checked === true)}>
@@ -76,7 +76,7 @@ const split = (text: string) => text.split(",").map((one) => one.trim()).filter(
 const local = (moment: string) => moment.replace(/(Z|[+-]\d\d:\d\d)$/, "").replace(/(\.\d{3})\d*$/, "$1");
 
 /** The key columns of a table that the connector knows. */
-function useKey(path: string, table: string): { columns?: KeyColumn[]; error?: Error } {
+function useKey(path: string, table: string): { columns?: KeyColumn[]; error?: Error; awaited?: boolean } {
   const [found, setFound] = useState<{ table: string; columns?: KeyColumn[]; error?: Error }>({ table: "" });
   useEffect(() => {
     const stop = new AbortController();
@@ -88,7 +88,7 @@ function useKey(path: string, table: string): { columns?: KeyColumn[]; error?: E
     }
     return () => stop.abort();
   }, [path, table]);
-  return table && found.table === table ? found : {};
+  return !table ? {} : found.table === table ? found : { awaited: true };
 }
 
 function Entry(props: { label: string; value: string; onChange: (text: string) => void; hint?: string; required?: boolean; type?: string; list?: string }) {

@@ -1,5 +1,5 @@
 import { Alert, Box, Button, Checkbox, Field, Heading, HStack, Input, Link as Anchor, NativeSelect, RadioGroup, Text, Textarea } from "@chakra-ui/react";
-import { useEffect, useState, type ReactNode } from "react";
+import { useEffect, useMemo, useState, type ReactNode } from "react";
 import { Link } from "react-router-dom";
 
 import { part, type Offers, type SourceAnswer, type WrittenDefinition } from "./api";
@@ -38,13 +38,14 @@ function Steps({ offers }: { offers: Offers }) {
   const [tables, setTables] = useState<string[]>([]);
   const [listed, setListed] = useState<string[]>([]);
   const [given, setGiven] = useState<Record<string, string>>({});
-  const [mode, setMode] = useState("initial");
+  const [chosenMode, setMode] = useState("initial");
   const [name, setName] = useState("");
   const [changelog, setChangelog] = useState("/data/changelog");
   const [target, setTarget] = useState("delta");
   const [location, setLocation] = useState("/data/lake/{database}/{table}");
   const [database, setDatabase] = useState("");
   const made = useLook<WrittenDefinition>("wizard/definition");
+  const [madeOf, setMadeOf] = useState("");
   const choose = (id: string) => {
     setConnId(id);
     setTables([]);
@@ -54,7 +55,14 @@ function Steps({ offers }: { offers: Offers }) {
   const modes = Object.entries(source?.modes ?? {});
   const kind = known?.kind ?? source?.kind ?? "";
   const places = Object.fromEntries((source?.places ?? []).flatMap(({ name: place }) => (given[place] ? [[place, given[place]]] : [])));
-  const leftOut = tables.length > 0 ? listed.filter((one) => !tables.includes(one)) : [];
+  const chosen = new Set(tables);
+  const leftOut = tables.length > 0 ? listed.filter((one) => !chosen.has(one)) : [];
+  const mode = modes.some(([value]) => value === chosenMode) ? chosenMode : (modes[0]?.[0] ?? "initial");
+  const wanted = { source: kind, name, conn_id: connId, tables, left_out: leftOut, properties: places, mode, changelog, target, ...into };
+  const write = () => {
+    setMadeOf(JSON.stringify(wanted));
+    void made.look(wanted);
+  };
   return (
     <>
       <Section title="1. Connection">
@@ -130,12 +138,13 @@ function Steps({ offers }: { offers: Offers }) {
         </HStack>
       </Section>
       <Section title="5. Definition">
-        <Button size="sm" loading={made.busy} disabled={!connId || !name} onClick={() => void made.look({ source: kind, name, conn_id: connId, tables, left_out: leftOut, properties: places, mode: modes.length > 0 ? mode : "initial", changelog, target, ...into })}>
+        <Button size="sm" loading={made.busy} disabled={!connId || !name} onClick={write}>
           Write the definition
         </Button>
         {!connId || !name ? <Text color="fg.muted" mt={1}>It needs {[...(connId ? [] : ["a connection"]), ...(name ? [] : ["a name of the connector"])].join(" and ")}.</Text> : null}
         <Box mt={3} aria-live="polite">
           {made.error ? <Failure error={made.error} /> : null}
+          {made.data && madeOf !== JSON.stringify(wanted) ? <Stale text="Something else was chosen since this was written: write it again." /> : null}
           {made.data ? <Written found={made.data} /> : null}
         </Box>
       </Section>
@@ -143,22 +152,42 @@ function Steps({ offers }: { offers: Offers }) {
   );
 }
 
+function Stale({ text }: { text: string }) {
+  return (
+    <Alert.Root status="warning" mb={2} data-testid="stale">
+      <Alert.Indicator />
+      <Alert.Title>{text}</Alert.Title>
+    </Alert.Root>
+  );
+}
+
 /** The check, and the tables to choose from: the source is asked when somebody wants it. Who may not ask, or whose source is away, writes names by hand. */
 function Tables({ connId, places, chosen, onChoose, onList }: { connId: string; places: Record<string, string>; chosen: string[]; onChoose: (tables: string[]) => void; onList: (tables: string[]) => void }) {
   const { data, error, busy, look } = useLook<SourceAnswer>(`wizard/connections/${part(connId)}`);
   const [text, setText] = useState("");
+  const [checked, setChecked] = useState<{ places: string; tables: Set<string> } | undefined>(undefined);
   useEffect(() => onList(data?.tables ?? []), [data, onList]);
-  const known = data?.tables ?? [];
-  const fitting = [...chosen.filter((one) => !known.includes(one)), ...known].filter((table) => table.toLowerCase().includes(text.toLowerCase()));
-  const toggle = (table: string) => onChoose(chosen.includes(table) ? chosen.filter((one) => one !== table) : [...chosen, table]);
+  const known = useMemo(() => new Set(data?.tables), [data]);
+  const keyless = useMemo(() => new Set(data?.keyless), [data]);
+  const among = new Set(chosen);
+  const fitting = [...chosen.filter((one) => !known.has(one)), ...known].filter((table) => table.toLowerCase().includes(text.toLowerCase()));
+  const toggle = (table: string) => onChoose(among.has(table) ? chosen.filter((one) => one !== table) : [...chosen, table]);
+  const check = () => {
+    setChecked({ places: JSON.stringify(places), tables: new Set(chosen) });
+    void look({ places, tables: chosen });
+  };
+  // a check without a choice was of all tables
+  const beyond = checked !== undefined && checked.tables.size > 0 && (chosen.length === 0 || chosen.some((one) => !checked.tables.has(one)));
+  const stale = beyond || (checked !== undefined && checked.places !== JSON.stringify(places));
   return (
     <Section title="2. Prerequisites and tables">
-      <Button size="sm" loading={busy} loadingText="The source is asked" onClick={() => void look({ places, tables: chosen })}>
+      <Button size="sm" loading={busy} loadingText="The source is asked" onClick={check}>
         Check, and list what there is
       </Button>
       <Box mt={3} aria-live="polite">
         {error ? <Failure error={error} /> : null}
         {data && !data.asked ? <Text>Only a worker sees these files: the first run says whether something is missing, and tables come with their events.</Text> : null}
+        {data && stale ? <Stale text="Something else was chosen since this was checked: what the source lacks for it, another check says." /> : null}
         {data?.asked ? <Findings found={{ ready: data.ready, findings: data.findings, position: null, waiting: null }} /> : null}
       </Box>
       {data?.asked ? (
@@ -177,15 +206,16 @@ function Tables({ connId, places, chosen, onChoose, onList }: { connId: string; 
           </HStack>
           <Box role="group" aria-label="Tables" maxH="20rem" overflowY="auto" tabIndex={0} borderWidth="1px" borderRadius="md" p={2}>
             {fitting.slice(0, SHOWN).map((table) => (
-              <Checkbox.Root key={table} display="flex" checked={chosen.includes(table)} onCheckedChange={() => toggle(table)}>
+              <Checkbox.Root key={table} display="flex" checked={among.has(table)} onCheckedChange={() => toggle(table)}>
                 <Checkbox.HiddenInput />
                 <Checkbox.Control />
                 <Checkbox.Label overflowWrap="anywhere" unicodeBidi="isolate">
                   {shortened(table, 200)}
-                  {data.keyless.includes(table) ? " (no key: its rows are kept as a bag)" : ""}
+                  {keyless.has(table) ? " (no key: its rows are kept as a bag)" : ""}
                 </Checkbox.Label>
               </Checkbox.Root>
             ))}
+            {data.total > data.tables.length ? <Text color="fg.muted">The source has {count(data.total)}; only {count(data.tables.length)} are listed. Write the names of others into the definition.</Text> : null}
             {fitting.length > SHOWN ? <Text color="fg.muted">And {count(fitting.length - SHOWN)} more: search for them.</Text> : null}
           </Box>
         </Box>

@@ -1,5 +1,6 @@
 // Requests to our API, with the session that Airflow's UI has. Types come from the OpenAPI document.
 import type { components } from "./api-types";
+import { learnTime } from "./texts";
 
 type Schemas = components["schemas"];
 export type Overview = Schemas["Overview"];
@@ -47,6 +48,7 @@ export async function ask<T>(path: string, signal?: AbortSignal, body?: unknown)
       ? {}
       : { method: "POST", body: JSON.stringify(body), headers: { "content-type": "application/json" } }),
   });
+  learnTime(answer.headers.get("date"));
   if (answer.status === 401) {
     const next = encodeURIComponent(location.href);
     location.assign(new URL(`api/v2/auth/login?next=${next}`, document.baseURI).href);
@@ -54,8 +56,14 @@ export async function ask<T>(path: string, signal?: AbortSignal, body?: unknown)
   if (!answer.ok) {
     throw new Refused(answer.status, await problemOf(answer));
   }
-  return (await answer.json()) as T;
+  return exactly(await answer.text()) as T;
 }
+
+/** A text of JSON, or a whole number that is too large to be a number here: those become texts, with all their digits. */
+const LONG_NUMBERS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d{16,}(?![\d.eE])/g;
+
+const exactly = (text: string): unknown =>
+  JSON.parse(/\d{16}/.test(text) ? text.replace(LONG_NUMBERS, (found) => (found.startsWith('"') || Number.isSafeInteger(Number(found)) ? found : `"${found}"`)) : text);
 
 /** A browser says no more than that it could not fetch something. */
 async function reached(address: string, request: RequestInit): Promise<Response> {
@@ -69,12 +77,18 @@ async function reached(address: string, request: RequestInit): Promise<Response>
   }
 }
 
+/** What does not fit of a request, as FastAPI has it. */
+interface Unfit {
+  loc: (string | number)[];
+  msg: string;
+}
+
 async function problemOf(answer: Response): Promise<Problem> {
   const text = await answer.text();
   try {
-    const found = JSON.parse(text) as { detail?: unknown; error?: Problem["error"] };
-    const detail = typeof found.detail === "string" ? found.detail : JSON.stringify(found.detail ?? text);
-    return { detail, error: found.error ?? null };
+    const found = JSON.parse(text) as { detail?: string | Unfit[]; error?: Problem["error"] };
+    const detail = typeof found.detail === "string" ? found.detail : (found.detail ?? []).map(({ loc, msg }) => `${loc.slice(1).join(" ")}: ${msg}`).join("; ");
+    return { detail: detail || text, error: found.error ?? null };
   } catch {
     return { detail: `The API server answers with status ${answer.status}.`, error: null };
   }

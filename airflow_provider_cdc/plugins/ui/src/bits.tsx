@@ -3,10 +3,15 @@ import { useEffect, useState, type ReactNode } from "react";
 
 import { Refused, type Line } from "./api";
 import { Long, Repair, shortened } from "./long";
-import { ago, bytes, duration } from "./texts";
+import { ago, bytes, duration, now } from "./texts";
 import type { Asked } from "./useAsked";
 
 export const ROOT = "/plugin/cdc";
+
+/** When something was looked at that does not look again by itself. */
+export function LookedAt({ at }: { at: Date | undefined }) {
+  return at ? <Text color="fg.muted" mt={1}>As of {at.toLocaleString()}.</Text> : null;
+}
 
 const COLOURS: Record<string, string> = { running: "green", failed: "red", paused: "orange", stopped: "gray", done: "green", refused: "red" };
 
@@ -145,6 +150,9 @@ export function Grid({
   );
 }
 
+/** Rates are of pieces of five minutes: the last one of a connector that works began less than two of them ago. */
+const old = (at: number) => now() / 1000 - at > 600;
+
 /** Events per second of the last hour as a small line. */
 export function Spark({ line }: { line: Line }) {
   const rates = line.events_per_s ?? [];
@@ -152,7 +160,7 @@ export function Spark({ line }: { line: Line }) {
   if (last === undefined) {
     return <Text color="fg.muted">none</Text>;
   }
-  const first = Date.now() / 1000 - 3600;
+  const first = now() / 1000 - 3600;
   const most = Math.max(...rates.map((rate) => rate.events_per_s), 1e-9);
   const points = rates.map((rate) => {
     const x = Math.max(0, Math.min(80, ((rate.at - first) / 3600) * 80));
@@ -164,7 +172,7 @@ export function Spark({ line }: { line: Line }) {
         <polyline points={points.join(" ")} fill="none" stroke="currentColor" strokeWidth="1.5" />
         {points.length === 1 ? <circle cx={points[0]?.split(",")[0]} cy={points[0]?.split(",")[1]} r="2" fill="currentColor" /> : null}
       </svg>
-      {last.events_per_s.toLocaleString("en", { maximumFractionDigits: 1 })}/s
+      {last.events_per_s.toLocaleString("en", { maximumFractionDigits: 1 })}/s{old(last.at) ? `, ${ago(new Date(last.at * 1000).toISOString())}` : ""}
     </Box>
   );
 }
@@ -172,7 +180,7 @@ export function Spark({ line }: { line: Line }) {
 /** How far behind its source a connector was, and when that was, where it is not of now. */
 export function lag(line: Line): string {
   const { lag_s: behind, lag_at: at } = line;
-  const old = behind !== null && behind !== undefined && at && Date.now() - Date.parse(at) > 60_000;
+  const old = behind !== null && behind !== undefined && at && now() - Date.parse(at) > 60_000;
   return old ? `${duration(behind)}, ${ago(at)}` : duration(behind);
 }
 

@@ -4,7 +4,9 @@ import { useRef, useState } from "react";
 /** A text to copy: by its button, or by hand where the browser does not let pages copy. */
 export function Copied({ text, label }: { text: string; label: string }) {
   const shown = useRef<HTMLElement>(null);
-  const [done, setDone] = useState("");
+  const [copied, setCopied] = useState({ text: "", how: "" });
+  const done = copied.text === text ? copied.how : ""; // of another text, nothing was copied yet
+  const setDone = (how: string) => setCopied({ text, how });
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text);

@@ -1,22 +1,36 @@
 import { Box, Input, Link as Anchor, Text } from "@chakra-ui/react";
-import { useState } from "react";
+import { useState, type ReactNode } from "react";
 import { Link } from "react-router-dom";
 
 import type { Batch, Configuration, Detail, Event, Offset, SchemaChange, Signal, Tables } from "./api";
 import { Grid, ROOT, Shown, State } from "./bits";
 import { Exact, Long } from "./long";
+import { Older, useNewest, type Newest } from "./newest";
 import { ago, bytes, count, duration, position, value } from "./texts";
 import { useAsked } from "./useAsked";
 
 const EVERY_S = 10;
+/** Tables that are shown at once. */
+const MOST_TABLES = 300;
 
 interface Of {
   path: string;
 }
 
+/** The newest entries, and a way to older ones. */
+function Listed<T>({ newest, children }: { newest: Newest<T>; children: (found: T[]) => ReactNode }) {
+  return (
+    <>
+      <Shown asked={newest.asked}>{children}</Shown>
+      <Older of={newest} />
+    </>
+  );
+}
+
 export function TablesTab({ path }: Of) {
   const [text, setText] = useState("");
   const asked = useAsked<Tables>(`${path}/tables`, EVERY_S);
+  const fitting = (asked.data?.tables ?? []).filter((one) => one.table.toLowerCase().includes(text.toLowerCase()));
   return (
     <Shown asked={asked}>
       {({ tables }) => (
@@ -25,20 +39,18 @@ export function TablesTab({ path }: Of) {
           <Grid
             label="Tables"
             head={["Table", "Key", "Schema version", "Events", "Rows read", "Snapshot", "Targets: freshness p50 / p95", "Last comparison with the source"]}
-            nothing="No table was captured yet."
-            rows={tables
-              .filter((one) => one.table.toLowerCase().includes(text.toLowerCase()))
-              .slice(0, 500)
-              .map((one) => ({
-                key: one.table,
-                cells: [
-                  one.table, one.key.join(", ") || "none", one.version, count(one.events), count(one.rows_read),
-                  one.pending ? "to be read" : one.chunk_rows !== null ? `${count(one.chunk_rows)} rows so far` : "",
-                  (one.targets ?? []).map((t) => <Text key={t.target + t.place}><Long text={t.target} />: {duration(t.freshness_p50_s)} / {duration(t.freshness_p95_s)}</Text>),
-                  one.comparisons?.length ? one.comparisons.map((c) => <Compared key={c.target + c.place} found={c} />) : <Text key="never" color="fg.muted">never</Text>,
-                ],
-              }))}
+            nothing={tables.length ? "No table fits." : "No table was captured yet."}
+            rows={fitting.slice(0, MOST_TABLES).map((one) => ({
+              key: one.table,
+              cells: [
+                one.table, one.key.join(", ") || "none", one.version, count(one.events), count(one.rows_read),
+                one.pending ? "to be read" : one.chunk_rows !== null ? `${count(one.chunk_rows)} rows so far` : "",
+                (one.targets ?? []).map((t) => <Text key={`${t.target} ${t.place}`}><Long text={t.target} />: {duration(t.freshness_p50_s)} / {duration(t.freshness_p95_s)}</Text>),
+                one.comparisons?.length ? one.comparisons.map((c) => <Compared key={`${c.target} ${c.place}`} found={c} />) : <Text key="never" color="fg.muted">never</Text>,
+              ],
+            }))}
           />
+          {fitting.length > MOST_TABLES ? <Text color="fg.muted" mt={2}>And {count(fitting.length - MOST_TABLES)} more: search for them.</Text> : null}
         </>
       )}
     </Shown>
@@ -56,9 +68,9 @@ function Compared({ found }: { found: NonNullable<Tables["tables"][number]["comp
 }
 
 export function SignalsTab({ path }: Of) {
-  const asked = useAsked<Signal[]>(`${path}/signals`, 3);
+  const newest = useNewest<Signal>(`${path}/signals`, 50, 3);
   return (
-    <Shown asked={asked}>
+    <Listed newest={newest}>
       {(signals) => (
         <Grid
           label="Signals"
@@ -70,23 +82,23 @@ export function SignalsTab({ path }: Of) {
           }))}
         />
       )}
-    </Shown>
+    </Listed>
   );
 }
 
 const progress = (found: Signal["progress"]) => Object.entries(found ?? {}).map(([name, n]) => `${name} ${value(n)}`).join(", ");
 
 export function SchemaTab({ path }: Of) {
-  const asked = useAsked<SchemaChange[]>(`${path}/schema-changes?limit=200`);
+  const newest = useNewest<SchemaChange>(`${path}/schema-changes`, 50, 3 * EVERY_S);
   return (
-    <Shown asked={asked}>
+    <Listed newest={newest}>
       {(changes) => (
         <Grid
           label="Schema changes"
           head={["When", "What has changed", "Statement", "Position"]}
           nothing="No schema was recorded yet."
           rows={changes.map((one) => ({
-            key: String(one.seq),
+            key: String(one.number),
             cells: [
               ago(one.at),
               Object.entries(one.tables).map(([table, lines]) => (
@@ -101,14 +113,15 @@ export function SchemaTab({ path }: Of) {
           }))}
         />
       )}
-    </Shown>
+    </Listed>
   );
 }
 
 export function BatchesTab({ path, targets }: Of & { targets: Detail["targets"] }) {
-  const asked = useAsked<Batch[]>(`${path}/batches?limit=100`, EVERY_S);
+  const newest = useNewest<Batch>(`${path}/batches`, 100, EVERY_S);
+  const called = ({ target, location }: Detail["targets"][number]) => (targets.filter((one) => one.target === target).length > 1 ? `${target} at ${location}` : target);
   return (
-    <Shown asked={asked}>
+    <Listed newest={newest}>
       {(batches) => (
         <Grid
           label="Batches"
@@ -119,20 +132,20 @@ export function BatchesTab({ path, targets }: Of & { targets: Detail["targets"] 
             cells: [
               <Anchor asChild key="link"><Link to={`${ROOT}/${path}/batches/${one.batch}`}>{one.batch}</Link></Anchor>,
               ago(one.created_at), count(one.events), bytes(one.bytes), Object.keys(one.topics).length,
-              targets.map((t) => `${t.target}: ${t.last_batch >= one.batch ? "yes" : "waits"}`).join(", ") || "no target",
+              targets.map((t) => `${called(t)}: ${t.last_batch >= one.batch ? "yes" : "waits"}`).join(", ") || "no target",
               position(one.position),
             ],
           }))}
         />
       )}
-    </Shown>
+    </Listed>
   );
 }
 
 export function OffsetsTab({ path }: Of) {
-  const asked = useAsked<Offset[]>(`${path}/offsets`, EVERY_S);
+  const newest = useNewest<Offset>(`${path}/offsets`, 50, EVERY_S);
   return (
-    <Shown asked={asked}>
+    <Listed newest={newest}>
       {(offsets) => (
         <Grid
           label="Offsets"
@@ -144,7 +157,7 @@ export function OffsetsTab({ path }: Of) {
           }))}
         />
       )}
-    </Shown>
+    </Listed>
   );
 }
 
@@ -171,9 +184,9 @@ export function ConfigurationTab({ path }: Of) {
 }
 
 export function EventsTab({ path }: Of) {
-  const asked = useAsked<Event[]>(`${path}/events?limit=200`, EVERY_S);
+  const newest = useNewest<Event>(`${path}/events`, 100, EVERY_S);
   return (
-    <Shown asked={asked}>
+    <Listed newest={newest}>
       {(events) => (
         <Grid
           label="Events"
@@ -188,6 +201,6 @@ export function EventsTab({ path }: Of) {
           }))}
         />
       )}
-    </Shown>
+    </Listed>
   );
 }

@@ -1,5 +1,18 @@
 // Numbers and moments as people read them.
 
+/** Clocks that differ by less than this are taken for the same. */
+const SAME_MS = 3000;
+let ahead = 0;
+
+/** Learn what time it is where moments come from. A computer whose clock is wrong would say that something happens in an hour which has happened. */
+export function learnTime(server: string | null): void {
+  const difference = server === null ? NaN : Date.now() - Date.parse(server);
+  ahead = Math.abs(difference) > SAME_MS ? difference : 0;
+}
+
+/** Now, by the clock of the API server, in milliseconds since 1970. */
+export const now = () => Date.now() - ahead;
+
 export function duration(seconds: number | null | undefined): string {
   if (seconds === null || seconds === undefined) {
     return "not known";
@@ -22,7 +35,7 @@ export function ago(moment: string | null | undefined): string {
   if (!moment) {
     return "never";
   }
-  const seconds = (Date.now() - Date.parse(moment)) / 1000;
+  const seconds = (now() - Date.parse(moment)) / 1000;
   return seconds < 0 ? `in ${duration(-seconds)}` : `${duration(seconds)} ago`;
 }
 
@@ -35,7 +48,7 @@ export function bytes(n: number): string {
   const units = ["bytes", "kB", "MB", "GB", "TB"];
   let size = n;
   let unit = 0;
-  while (size >= 1000 && unit < units.length - 1) {
+  while (size >= (unit ? 999.5 : 1000) && unit < units.length - 1) {
     size /= 1000;
     unit += 1;
   }

@@ -1,6 +1,6 @@
-import { useCallback, useEffect, useRef, useState } from "react";
+import { useCallback, useEffect, useState } from "react";
 
-import { ask } from "./api";
+import { ask, Refused } from "./api";
 
 export interface Asked<T> {
   /** What the last answer was; it stays while a new one is awaited, so that nothing blinks. */
@@ -13,51 +13,65 @@ export interface Asked<T> {
 
 const LATE_S = 10;
 
-/** Asks the API, and again every few seconds as long as the tab is seen. */
-export function useAsked<T>(path: string, everySeconds?: number): Asked<T> {
-  const [found, setFound] = useState<{ path: string; data?: T; error?: Error }>({ path });
+/** What is not there any more, or not for this person, is not shown any longer either. */
+const hidden = (error: unknown) => error instanceof Refused && (error.status === 403 || error.status === 404);
+
+/**
+ * Asks the API, and again every few seconds as long as the tab is seen. Whatever is asked later counts: an answer to what was asked before is not waited for.
+ *
+ * @param about what is asked for, where paths that differ ask for the same, such as more of it: what was seen stays until the answer comes
+ */
+export function useAsked<T>(path: string, everySeconds?: number, about: string = path): Asked<T> {
+  const [found, setFound] = useState<{ about: string; data?: T; error?: Error }>({ about });
   const [turn, setTurn] = useState(0);
   const [late, setLate] = useState<Date | undefined>(undefined);
-  const timer = useRef<number | undefined>(undefined);
 
   useEffect(() => {
-    const stop = new AbortController();
+    let asking: AbortController | undefined;
+    let timer: number | undefined;
+    let tooLong: number | undefined;
+    const stop = () => {
+      asking?.abort();
+      window.clearTimeout(timer);
+      window.clearTimeout(tooLong);
+    };
     const look = async () => {
+      stop();
       if (document.hidden) {
         return;
       }
+      const mine = new AbortController();
+      asking = mine;
       const began = new Date();
-      const tooLong = window.setTimeout(() => setLate(began), LATE_S * 1000);
-      stop.signal.addEventListener("abort", () => window.clearTimeout(tooLong));
+      tooLong = window.setTimeout(() => setLate(began), LATE_S * 1000);
+      let data: T | undefined;
+      let error: Error | undefined;
       try {
-        const data = await ask<T>(path, stop.signal);
-        setFound({ path, data });
+        data = await ask<T>(path, mine.signal);
       } catch (e) {
-        if (!stop.signal.aborted) {
-          setFound((before) => ({ path, data: before.path === path ? before.data : undefined, error: e as Error }));
-        }
+        error = e as Error;
+      }
+      if (mine.signal.aborted) {
+        return;
       }
       window.clearTimeout(tooLong);
       setLate(undefined);
-      if (everySeconds !== undefined && !stop.signal.aborted) {
-        window.clearTimeout(timer.current);
-        timer.current = window.setTimeout(() => void look(), everySeconds * 1000);
+      setFound((before) => ({ about, data: error === undefined ? data : before.about === about && !hidden(error) ? before.data : undefined, error }));
+      if (everySeconds !== undefined) {
+        timer = window.setTimeout(() => void look(), everySeconds * 1000);
       }
     };
-    const seen = () => {
-      window.clearTimeout(timer.current);
-      void look();
-    };
+    const seen = () => void look();
+    setLate(undefined);
     void look();
     document.addEventListener("visibilitychange", seen);
     return () => {
-      stop.abort();
-      window.clearTimeout(timer.current);
+      stop();
       document.removeEventListener("visibilitychange", seen);
     };
-  }, [path, everySeconds, turn]);
+  }, [path, everySeconds, about, turn]);
 
   const again = useCallback(() => setTurn((n) => n + 1), []);
-  const mine = found.path === path;
+  const mine = found.about === about;
   return { data: mine ? found.data : undefined, error: mine ? found.error : undefined, late, again };
 }

@@ -2,9 +2,9 @@ import { useCallback, useEffect, useRef, useState } from "react";
 
 import { ask } from "./api";
 
-/** Something that is asked only when a person wants it, such as a look at the source. The last answer stays until there is another one. */
+/** Something that is asked only when a person wants it, such as a look at the source. The last answer stays until there is another one; `at` is when it came. */
 export function useLook<T>(path: string) {
-  const [data, setData] = useState<T | undefined>(undefined);
+  const [found, setFound] = useState<{ data: T; at: Date } | undefined>(undefined);
   const [error, setError] = useState<Error | undefined>(undefined);
   const [busy, setBusy] = useState(false);
   const stop = useRef<AbortController | undefined>(undefined);
@@ -16,10 +16,13 @@ export function useLook<T>(path: string) {
       setBusy(true);
       setError(undefined);
       try {
-        setData(await ask<T>(path, mine.signal, body));
+        const data = await ask<T>(path, mine.signal, body);
+        if (!mine.signal.aborted) {
+          setFound({ data, at: new Date() });
+        }
       } catch (e) {
         if (!mine.signal.aborted) {
-          setData(undefined);
+          setFound(undefined);
           setError(e as Error);
         }
       }
@@ -30,10 +33,10 @@ export function useLook<T>(path: string) {
     [path],
   );
   useEffect(() => {
-    setData(undefined);
+    setFound(undefined);
     setError(undefined);
     setBusy(false);
     return () => stop.current?.abort();
   }, [path]);
-  return { data, error, busy, look };
+  return { data: found?.data, at: found?.at, error, busy, look };
 }
