@@ -8,6 +8,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from dev.servers.mongodb.launch import ShardedCluster
 from tests.support.mongodb_recordings import Player, scenarios
+from tests.support.patience import until
 
 pytestmark = pytest.mark.slow
 
@@ -44,9 +45,9 @@ def _steps(name: str, until: Any) -> list[dict[str, Any]]:
 
 
 def test_sharding_a_collection_and_moving_chunks_shows_the_recorded_events(client: Any) -> None:
-    """The recording ``sharded_structure`` until a document changes its shard."""
+    """The recording ``sharded_structure`` until the key is refined, with documents that change their shard."""
     client.drop_database("sh1")
-    steps = _steps("sharded_structure", lambda step: "changes shard" in step.get("note", ""))
+    steps = _steps("sharded_structure", lambda step: "refineCollectionShardKey" in step.get("command", {}))
     assert {"plain", "expanded", "cluster"} == {step["getMore"] for step in steps if "getMore" in step}
     assert EventsOnly(client, {"steps": steps}).play() == []
 
@@ -187,7 +188,127 @@ def test_a_shard_that_is_added_is_in_streams_that_were_open_before(cluster: Shar
     assert [one["_id"] for one in client.admin.command("listShards")["shards"]] == ["s1", "s2", "s3"]
 
 
+def test_pipelines_read_and_write_collections_wherever_they_are(client: Any) -> None:
+    for db in ("whole", "other"):
+        client.drop_database(db)
+    client.admin.command({"shardCollection": "whole.orders", "key": {"_id": "hashed"}})
+    client.admin.command({"shardCollection": "whole.sums", "key": {"_id": "hashed"}})
+    client.whole.orders.insert_many([{"_id": n, "who": n % 3} for n in range(30)])
+    client.whole.people.insert_many([{"_id": n} for n in range(2)])
+    join = {"$lookup": {"from": "people", "localField": "who", "foreignField": "_id", "as": "p"}}
+    found = list(client.whole.orders.aggregate([join, {"$match": {"p": []}}, {"$sort": {"_id": 1}}]))
+    assert [order["_id"] for order in found] == [*range(2, 30, 3)]
+    assert len(list(client.whole.people.aggregate([{"$unionWith": "orders"}]))) == 32
+    assert client.whole.orders.distinct("who") == [0, 1, 2]
+    with client.whole.watch() as stream:
+        client.whole.orders.aggregate([{"$match": {"who": 1}}, {"$out": "of_one"}])
+        events = _events(stream, 11)
+        assert {event["operationType"] for event in events[:10]} == {"insert"}
+        assert (events[10]["operationType"], events[10]["to"]["coll"]) == ("rename", "of_one")
+        client.whole.orders.aggregate([{"$set": {"n": 1}}, {"$merge": "sums"}])
+        client.whole.orders.aggregate([{"$match": {"who": 0}}, {"$set": {"n": 2}}, {"$merge": "sums"}])
+        kinds = [event["operationType"] for event in _events(stream, 40)]
+    assert kinds == ["insert"] * 30 + ["update"] * 10
+    assert client.whole.of_one.count_documents({}) == 10
+    assert client.whole.sums.count_documents({"n": 2}) == 10
+    with pytest.raises(OperationFailure) as failed:
+        client.whole.orders.aggregate([{"$out": "sums"}])
+    assert failed.value.code == 28769
+    client.admin.command({"renameCollection": "whole.of_one", "to": "whole.of_two"})
+    assert client.whole.of_two.count_documents({}) == 10
+
+
+@pytest.mark.parametrize("how", ["update", "replace", "findAndModify", "pipeline", "transaction"])
+def test_a_document_goes_to_the_shard_of_its_new_key(cluster: ShardedCluster, client: Any, how: str) -> None:
+    """Within its shard it is updated; else it is deleted and inserted, in one transaction."""
+    client.drop_database("keys")
+    client.admin.command({"enableSharding": "keys", "primaryShard": "s1"})
+    client.admin.command({"shardCollection": "keys.c", "key": {"k": 1}})
+    client.admin.command({"split": "keys.c", "middle": {"k": 10}})
+    client.admin.command({"moveChunk": "keys.c", "find": {"k": 15}, "to": "s2"})
+    client.keys.c.insert_many([{"_id": n, "k": n} for n in range(8)])
+    query, change = {"_id": 3, "k": 3}, {"$set": {"k": 15}}
+    with client.keys.watch() as stream:
+        client.keys.c.update_one({"_id": 2, "k": 2}, {"$set": {"k": 5}})
+        if how == "update":
+            client.keys.c.update_one(query, change)
+        elif how == "replace":
+            client.keys.c.replace_one(query, {"k": 15})
+        elif how == "pipeline":
+            client.keys.c.update_one(query, [change])
+        elif how == "findAndModify":
+            assert client.keys.c.find_one_and_update(query, change, return_document=True) == {"_id": 3, "k": 15}
+        else:
+            with client.start_session() as session, session.start_transaction():
+                client.keys.c.update_one(query, change, session=session)
+                client.keys.c.insert_one({"_id": 9, "k": 0}, session=session)
+        events = _events(stream, 4 if how == "transaction" else 3)
+    within, *moved = events
+    assert (within["operationType"], within["documentKey"]) == ("update", {"k": 2, "_id": 2})
+    found = {(event["operationType"], event["documentKey"]["k"]) for event in moved}
+    assert found == {("delete", 3), ("insert", 15)} | ({("insert", 0)} if how == "transaction" else set())
+    assert len({event["txnNumber"] for event in moved}) == 1
+    with cluster.shards["s2"].direct() as alone:
+        assert list(alone.keys.c.find()) == [{"_id": 3, "k": 15}]
+    assert client.keys.c.count_documents({}) == (9 if how == "transaction" else 8)
+
+
+def test_a_key_changes_alone_and_so_that_it_can_be_tried_again(cluster: ShardedCluster, client: Any) -> None:
+    client.drop_database("keys")
+    client.admin.command({"shardCollection": "keys.c", "key": {"k": 1}})
+    client.keys.c.insert_many([{"_id": n, "k": n} for n in range(3)])
+    with pytest.raises(OperationFailure) as failed:
+        client.keys.c.update_many({}, {"$set": {"k": 7}})
+    assert failed.value.code == 72
+    with cluster.connect(retryWrites=False) as plain, pytest.raises(OperationFailure) as failed:
+        plain.keys.c.update_one({"_id": 1, "k": 1}, {"$set": {"k": 7}})
+    assert failed.value.code == 20
+    assert sorted(document["k"] for document in client.keys.c.find()) == [0, 1, 2]
+
+
+def test_a_part_of_a_chunk_moves(cluster: ShardedCluster, client: Any) -> None:
+    client.admin.command({"enableSharding": "part", "primaryShard": "s1"})
+    client.admin.command({"shardCollection": "part.c", "key": {"k": 1}})
+    client.part.c.insert_many([{"_id": n, "k": n} for n in range(20)])
+    client.admin.command({"moveRange": "part.c", "min": {"k": 5}, "max": {"k": 8}, "toShard": "s2"})
+    with cluster.shards["s2"].direct() as alone:
+        assert sorted(document["k"] for document in alone.part.c.find()) == [5, 6, 7]
+    assert client.part.c.count_documents({}) == 20
+
+
+def test_a_shard_is_emptied_and_forgotten_and_streams_go_on(cluster: ShardedCluster, client: Any) -> None:
+    client.drop_database("leaves")
+    cluster.add_shard("s4")
+    client.admin.command({"enableSharding": "leaves", "primaryShard": "s4"})
+    client.admin.command({"shardCollection": "leaves.c", "key": {"_id": "hashed"}})
+    client.leaves.c.insert_many([{"_id": n} for n in range(60)])
+    client.leaves.plain.insert_one({"_id": 1})
+    client.admin.command("balancerStop")
+    with client.leaves.c.watch() as stream:
+        client.leaves.c.insert_one({"_id": 100})
+        begun = client.admin.command("removeShard", "s4")
+        assert (begun["state"], begun["shard"], begun["dbsToMove"]) == ("started", "s4", ["leaves"])
+        going = client.admin.command("removeShard", "s4")
+        assert (going["state"], going["remaining"]["chunks"] > 0, going["remaining"]["dbs"]) == ("ongoing", True, 1)
+        assert [one["_id"] for one in client.admin.command("listShards")["shards"] if one.get("draining")] == ["s4"]
+        client.admin.command("balancerStart")
+        until(lambda: client.admin.command("removeShard", "s4")["remaining"]["chunks"] == 0, "its chunks are moved")
+        client.admin.command({"movePrimary": "leaves", "to": "s1"})
+        cluster.remove_shard("s4")
+        client.leaves.c.insert_one({"_id": 200})
+        assert [event["documentKey"]["_id"] for event in _events(stream, 2)] == [100, 200]
+        client.leaves.c.insert_one({"_id": 300})
+        assert next(stream)["documentKey"] == {"_id": 300}
+    assert client.leaves.c.count_documents({}) == 63
+    assert client.leaves.plain.find_one() == {"_id": 1}
+    assert "s4" not in [one["_id"] for one in client.admin.command("listShards")["shards"]]
+    for name, code in (("s4", 70), ("s1", 20)):
+        with pytest.raises(OperationFailure) as failed:
+            client.admin.command("removeShard", name)
+        assert failed.value.code == code
+
+
 def test_what_the_router_does_not_know_is_refused(client: Any) -> None:
     with pytest.raises(PyMongoError) as failed:
-        client.admin.command({"removeShard": "s1"})
+        client.admin.command({"moveCollection": "whole.people", "toShard": "s1"})
     assert getattr(failed.value, "code", None) == 59

@@ -15,24 +15,29 @@ server's format (:mod:`dev.servers.mongodb.tokens`). Filters, updates and expres
 work on Python's values, lose the widths of numbers and the types that Python has no order for, and do not say what an update changed, of which
 the oplog is made.
 
+What stands on MongoDB's manual, and on the texts of its errors, and on no recording: validators and ``$jsonSchema`` (:mod:`dev.servers.mongodb.validators`),
+stages that read other collections (:mod:`dev.servers.mongodb.joins`) or write (:mod:`dev.servers.mongodb.outputs`), documents that expire
+(:mod:`dev.servers.mongodb.ttl`), arbiters, hidden members and those without a vote (:mod:`dev.servers.mongodb.electorate`), shards that are removed
+(:mod:`dev.servers.mongodb.draining`), and operators of expressions beyond those of the recordings.
+
 Where it differs from MongoDB, as far as is known:
 
 * There is no storage engine: everything is in memory, and in one file per member that holds the whole oplog. Sizes in statistics are of the BSON.
 * Views and time series are entries of the oplog of their own form; documents of a time series are stored one by one, not in buckets.
-* Indexes are unique where they say so, and otherwise only listed. ``explain`` knows the index of ``_id`` and no other.
+* Indexes are unique where they say so, expire documents, and are otherwise only listed. ``explain`` knows the index of ``_id`` and no other.
 * Members speak a protocol of their own with each other, and elect within seconds.
-* Collations are kept and shown, and not applied. ``$jsonSchema``, ``$text``, geometry and JavaScript are not known.
+* Collations are kept and shown, and not applied. ``$text``, geometry, JavaScript and encryption are not known.
 * A transaction that makes a collection shows it to others before it commits.
-* Operators on dates know the years 1 to 9999; ``$sin`` and its relatives no decimals. Stages that read other collections (``$lookup``, ``$unionWith``,
-  ``$out``, ``$merge``), ``$facet`` and windows are refused, as are ``$bits…`` in filters.
+* Operators on dates know the years 1 to 9999; ``$sin`` and its relatives no decimals. ``$setWindowFields``, ``$densify`` and ``$fill`` are refused, as is
+  ``$out`` to a time series.
 * ``serverStatus``, ``collStats`` and ``buildInfo`` are a part of the server's.
 
-* A router's hash is not MongoDB's, so that documents lie on other shards. Transactions on several shards commit at one after the other. A document
-  cannot change its shard by an update of its key, which is refused; a retried write is done again there; a router asks nobody who one is.
+* A router's hash is not MongoDB's, so that documents lie on other shards. Transactions on several shards commit at one after the other. A retried
+  write is done again there; a router asks nobody who one is. Collections that are sharded are not renamed, and others do not leave their database's shard.
 * A document that is resharded, or moved with its database, is where it was until all of them are; nobody may write meanwhile. A router that is started again
   does not know the shards that were added.
 
-Still to come: ``removeShard``, documents that change their shard (the rest of the recordings ``sharded_structure`` and ``sharded_resume``), members without a vote, of another priority, hidden or arbiters.
+Still to come: the rest of the recording ``sharded_resume``, members of priorities other than 0 and 1, and delayed ones.
 """
 
 from dev.servers.mongodb.launch import MongoDb, ReplicaSet, ShardedCluster

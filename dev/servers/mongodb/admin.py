@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bson import Int64, Timestamp
 from bson.datetime_ms import DatetimeMS
 
-from dev.servers.mongodb import reports, wire
+from dev.servers.mongodb import electorate, reports, ttl, wire
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.node import VERSION, now_ms
@@ -45,7 +45,7 @@ async def hello(context: Context, body: Document) -> Document:
     elif node.settings.replica_set is None:
         reply |= {"topologyVersion": topology_version(context), primary: True}
     else:
-        reply |= {"topologyVersion": topology_version(context), **server.replication.hello(primary)}
+        reply |= {"topologyVersion": topology_version(context), **electorate.hello(server.replication, primary)}
         if node.primary:
             reply["electionId"] = context.election_id()
         reply["lastWrite"] = _last_write(context)
@@ -139,6 +139,7 @@ def get_parameter(context: Context, body: Document) -> Document:
         "featureCompatibilityVersion": {"version": "8.0"},
         "periodicNoopIntervalSecs": int(node.settings.noop_seconds),
         "enableTestCommands": True,
+        **{name: node.parameters[name] for name in sorted(ttl.PARAMETERS)},
         "authenticationMechanisms": ["SCRAM-SHA-1", "SCRAM-SHA-256", "MONGODB-X509"],
     }
     if body["getParameter"] == "*":
@@ -152,8 +153,12 @@ def get_parameter(context: Context, body: Document) -> Document:
 @command("setParameter", admin_only=True, lax=True)
 def set_parameter(context: Context, body: Document) -> Document:
     """Parameters of the server that can be set here."""
+    node = context.server.node
     if "periodicNoopIntervalSecs" in body:
         raise MongoError(20, "not allowed to change [periodicNoopIntervalSecs] at runtime")
+    for name in ttl.PARAMETERS & body.keys():
+        was, node.parameters[name] = node.parameters[name], body[name]
+        return {"was": was, "ok": 1.0}
     if "notablescan" in body or "logLevel" in body:
         return {"was": False, "ok": 1.0}
     raise MongoError(72, f"attempted to set unrecognized parameter [{list(body)[1]}], use help:true to see options")
@@ -273,32 +278,6 @@ def split_vector(context: Context, body: Document) -> Document:
             keys.append({"_id": document["_id"]})
             size = 0
     return {"splitKeys": keys, "ok": 1.0}
-
-
-@command("explain", "verbosity")
-def explain(context: Context, body: Document) -> Document:
-    """The plan of a find: by the index of ``_id`` or through the collection."""
-    inner = body["explain"]
-    if "find" not in inner:
-        raise MongoError(59, f"Explain failed due to unknown command: {next(iter(inner))}")
-    by_id = "_id" in inner.get("filter", {}) or "_id" in inner.get("sort", {})
-    plan: Document = (
-        {"stage": "FETCH", "inputStage": {"stage": "IXSCAN", "keyPattern": {"_id": 1}, "indexName": "_id_"}}
-        if by_id
-        else {"stage": "COLLSCAN", "direction": "forward"}
-    )
-    return {
-        "explainVersion": "1",
-        "queryPlanner": {
-            "namespace": f"{context.db}.{inner['find']}",
-            "parsedQuery": inner.get("filter", {}),
-            "winningPlan": plan,
-            "rejectedPlans": [],
-        },
-        "command": {**inner, "$db": context.db},
-        "serverInfo": {"host": context.server.address, "port": context.server.port, "version": VERSION},
-        "ok": 1.0,
-    }
 
 
 # fail points and logs

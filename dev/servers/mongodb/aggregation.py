@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bson import Int64
 from bson.datetime_ms import DatetimeMS
 
-from dev.servers.mongodb import reads, stages, streams
+from dev.servers.mongodb import outputs, reads, stages, streams
 from dev.servers.mongodb.cursors import Cursor
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
@@ -49,10 +50,15 @@ async def aggregate(context: Context, body: Document) -> Document:
         raise MongoError(40602, "$changeStream is only valid as the first stage in a pipeline")
     if "$changeStreamSplitLargeEvent" in names:
         raise MongoError(20, "$changeStreamSplitLargeEvent can only be used in a $changeStream pipeline")
+    pipeline, output = outputs.split(pipeline, in_transaction=context.transaction is not None)
     view = await context.reading(body)
     target = body["aggregate"]
     documents = _run(context, view, target, pipeline, body.get("let", {}))
     name = target if isinstance(target, str) else "$cmd.aggregate"
+    if output is not None:
+        db = context.db
+        outputs.write(context, output, list(documents))
+        context.db, documents = db, iter([])
     return context.opened(documents, f"{context.db}.{name}", int(body["cursor"].get("batchSize", reads.FIRST_BATCH)))
 
 
@@ -60,8 +66,9 @@ def _run(
     context: Context, view: View, target: Any, pipeline: list[Document], constants: Document
 ) -> Iterator[Document]:
     first = next(iter(pipeline[0])) if pipeline else ""
+    read = partial(_other, context, view)
     if first in SOURCES:
-        return stages.compiled(pipeline[1:], constants)(SOURCES[first](context, target, pipeline[0][first]))
+        return stages.compiled(pipeline[1:], constants, read)(SOURCES[first](context, target, pipeline[0][first]))
     if not isinstance(target, str):
         raise MongoError(73, f"{{aggregate: 1}} is not valid for '{first}'; a collection is required.")
     collection = context.collection(target)
@@ -75,18 +82,25 @@ def _run(
     else:
         query = pipeline[0]["$match"] if first == "$match" and isinstance(pipeline[0]["$match"], dict) else {}
         documents = reads.matching(view, collection, query)
-    return stages.compiled(pipeline, constants)(documents)
+    return stages.compiled(pipeline, constants, read)(documents)
+
+
+def _other(context: Context, view: View, name: str) -> Iterator[Document]:
+    """The documents of a collection or a view that a stage reads beside its own."""
+    collection = context.collection(name)
+    if collection is None:
+        return iter([])
+    return of_view(context, view, collection, []) if collection.kind == "view" else view.documents(collection)
 
 
 def of_view(context: Context, view: View, collection: Collection, pipeline: list[Document]) -> Iterator[Document]:
     """What a pipeline makes of a view."""
     source = context.server.node.catalog.find(f"{collection.db}.{collection.options['viewOn']}")
     whole = [*collection.options.get("pipeline", []), *pipeline]
-    if source is None:
-        return stages.compiled(whole)(iter([]))
-    if source.kind == "view":
+    if source is not None and source.kind == "view":
         return of_view(context, view, source, whole)
-    return stages.compiled(whole)(view.documents(source))
+    work = stages.compiled(whole, read=partial(_other, context, view))
+    return work(view.documents(source) if source is not None else iter([]))
 
 
 def _coll_stats(context: Context, target: Any, options: Document) -> Iterator[Document]:

@@ -64,7 +64,7 @@ async def shard_collection(router: Router, context: Context, body: Document) -> 
     clone = {"_standInClone": name, "uuid": listed["info"]["uuid"], "options": listed["options"], "key": key}
     for shard in router.shards.values():
         await router.send(shard, db, {**clone, "announce": shard is primary, "unique": bool(body.get("unique"))})
-    for chunk in first_chunks(namespace, key, primary.name, list(router.shards)):
+    for chunk in first_chunks(namespace, key, primary.name, router.staying):
         await router.set_config("chunks", chunk)
     documents = await drained(router, primary, db, {"find": name, "batchSize": ALL})
     await router.set_config("collections", {"_id": namespace, "key": key, "uuid": listed["info"]["uuid"]})
@@ -112,13 +112,47 @@ async def move_chunk(router: Router, context: Context, body: Document) -> Docume
         raise MongoError(70, f"Shard {body['to']} not found")
     key, chunks = sharded
     chunk = router.chunk_of(key, chunks, body["find"])
-    donor = router.shards[chunk["shard"]]
-    db, _, name = body["moveChunk"].partition(".")
+    async with router.moving():
+        await move(router, body["moveChunk"], chunk, body["to"])
+    return {"millis": int((time.monotonic() - begun) * 1000), "ok": 1.0}
+
+
+async def move_range(router: Router, context: Context, body: Document) -> Document:
+    """Bring a part of a chunk to another shard; it becomes a chunk of its own."""
+    namespace, ends = body["moveRange"], [body[end] for end in ("min", "max") if end in body]
+    if not ends:
+        raise MongoError(72, "could not find a valid value for min or max: need to specify one of min or max")
+    if body["toShard"] not in router.shards:
+        raise MongoError(70, f"Shard {body['toShard']} not found")
+    for end in ends:
+        known = await router.chunks(namespace)
+        if known is None:
+            raise MongoError(118, f"{namespace} is not sharded")
+        places = [order.key(list(chunk["min"].values())) for chunk in known[1]]
+        top = order.key(list(known[1][-1]["max"].values()))
+        if order.key(list(end.values())) not in [*places, top]:
+            await split(router, context, {"split": namespace, "middle": end})
+    sharded = await router.chunks(namespace)
+    assert sharded is not None
+    name = "min" if "min" in body else "max"
+    place = order.key(list(body[name].values()))
+    (chunk,) = (chunk for chunk in sharded[1] if order.key(list(chunk[name].values())) == place)
+    async with router.moving():
+        await move(router, namespace, chunk, body["toShard"])
+    return {"ok": 1.0}
+
+
+async def move(router: Router, namespace: str, chunk: Document, to: str) -> None:
+    """Have the documents of a chunk at another shard; nobody may write meanwhile."""
+    sharded = await router.chunks(namespace)
+    assert sharded is not None
+    key, _ = sharded
+    donor, target = router.shards[chunk["shard"]], router.shards[to]
+    db, _, name = namespace.partition(".")
     documents = [
         document for document in await drained(router, donor, db, {"find": name, "batchSize": ALL})
         if order.key(list(chunk["min"].values())) <= order.key(key_values(key, document)) < order.key(list(chunk["max"].values()))
     ]  # fmt: skip
-    target = router.shards[body["to"]]
     if not await drained(
         router, target, db, {"listCollections": 1, "filter": {"name": name}}
     ):  # a shard that was added since
@@ -126,6 +160,5 @@ async def move_chunk(router: Router, context: Context, body: Document) -> Docume
         (listed,) = await drained(router, primary, db, {"listCollections": 1, "filter": {"name": name}})
         clone = {"_standInClone": name, "uuid": listed["info"]["uuid"], "options": listed["options"], "key": key}
         await router.send(target, db, {**clone, "announce": False, "unique": False})
-    await router.set_config("chunks", {**chunk, "shard": body["to"]})
-    await settle(router, body["moveChunk"], documents, donor)
-    return {"millis": int((time.monotonic() - begun) * 1000), "ok": 1.0}
+    await router.set_config("chunks", {**chunk, "shard": to})
+    await settle(router, namespace, documents, donor)

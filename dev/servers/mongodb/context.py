@@ -116,7 +116,7 @@ class Context:
 
     def fail_transaction(self, error: MongoError) -> None:
         """A failed write ends its transaction, and is the command's error there."""
-        if self.transaction is not None:
+        if self.transaction is not None and error.name != "WouldChangeOwningShard":
             transactions.abort(self.server.node, self.server.sessions, self.transaction)
             raise error
 
@@ -146,7 +146,8 @@ class Context:
         retry = self.retry
         if retry is not None:
             retry = {**retry, "stmtId": self._statement}
-        return Writer(self.server.node, self.server.sessions, self.transaction, retry)
+        unchecked = bool(self.body.get("bypassDocumentValidation"))
+        return Writer(self.server.node, self.server.sessions, self.transaction, retry, unchecked=unchecked)
 
     def election(self) -> Document:
         """What write replies of a replica set say of the election and the last operation."""

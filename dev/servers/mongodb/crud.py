@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bson import ObjectId, Timestamp
 
-from dev.servers.mongodb import operators, order, projections, queries, updates
+from dev.servers.mongodb import operators, order, projections, queries, updates, validators
 from dev.servers.mongodb.documents import Document, encode
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.reads import matching
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from dev.servers.mongodb.context import Context
 
 LARGEST_DOCUMENT = 16 * 1024 * 1024
+WOULD_MOVE = 283
+"""The document might belong to another shard; a router knows (:mod:`dev.servers.mongodb.key_changes`)."""
 
 
 def writable(context: Context, name: str) -> Collection:
@@ -46,7 +48,7 @@ def existing(context: Context, name: str) -> Collection | None:
 # writing
 
 
-@command("insert", "documents", "ordered", write=True)
+@command("insert", "documents", "ordered", "bypassDocumentValidation", write=True)
 def insert(context: Context, body: Document) -> Document:
     """Insert documents; those of one command go into the oplog together when none fails."""
     documents = body.get("documents")
@@ -62,19 +64,11 @@ def insert(context: Context, body: Document) -> Document:
     errors: list[Document] = []
     count = 0
     grouped = writer.transaction is None and not collection.capped and not collection.name.startswith("system.")
-    group: list[Document] = []
-    prepared = [_prepared(context, document) for document in documents]
-    if grouped and len(documents) > 1 and _all_new(writer, collection, prepared):
-        size = 0
-        for document in prepared:
-            group.append(document)
-            size += len(encode(document))
-            if len(group) >= GROUP_DOCUMENTS or size > GROUP_BYTES:
-                _insert_group(writer, collection, group)
-                group, size = [], 0
-        _insert_group(writer, collection, group)
-        return context.written(len(prepared), errors, {})
-    for index, document in enumerate(prepared):
+    ready = [prepared(context, document) for document in documents]
+    if grouped and len(documents) > 1 and _all_new(writer, collection, ready):
+        _insert_groups(writer, collection, ready)
+        return context.written(len(ready), errors, {})
+    for index, document in enumerate(ready):
         try:
             _insert_one(writer, collection, document)
             count += 1
@@ -85,6 +79,32 @@ def insert(context: Context, body: Document) -> Document:
             if body.get("ordered", True):
                 break
     return context.written(count, errors, {})
+
+
+def insert_all(writer: Writer, collection: Collection, documents: list[Document]) -> None:
+    """Insert prepared documents, as many into one entry as the server puts there. Raises for one that cannot be inserted."""
+    if len(documents) > 1 and _all_new(writer, collection, documents):
+        _insert_groups(writer, collection, documents)
+        return
+    for document in documents:
+        _insert_one(writer, collection, document)
+
+
+def insert_one(context: Context, collection: Collection, document: Document) -> None:
+    """Insert a document."""
+    _insert_one(context.writer(), collection, prepared(context, document))
+
+
+def _insert_groups(writer: Writer, collection: Collection, documents: list[Document]) -> None:
+    group: list[Document] = []
+    size = 0
+    for document in documents:
+        group.append(document)
+        size += len(encode(document))
+        if len(group) >= GROUP_DOCUMENTS or size > GROUP_BYTES:
+            _insert_group(writer, collection, group)
+            group, size = [], 0
+    _insert_group(writer, collection, group)
 
 
 def _insert_group(writer: Writer, collection: Collection, group: list[Document]) -> None:
@@ -101,8 +121,10 @@ def _all_new(writer: Writer, collection: Collection, documents: list[Document]) 
             _check(writer, collection, document)
         except MongoError:
             return False
-        for name in ({"_id": 1}, *(index["key"] for index in collection.indexes if index.get("unique"))):
-            key = (tuple(name), *(order.key(_first(document, path)) for path in name))
+        for index in ({"key": {"_id": 1}}, *(index for index in collection.indexes if index.get("unique"))):
+            if not _in_index(index, document):
+                continue
+            key = (tuple(index["key"]), *(order.key(_first(document, path)) for path in index["key"]))
             if key in seen:
                 return False
             seen.add(key)
@@ -113,7 +135,7 @@ def _write_error(error: MongoError) -> Document:
     return {"code": error.code, "errmsg": error.message, **error.more}
 
 
-def _prepared(context: Context, document: Document) -> Document:
+def prepared(context: Context, document: Document) -> Document:
     """A document with its ``_id``, in front, and with the server's time where a timestamp is empty."""
     out = (
         document
@@ -138,34 +160,36 @@ def _check(writer: Writer, collection: Collection, document: Document) -> None:
     ):
         raise _duplicate(collection, {"_id": 1}, {"_id": document["_id"]}, "_id_")
     _check_unique(writer, collection, document, None)
-    _validate(collection, document)
+    if not writer.unchecked:
+        validators.validate(collection, document)
 
 
 def _check_unique(writer: Writer, collection: Collection, document: Document, before: Document | None) -> None:
     for index in collection.indexes:
         if not index.get("unique"):
             continue
+        if not _in_index(index, document):
+            continue
         values = [_first(document, name) for name in index["key"]]
         for other in writer.view.documents(collection):
+            if not _in_index(index, other):
+                continue
             if before is not None and order.equal(other["_id"], before["_id"]):
                 continue
             if all(order.equal(value, _first(other, name)) for value, name in zip(values, index["key"], strict=True)):
                 raise _duplicate(collection, index["key"], dict(zip(index["key"], values, strict=True)), index["name"])
 
 
+def _in_index(index: Document, document: Document) -> bool:
+    """Whether an index that is sparse or partial has the document."""
+    if index.get("sparse"):
+        return any(operators.walked(document, path.split(".")) is not queries.MISSING for path in index["key"])
+    return queries.compiled(index.get("partialFilterExpression", {}))(document)
+
+
 def _first(document: Document, path: str) -> Any:
     value = operators.walked(document, path.split("."))
     return None if value is queries.MISSING else value
-
-
-def _validate(collection: Collection, document: Document) -> None:
-    validator = collection.options.get("validator")
-    if (
-        validator
-        and collection.options.get("validationAction", "error") == "error"
-        and not queries.compiled(validator)(document)
-    ):
-        raise MongoError(121, "Document failed validation", errInfo={"failingDocumentId": document["_id"]})
 
 
 def _duplicate(collection: Collection, pattern: Document, value: Document, name: str) -> MongoError:
@@ -267,7 +291,8 @@ def update_one(
         modified += change_document(context, writer, collection, before, work, query)
     if matched or not statement.get("upsert"):
         return matched, modified, None
-    made = upserted_document(context, work, query)
+    supplied = statement["c"]["new"] if statement.get("upsertSupplied") else None
+    made = prepared(context, supplied) if supplied is not None else upserted_document(context, work, query)
     _insert_one(writer, collection, made)
     return 0, 0, made
 
@@ -287,13 +312,17 @@ def change_document(
         return 0
     if len(encode(result.document)) > LARGEST_DOCUMENT:
         raise MongoError(17419, f"Resulting document after update is larger than {LARGEST_DOCUMENT}")
-    if any(not order.equal(_first(before, name), _first(result.document, name)) for name in collection.shard_key or {}):
-        raise MongoError(66, "a change of the shard key is not known to this stand-in")
+    if not context.body.get("_standInKey") and any(
+        not order.equal(_first(before, name), _first(result.document, name)) for name in collection.shard_key or {}
+    ):
+        images = {"before": before, "after": result.document}
+        raise MongoError(WOULD_MOVE, "Document shard key value updates may move the document", errInfo=images)
     _check_unique(writer, collection, result.document, before)
-    _validate(collection, result.document)
+    if not writer.unchecked:
+        validators.validate(collection, result.document, before)
     after = result.document
     if isinstance(work, updates.Replacement):
-        after = _prepared(context, after)
+        after = prepared(context, after)
     writer.update(collection, before, after, result.diff)
     return 1
 
@@ -312,7 +341,7 @@ def upserted_document(context: Context, work: Any, query: Document) -> Document:
     if isinstance(work, updates.Replacement):
         base = {"_id": base["_id"]} if "_id" in base else {}
     result = work.applied(base, inserting=True, query={})
-    return _prepared(context, result.document)
+    return prepared(context, result.document)
 
 
 @command("delete", "deletes", "ordered", "let", write=True)

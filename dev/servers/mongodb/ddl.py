@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bson import Int64
 
+from dev.servers.mongodb import validators
 from dev.servers.mongodb.documents import Document, copy, same
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.registry import command
@@ -106,7 +107,10 @@ def create(context: Context, body: Document) -> Document:
     """Make a collection, a view or a time series."""
     context.must_write()
     name = body["create"]
+    validators.checked("create", context.db, name, body)
     options = {option: body[option] for option in body if option in CREATE and option not in ("idIndex", "autoIndexId")}
+    if options.get("validator") == {}:
+        del options["validator"]
     found = context.collection(name)
     if found is not None:
         if same(found.options, options):
@@ -134,13 +138,14 @@ def drop(context: Context, body: Document) -> Document:
     if found.kind == "timeseries":
         reply = {"nIndexesWas": 1}
     namespace = found.namespace
-    _drop(context, found)
+    drop_collection(context, found)
     if found.kind == "timeseries":
-        _drop(context, _named(context.server.node, found.db, f"system.buckets.{found.name}"))
+        drop_collection(context, _named(context.server.node, found.db, f"system.buckets.{found.name}"))
     return {**reply, "ns": namespace, "ok": 1.0}
 
 
-def _drop(context: Context, found: Collection) -> None:
+def drop_collection(context: Context, found: Collection) -> None:
+    """Log that a collection or a view is dropped, and close its cursors."""
     context.writer().command(found.db, {"drop": found.name}, found.uuid if found.kind == "collection" else None)
     if found.kind == "collection":
         context.server.cursors.close_all(lambda cursor: cursor.namespace == found.namespace and cursor.stream is None)
@@ -157,7 +162,7 @@ def drop_database(context: Context, body: Document) -> Document:
         return {"ok": 1.0}
     for collection in list(found.values()):
         if collection.kind == "collection":
-            _drop(context, collection)
+            drop_collection(context, collection)
     context.writer().command(context.db, {"dropDatabase": 1}, None)
     return {"ok": 1.0}
 
@@ -215,7 +220,7 @@ def _rename_across(context: Context, source: Collection, db: str, name: str, tar
     elif documents:
         writer.insert(made, documents[0])
     rename(context, made, f"{db}.{name}", target)
-    _drop(context, source)
+    drop_collection(context, source)
 
 
 @command("convertToCapped", "size", "dropTarget")
@@ -246,7 +251,6 @@ def convert_to_capped(context: Context, body: Document) -> Document:
     for operation in migrated:
         writer._node.write(operation)
     rename(context, made, source.namespace, source)
-    made.options.pop("temp", None)
     return {"ok": 1.0}
 
 
@@ -271,6 +275,7 @@ def coll_mod(context: Context, body: Document) -> Document:
     collection = context.collection(body["collMod"])
     if collection is None:
         raise MongoError(26, f"ns does not exist: {context.db}.{body['collMod']}")
+    validators.checked("collMod", context.db, collection.name, body)
     o: Document = {"collMod": collection.name}
     reply: Document = {}
     old: Document = {"collectionOptions": {"uuid": collection.uuid, **copy(collection.options)}}

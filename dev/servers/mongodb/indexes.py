@@ -86,6 +86,8 @@ def _check_unique_index(collection: Collection, spec: Document) -> None:
 
     seen = set()
     for document in collection.documents():
+        if not crud._in_index(spec, document):
+            continue
         values = [crud._first(document, name) for name in spec["key"]]
         place = tuple(order.key(value) for value in values)
         if place in seen:

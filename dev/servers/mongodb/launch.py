@@ -76,17 +76,26 @@ class ReplicaSet:
     >>> with ReplicaSet() as members:
     ...     members.connect().shop.orders.insert_one({"_id": 1})
     ...     members.primary().kill()
+
+    :param count: members with data
+    :param arbiters: members more that only vote
     """
 
     def __init__(
-        self, options: dict[str, Any] | None = None, *, count: int = 3, folder: Path | str | None = None
+        self,
+        options: dict[str, Any] | None = None,
+        *,
+        count: int = 3,
+        arbiters: int = 0,
+        folder: Path | str | None = None,
     ) -> None:
         self._given = given = {"key": secrets.token_hex(16), **(options or {})}
         self.members = [
-            MongoDb(given, folder=Path(folder) / str(number) if folder else None) for number in range(count)
+            MongoDb(given, folder=Path(folder) / str(number) if folder else None) for number in range(count + arbiters)
         ]
+        self._traits: dict[str, dict[str, Any]] = {address: {"arbiterOnly": True} for address in self.addresses[count:]}
         for member in self.members:
-            member.options["members"] = self.addresses
+            member.options |= {"members": self.addresses, "traits": self._traits}
 
     @property
     def running(self) -> bool:
@@ -148,10 +157,16 @@ class ReplicaSet:
             time.sleep(0.05)
         raise ServerError(f"no member became primary within {START_SECONDS:.0f} s")
 
-    def add_member(self) -> MongoDb:
-        """Start another member and have the set know it."""
+    def add_member(self, **traits: Any) -> MongoDb:
+        """Start another member and have the set know it.
+
+        :param traits: what it is beside a usual member, such as ``arbiterOnly=True`` or ``priority=0, hidden=True``
+        """
         more = MongoDb({**self._given})
-        more.options["members"] = [*self.addresses, f"{more.host}:{more.port}"]
+        address = f"{more.host}:{more.port}"
+        if traits:
+            self._traits = {**self._traits, address: traits}
+        more.options |= {"members": [*self.addresses, address], "traits": self._traits}
         more.start()
         self.members.append(more)
         self._reconfigure()
@@ -167,10 +182,13 @@ class ReplicaSet:
         with self.connect() as client:
             config = client.admin.command("replSetGetConfig")["config"]
             config["version"] += 1
-            config["members"] = [{"_id": number, "host": host} for number, host in enumerate(self.addresses)]
+            config["members"] = [
+                {"_id": number, "host": host, **self._traits.get(host, {})}
+                for number, host in enumerate(self.addresses)
+            ]
             client.admin.command({"replSetReconfig": config})
         for member in self.members:
-            member.options["members"] = self.addresses
+            member.options |= {"members": self.addresses, "traits": self._traits}
 
     def secondaries(self) -> list[MongoDb]:
         """The members that follow."""
@@ -211,6 +229,7 @@ class ShardedCluster:
                 self.sets[name] = ReplicaSet(given, count=members)
         self.router = MongoDb({"key": key, "replica_set": None}, port=port)
         self._given = {**(options or {}), "key": key}
+        self._removed: list[MongoDb] = []
 
     @property
     def running(self) -> bool:
@@ -229,6 +248,17 @@ class ShardedCluster:
         with self.connect() as client:
             client.admin.command("addShard", f"{name}/{shard.host}:{shard.port}")
         return shard
+
+    def remove_shard(self, name: str) -> None:
+        """Have the router empty a shard and forget it; its process goes on. Its databases must have been moved or dropped."""
+        end = time.monotonic() + START_SECONDS
+        with self.connect() as client:
+            while (reply := client.admin.command("removeShard", name))["state"] != "completed":
+                if time.monotonic() > end:
+                    raise ServerError(f"shard {name} is not empty within {START_SECONDS:.0f} s: {reply}")
+                time.sleep(0.05)
+        self._removed.append(self.shards.pop(name))
+        self.router.options["shards"].pop(name, None)
 
     def url(self) -> str:
         """The connection string."""
@@ -259,7 +289,7 @@ class ShardedCluster:
 
     def close(self) -> None:
         """End all processes and delete their data."""
-        for server in (self.router, *self.shards.values(), *self.sets.values()):
+        for server in (self.router, *self.shards.values(), *self.sets.values(), *self._removed):
             server.close()
 
     def connect(self, **options: Any) -> Any:

@@ -7,7 +7,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from dev.servers.mongodb import set_status
+from dev.servers.mongodb import electorate, set_status
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.peers import MEMBER
@@ -45,13 +45,13 @@ async def step_down(context: Context, body: Document) -> Document:
         raise MongoError(10107, "not primary so can't step down")
     wait = time.monotonic() + float(body.get("secondaryCatchUpPeriodSecs", 10))
     last = node.oplog.last
-    while not any(reached >= last for reached in replication.reached.values()):
+    while not any(replication.reached[one] >= last for one in _electable(replication)):
         if time.monotonic() > wait:
             if body.get("force"):
                 break
             raise MongoError(262, "No electable secondaries caught up")
         await node.oplog.wait(0.1)
-    best = max(replication.reached, key=lambda address: replication.reached[address], default=None)
+    best = max(_electable(replication), key=lambda address: replication.reached[address], default=None)
     replication._frozen = time.monotonic() + float(body["replSetStepDown"])
     replication.step_down("asked to")
     if best is not None:
@@ -59,11 +59,49 @@ async def step_down(context: Context, body: Document) -> Document:
     return {"ok": 1.0}
 
 
+def _electable(replication: Replication) -> list[str]:
+    """The members that follow and may become primary."""
+    return [one for one in replication.reached if electorate.is_(replication.traits, one, "priority")]
+
+
 async def _hand_over(replication: Replication, address: str) -> None:
     try:
         await replication._votes[address].call({"_standInStand": 1, "$db": "admin"}, 2.0)
     except ConnectionError as error:
         LOG.info("%s", error)
+
+
+@command("setDefaultRWConcern", "defaultWriteConcern", "defaultReadConcern", admin_only=True)
+def set_default_concern(context: Context, body: Document) -> Document:
+    """What writes wait for that do not say it; of reads nothing can be said but the usual."""
+    context.must_write()
+    node = context.server.node
+    given = body.get("defaultWriteConcern")
+    if body.get("defaultReadConcern", {}).get("level", "local") != "local":
+        raise MongoError(9, "the stand-in has no other default read concern than local")
+    if given is not None and "w" not in given:
+        raise MongoError(9, "the stand-in takes a defaultWriteConcern with w only")
+    if given is not None:
+        node.noop({"msg": "default write concern", "default_write_concern": given})
+    return _default_concern(context)
+
+
+@command("getDefaultRWConcern", "inMemory", admin_only=True)
+def get_default_concern(context: Context, body: Document) -> Document:
+    """What writes and reads have that do not say it."""
+    return _default_concern(context)
+
+
+def _default_concern(context: Context) -> Document:
+    replication = context.server.replication
+    given = replication.node.parameters["default_write_concern"]
+    return {
+        "defaultReadConcern": {"level": "local"},
+        "defaultWriteConcern": given or {"w": replication.default_write_concern, "wtimeout": 0},
+        "defaultWriteConcernSource": "global" if given else "implicit",
+        "defaultReadConcernSource": "implicit",
+        "ok": 1.0,
+    }
 
 
 @command("replSetFreeze", admin_only=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bson import Int64, ObjectId, Timestamp
 
-from dev.servers.mongodb import reconfig
+from dev.servers.mongodb import electorate, reconfig
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.peers import Peer
@@ -29,19 +29,7 @@ BEAT_SECONDS = 0.3
 PULL_SECONDS = 1.0
 PULL_ENTRIES = 500
 LOOK_BACK = 5000
-READS = frozenset(
-    [
-        "find",
-        "aggregate",
-        "count",
-        "distinct",
-        "listCollections",
-        "listIndexes",
-        "listDatabases",
-        "collStats",
-        "dbStats",
-    ]
-)
+READS = frozenset({"find", "aggregate", "count", "distinct", "listCollections", "listIndexes", "listDatabases", "collStats", "dbStats"})  # fmt: skip
 
 
 class Replication:
@@ -52,6 +40,7 @@ class Replication:
         self.node = server.node
         settings = server.node.settings
         self.addresses = settings.members or [server.address]
+        self.traits = {address: electorate.of_member(given) for address, given in settings.traits.items()}
         self.version, self.configured = 1, dict[str, int]()
         self._peers = {
             address: Peer(address, settings.key, settings.tls)
@@ -120,11 +109,14 @@ class Replication:
             await asyncio.sleep(0.1)
             now = time.monotonic()
             if self.node.primary:
-                reached = 1 + sum(now - seen < self.node.settings.election_seconds for seen in self.seen.values())
-                if reached * 2 <= len(self.addresses) and now - self.heard > self.node.settings.election_seconds:
+                recent = now - self.node.settings.election_seconds
+                reached = sum(
+                    address == self.server.address or self.seen.get(address, 0.0) > recent for address in self.voters
+                )
+                if reached * 2 <= len(self.voters) and now - self.heard > self.node.settings.election_seconds:
                     self.step_down("no majority is reached")
                 continue
-            if now - self.heard > timeout and now > self._frozen:
+            if now - self.heard > timeout and now > self._frozen and electorate.electable(self):
                 await self.stand()
                 timeout = self._timeout()
 
@@ -139,8 +131,13 @@ class Replication:
             "version": self.version, "$db": "admin",
         }  # fmt: skip
         answers = await asyncio.gather(*(peer.call(ask, 1.0) for peer in self._votes.values()), return_exceptions=True)
-        votes = 1 + sum(isinstance(answer, dict) and bool(answer.get("granted")) for answer in answers)
-        if votes * 2 > len(self.addresses) and self._voted == ask["term"] and not node.primary:
+        granted = [
+            address
+            for address, answer in zip([*self._votes], answers, strict=True)
+            if isinstance(answer, dict) and answer.get("granted")
+        ]
+        votes = sum(address in self.voters for address in (self.server.address, *granted))
+        if votes * 2 > len(self.voters) and self._voted == ask["term"] and not node.primary:
             self._lead()
 
     def _last_term(self) -> int:
@@ -196,7 +193,7 @@ class Replication:
                 continue
             body = {
                 "_standInBeat": 1, "term": self.node.term, "who": self.server.address, "majority": Timestamp(*self.node.seen), "version": self.version,
-                "members": self.addresses, "$db": "admin",
+                "members": self.addresses, "traits": self.traits, "$db": "admin",
             }  # fmt: skip
             try:
                 answer = await peer.call(body, 1.0)
@@ -204,6 +201,7 @@ class Replication:
                 continue
             self.seen[address] = time.monotonic()
             self.configured[address] = int(answer.get("version", 0))
+            self._count()  # beside arbiters nobody may follow
             if int(answer.get("term", 0)) > self.node.term:
                 self.node.term = int(answer["term"])
                 self.step_down("another term has begun")
@@ -217,7 +215,7 @@ class Replication:
             node.term = term
             self.heard = time.monotonic()
             if int(body["version"]) > self.version:
-                reconfig.configure(self, body["members"], int(body["version"]))
+                reconfig.configure(self, body["members"], body["traits"], int(body["version"]))
             if self.leader != body["who"]:
                 self.leader = body["who"]
                 self.changed()
@@ -261,10 +259,12 @@ class Replication:
     def _count(self) -> None:
         """Work out what a majority has."""
         node = self.node
-        places = sorted(
-            [node.oplog.last, *(self.reached.get(address, (0, 0)) for address in self._peers)], reverse=True
-        )
-        agreed = places[len(self.addresses) // 2]
+        if not node.primary:
+            return
+        reached = {**self.reached, self.server.address: node.oplog.last}
+        data = electorate.with_data(self.addresses, self.traits)
+        places = sorted((reached.get(address, (0, 0)) for address in data), reverse=True)
+        agreed = places[electorate.write_majority(self.addresses, self.traits) - 1]
         entry = node.oplog.find(Timestamp(*agreed)) if agreed != (0, 0) else None
         if entry is not None and int(entry["t"]) == node.term and agreed > (node.majority or (0, 0)):
             node.majority = agreed
@@ -274,7 +274,8 @@ class Replication:
 
     async def _follow(self) -> None:
         while True:
-            if self.node.primary or self.leader is None or self.leader == self.server.address:
+            arbiter = electorate.is_(self.traits, self.server.address, "arbiterOnly")
+            if self.node.primary or self.leader is None or self.leader == self.server.address or arbiter:
                 await asyncio.sleep(0.05)
                 continue
             try:
@@ -316,18 +317,16 @@ class Replication:
 
     # what clients see
 
-    def hello(self, primary: str) -> Document:
-        """The part of ``hello`` that is about the set."""
-        out: Document = {
-            "hosts": list(self.addresses),
-            "setName": self.node.settings.replica_set,
-            "setVersion": self.version,
-            primary: self.node.primary,
-            "secondary": not self.node.primary and self.readable(),
-        }
-        if self.leader:
-            out["primary"] = self.leader
-        return {**out, "me": self.server.address}
+    @property
+    def voters(self) -> list[str]:
+        """The members that vote."""
+        return electorate.voters(self.addresses, self.traits)
+
+    @property
+    def default_write_concern(self) -> Any:
+        """What a write waits for that does not say it."""
+        given = self.node.parameters["default_write_concern"]
+        return given["w"] if given else electorate.implicit_write_concern(self.addresses, self.traits)
 
     def readable(self) -> bool:
         """Whether this member has something that can be read."""
@@ -350,7 +349,7 @@ class Replication:
         """Wait for as many members as the command's write concern asks for."""
         node = self.node
         given = context.body.get("writeConcern", {})
-        wanted = given.get("w", "majority")
+        wanted = given.get("w", self.default_write_concern)
         if (
             node.majority is None
             or (context.transaction is not None and context.transaction.state == "open")
@@ -360,6 +359,7 @@ class Replication:
         limit = int(given.get("wtimeout", 0)) / 1000
         end = time.monotonic() + limit if limit else None
         place, term = node.oplog.last, node.term
+        self._count()
         while not self.reached_by(wanted, place):
             if end is not None and time.monotonic() >= end:
                 info = {

@@ -55,6 +55,17 @@ class Merged:
             )
             self.shards.append(shard)
 
+    async def _leave(self) -> None:
+        """Let go of shards that were removed, when all that they had was delivered: nothing is written there any more."""
+        for number in reversed(range(len(self.shards))):
+            if self.shards[number].name in self.router.shards:
+                continue
+            await self._fill(number)
+            if not self.waiting[number]:
+                await self._close(number)
+                for part in (self.shards, self.ids, self.marks, self.waiting):
+                    del part[number]
+
     async def _advance(self) -> None:
         """Have shards on which nothing happens say so: their time goes on."""
         await self.router.every(
@@ -66,6 +77,7 @@ class Merged:
     async def batch(self, count: int | None) -> list[Document]:
         """The next events."""
         await self._join()
+        await self._leave()
         await asyncio.gather(*(self._fill(number) for number in range(len(self.shards)) if not self.waiting[number]))
         out: list[Document] = []
         while not self.over and (count is None or len(out) < count):
@@ -121,7 +133,10 @@ class Merged:
 
     async def close(self) -> None:
         """Close the streams of the shards."""
+        for number in range(len(self.shards)):
+            await self._close(number)
+
+    async def _close(self, number: int) -> None:
         name = self.body["aggregate"] if isinstance(self.body["aggregate"], str) else "$cmd.aggregate"
-        for shard, number in zip(self.shards, self.ids, strict=True):
-            if number:
-                await self.router.send(shard, self.db, {"killCursors": name, "cursors": [Int64(number)]})
+        if cursor := self.ids[number]:
+            await self.router.send(self.shards[number], self.db, {"killCursors": name, "cursors": [Int64(cursor)]})

@@ -36,6 +36,8 @@ class Settings:
     auth: bool = False
     members: list[str] = field(default_factory=list)
     """The addresses of all members of the set, this one among them; empty for a set of one."""
+    traits: dict[str, Document] = field(default_factory=dict)
+    """What is not usual of members, by their addresses: arbiters and others, see :mod:`dev.servers.mongodb.electorate`."""
     key: str = ""
     """The secret that members know each other by."""
     election_seconds: float = 3.0
@@ -77,7 +79,12 @@ class Node:
         self.process = ObjectId()
         self.started = now_ms()
         self.topology = 6
-        self.parameters: Document = {"image_expiry": "off"}
+        self.parameters: Document = {
+            "image_expiry": "off",
+            "default_write_concern": None,
+            "ttlMonitorSleepSecs": 60,
+            "ttlMonitorEnabled": True,
+        }
         self.parameter_times: dict[str, Timestamp] = {}
         self.fail_points: dict[str, Document] = {}
         self.users: dict[str, Document] = {}
@@ -191,6 +198,7 @@ class Node:
     def _one(self, operation: Document, when: Time, wall: int, index: int) -> None:
         kind = operation["op"]
         if kind == "n":
+            self.parameters |= {name: value for name, value in operation["o"].items() if name in self.parameters}
             return
         if kind == "c":
             self._command(operation, when)
@@ -266,6 +274,9 @@ class Node:
             if name == "changeStreamPreAndPostImages" and not value.get("enabled"):
                 collection.options.pop(name, None)
                 continue
+            if name == "validator" and not value:
+                collection.options.pop(name, None)
+                continue
             collection.options[name] = value
             if name == "validator":
                 collection.options.setdefault("validationLevel", "strict")
@@ -295,6 +306,8 @@ class Node:
             self.catalog.remove(target)
         self.catalog.remove(collection)
         collection.db, _, collection.name = command["to"].partition(".")
+        if not command.get("stayTemp"):
+            collection.options.pop("temp", None)
         self.catalog.add(collection)
 
     def _apply_dropDatabase(self, db: str, command: Document, operation: Document, when: Time) -> None:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 from dev.servers.mongodb.crud import (
     _insert_one,
-    _prepared,
     _write_error,
     change_document,
     delete_matching,
     existing,
+    prepared,
     update_one,
     upserted_document,
     writable,
@@ -46,7 +46,24 @@ from dev.servers.mongodb.crud import (
     write=True,
 )
 def find_and_modify(context: Context, body: Document) -> Document:
-    """Change one document and give it back."""
+    """Change one document and give it back; one that is tried again is not done again."""
+    if bool(body.get("remove")) is ("update" in body):
+        both = "Cannot specify both an update and remove=true"
+        raise MongoError(9, both if "update" in body else "Either an update or remove=true must be specified")
+    if body.get("remove") and (body.get("new") or body.get("upsert")):
+        what = "new=true" if body.get("new") else "upsert=true"
+        raise MongoError(9, f"Cannot specify both {what} and remove=true")
+    session = context.session if context.retry is not None else None
+    if session is not None and 0 in session.statements:
+        done = {name: value for name, value in session.statements[0].items() if name != "ok"}
+        return {**done, "retriedStmtId": 0, "ok": 1.0}
+    reply = _found_and_modified(context, body)
+    if session is not None:
+        session.statements[0] = dict(reply)
+    return reply
+
+
+def _found_and_modified(context: Context, body: Document) -> Document:
     collection = (
         writable(context, body["findAndModify"]) if body.get("upsert") else existing(context, body["findAndModify"])
     )
@@ -113,7 +130,7 @@ def _bulk_one(context: Context, kind: str, name: str, operation: Document, total
         return {"n": 0, "nModified": 0} if kind == "update" else {"n": 0}
     collection = writable(context, name)
     if kind == "insert":
-        _insert_one(context.writer(), collection, _prepared(context, operation["document"]))
+        _insert_one(context.writer(), collection, prepared(context, operation["document"]))
         totals["nInserted"] += 1
         return {"n": 1}
     if kind == "update":

@@ -7,6 +7,7 @@ What is not known is refused with the server's error.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +17,7 @@ from bson import MaxKey, MinKey
 from dev.servers.mongodb import order
 from dev.servers.mongodb.documents import UNDEFINED, Document, Regex, Symbol, Undefined
 from dev.servers.mongodb.errors import TYPE_NUMBERS, MongoError, type_name
+from dev.servers.mongodb.schemas import Schema
 
 Test = Callable[[Document], bool]
 ValueTest = Callable[[Any], bool]
@@ -28,20 +30,23 @@ class Missing:
 MISSING = Missing()
 
 
-def compiled(query: Document) -> Test:
-    """A function from document to whether the filter lets it through. Raises :class:`MongoError` for a filter that is wrong."""
-    tests = [_clause(name, condition) for name, condition in query.items()]
+def compiled(query: Document, variables: Document | None = None) -> Test:
+    """A function from document to whether the filter lets it through. Raises :class:`MongoError` for a filter that is wrong.
+
+    ``variables`` are for expressions in the filter.
+    """
+    tests = [_clause(name, condition, variables or {}) for name, condition in query.items()]
     return lambda document: all(test(document) for test in tests)
 
 
-def _clause(name: str, condition: Any) -> Test:
+def _clause(name: str, condition: Any, variables: Document) -> Test:
     if name in ("$and", "$or", "$nor"):
-        return _logical(name, condition)
+        return _logical(name, condition, variables)
     if name == "$expr":
         from dev.servers.mongodb import expressions, operators
 
         compute = expressions.compiled(condition)
-        return lambda document: operators.truth(compute(document, {}))
+        return lambda document: operators.truth(compute(document, variables))
     if name == "$comment":
         return lambda document: True
     if name == "$alwaysTrue":
@@ -49,7 +54,8 @@ def _clause(name: str, condition: Any) -> Test:
     if name == "$alwaysFalse":
         return lambda document: False
     if name == "$jsonSchema":
-        raise MongoError(9, "$jsonSchema is not known to this stand-in")
+        schema = Schema(condition)
+        return lambda document: not schema.broken(document)
     if name.startswith("$"):
         raise MongoError(
             2,
@@ -58,7 +64,7 @@ def _clause(name: str, condition: Any) -> Test:
     return _field(name.split("."), condition)
 
 
-def _logical(name: str, conditions: Any) -> Test:
+def _logical(name: str, conditions: Any, variables: Document) -> Test:
     if not isinstance(conditions, list):
         raise MongoError(2, f"{name} argument must be an array, but was given {type_name(conditions)}")
     if not conditions or not all(isinstance(part, dict) for part in conditions):
@@ -68,7 +74,7 @@ def _logical(name: str, conditions: Any) -> Test:
             if not conditions
             else f"{name} argument's entries must be objects",
         )
-    tests = [compiled(part) for part in conditions]
+    tests = [compiled(part, variables) for part in conditions]
     if name == "$and":
         return lambda document: all(test(document) for test in tests)
     if name == "$or":
@@ -321,6 +327,43 @@ def _mod(argument: Any) -> ValueTest:
     return test
 
 
+def _bits(name: str, check: Callable[[int, int], bool]) -> Callable[[Any], ValueTest]:
+    """A test of the bits of whole numbers and of binary values, by a mask: a number, binary, or the places of bits."""
+
+    def maker(argument: Any) -> ValueTest:
+        mask = _mask(name, argument)
+
+        def test(value: Any) -> bool:
+            bits = _bits_of(value)
+            return bits is not None and check(bits, mask)
+
+        return test
+
+    return maker
+
+
+def _mask(name: str, argument: Any) -> int:
+    places = argument if isinstance(argument, list) else []
+    if any(not order.is_number(place) or place < 0 or place != int(place) for place in places):
+        raise MongoError(9, f"bit positions of {name} must be non-negative integers")
+    if isinstance(argument, list):
+        return sum(1 << place for place in {int(place) for place in places})
+    mask = _bits_of(argument)
+    if mask is None or (mask < 0 and order.is_number(argument)):
+        raise MongoError(9, f"{name} takes an Array, a non-negative number, or a BinData")
+    return mask
+
+
+def _bits_of(value: Any) -> int | None:
+    """The bits of a value, those of a negative number without end; None when it has none."""
+    if isinstance(value, bytes):
+        return int.from_bytes(value, "little")
+    if value is MISSING or not order.is_number(value):
+        return None
+    number = order.number(value)
+    return int(number) if math.isfinite(number) and number == int(number) and -(2**63) <= number < 2**63 else None
+
+
 _TESTS: dict[str, Callable[[Any], ValueTest]] = {
     "$eq": lambda wanted: (lambda value: value == wanted) if isinstance(wanted, Regex) else _equality(wanted),
     "$gt": _compare(lambda one, other: one > other, equal=False),
@@ -329,6 +372,10 @@ _TESTS: dict[str, Callable[[Any], ValueTest]] = {
     "$lte": _compare(lambda one, other: one <= other, equal=True),
     "$in": _in,
     "$mod": _mod,
+    "$bitsAllSet": _bits("$bitsAllSet", lambda bits, mask: bits & mask == mask),
+    "$bitsAllClear": _bits("$bitsAllClear", lambda bits, mask: bits & mask == 0),
+    "$bitsAnySet": _bits("$bitsAnySet", lambda bits, mask: bits & mask != 0),
+    "$bitsAnyClear": _bits("$bitsAnyClear", lambda bits, mask: bits & mask != mask),
 }
 
 __all__ = ["MISSING", "UNDEFINED", "compiled", "element_matching", "is_operators", "values"]

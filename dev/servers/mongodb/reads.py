@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from dev.servers.mongodb import order, projections, queries, stages
@@ -118,10 +118,16 @@ async def count(context: Context, body: Document) -> Document:
 async def distinct(context: Context, body: Document) -> Document:
     """The different values of a field."""
     view = await context.reading(body)
+    documents = _documents(context, view, body["distinct"], {"filter": body.get("query") or {}})
+    return different(documents, body["key"])
+
+
+def different(documents: Iterable[Document], key: str) -> Document:
+    """The different values of a field, as a reply."""
     out: dict[Any, Any] = {}
-    for document in _documents(context, view, body["distinct"], {"filter": body.get("query") or {}}):
-        for value in queries.values(document, body["key"].split(".")):
+    for document in documents:
+        for value in queries.values(document, key.split(".")):
             for item in value if isinstance(value, list) else [value]:
                 if item is not queries.MISSING:
                     out.setdefault(order.key(item), item)
-    return {"values": [out[key] for key in sorted(out)], "ok": 1.0}
+    return {"values": [out[place] for place in sorted(out)], "ok": 1.0}

@@ -1,4 +1,4 @@
-"""Members that join a replica set and leave it: ``replSetReconfig``. All members here have one vote and the same priority."""
+"""Members that join a replica set, leave it, or become others: ``replSetReconfig``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from dev.servers.mongodb import order, set_status
+from dev.servers.mongodb import electorate, order, set_status
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.peers import Peer
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
 INCOMPATIBLE, INVALID = 103, 93
 MOST_SECONDS = 10.0
-ONLY = {"arbiterOnly": False, "hidden": False, "priority": 1, "votes": 1, "secondaryDelaySecs": 0, "buildIndexes": True}
-"""What members are here, and nothing else."""
 
 
 @command("replSetReconfig", "force", admin_only=True)
@@ -31,7 +29,7 @@ async def reconfigure(context: Context, body: Document) -> Document:
     if not context.server.node.primary:
         raise MongoError(10107, "Safe reconfig is only allowed on a writable PRIMARY.")
     present, force = set_status.config(replication), bool(body.get("force"))
-    addresses = _members(given)
+    addresses, traits = _members(given)
     if given.get("_id") != present["_id"]:
         raise MongoError(
             INCOMPATIBLE,
@@ -43,14 +41,15 @@ async def reconfigure(context: Context, body: Document) -> Document:
             INCOMPATIBLE,
             f"New replica set configuration version must be greater than old, but {version} is not greater than {present['version']}",
         )
-    if len({*addresses} ^ {*replication.addresses}) > 1 and not force:
+    if len({*electorate.voters(addresses, traits)} ^ {*replication.voters}) > 1 and not force:
         raise MongoError(INCOMPATIBLE, "Non force replica set reconfig can only add or remove at most 1 voting member.")
     if replication.server.address not in addresses:
         raise MongoError(
             74,
             f"No host described in new configuration with {{version: {version}}} for replica set {present['_id']} maps to this node",
         )
-    configure(replication, addresses, max(version, present["version"] + 1))
+    _check_change(replication, addresses, traits, force=force)
+    configure(replication, addresses, traits, max(version, present["version"] + 1))
     await _known_to_most(replication)
     return {"ok": 1.0}
 
@@ -59,28 +58,51 @@ async def _known_to_most(replication: Replication) -> None:
     """Wait until a majority has the configuration, without which an election could bring the old one back."""
     end = time.monotonic() + MOST_SECONDS
     while time.monotonic() < end:
-        have = sum(replication.configured.get(address, 0) >= replication.version for address in replication._peers)
-        if (1 + have) * 2 > len(replication.addresses):
+        voters = replication.voters
+        have = sum(
+            address == replication.server.address or replication.configured.get(address, 0) >= replication.version
+            for address in voters
+        )
+        if have * 2 > len(voters):
             return
         await asyncio.sleep(0.05)
     raise MongoError(50, "the configuration has not come to a majority of the members in time")
 
 
-def _members(given: Any) -> list[str]:
+def _check_change(replication: Replication, addresses: list[str], traits: electorate.Traits, *, force: bool) -> None:
+    """Raise when a member would become an arbiter or cease to be one, or the implicit write concern another."""
+    for address in {*addresses} & {*replication.addresses}:
+        if electorate.is_(traits, address, "arbiterOnly") != electorate.is_(replication.traits, address, "arbiterOnly"):
+            raise MongoError(
+                INCOMPATIBLE,
+                f"New and old configurations differ in the setting of the arbiterOnly field for member {address}; to make this change, remove then re-add the member",
+            )
+    before = electorate.implicit_write_concern(replication.addresses, replication.traits)
+    if replication.node.parameters["default_write_concern"] is None and not force and before != electorate.implicit_write_concern(addresses, traits):  # fmt: skip
+        raise MongoError(
+            INCOMPATIBLE,
+            "Reconfig attempted to install a config that would change the implicit default write concern. Use the setDefaultRWConcern command to set a "
+            "cluster-wide write concern and try the reconfig again.",
+        )
+
+
+def _members(given: Any) -> tuple[list[str], electorate.Traits]:
     if not isinstance(given, dict) or not isinstance(given.get("members"), list) or not given["members"]:
         raise MongoError(INVALID, "Replica set configuration must contain at least one member")
-    for member in given["members"]:
-        for name, value in ONLY.items():
-            if not order.equal(member.get(name, value), value):
-                raise MongoError(INVALID, f"the stand-in has no members with {name}: {member[name]}")
     addresses = [str(member["host"]) for member in given["members"]]
     if len({*addresses}) < len(addresses):
         raise MongoError(INVALID, "Found two member configurations with same host field")
-    return addresses
+    traits = {str(member["host"]): found for member in given["members"] if (found := electorate.of_member(member))}
+    if not any(electorate.is_(traits, one, "priority") and not electorate.is_(traits, one, "arbiterOnly") for one in addresses):  # fmt: skip
+        raise MongoError(
+            INVALID, "Replica set configuration must contain at least one non-arbiter member with priority > 0"
+        )
+    return addresses, traits
 
 
-def configure(replication: Replication, addresses: list[str], version: int) -> None:
+def configure(replication: Replication, addresses: list[str], traits: electorate.Traits, version: int) -> None:
     """Know these members from now on."""
+    replication.traits = traits
     node, alone = replication.node, not replication._peers
     replication.addresses, replication.version = list(addresses), version
     others = [address for address in addresses if address != replication.server.address]

@@ -77,7 +77,7 @@ async def reshard_collection(router: Router, context: Context, body: Document) -
     }  # fmt: skip
     announce = {"_standInAnnounce": "reshardCollection", "coll": name, "uuid": noted["uuid"], "described": described}
     await router.send(primary, db, announce)
-    chunks = _cut(namespace, key, documents, min(wanted, MOST_CHUNKS), primary.name, list(router.shards))
+    chunks = _cut(namespace, key, documents, min(wanted, MOST_CHUNKS), primary.name, router.staying)
     clone = {
         "_standInClone": name,
         "uuid": uuid,
@@ -142,6 +142,13 @@ async def move_primary(router: Router, context: Context, body: Document) -> Docu
     donor, target = await router.primary_of(db), router.shards[to]
     if donor is target:
         return {"ok": 1.0}
+    async with router.moving():
+        await _bring(router, db, donor, target)
+    return {"ok": 1.0}
+
+
+async def _bring(router: Router, db: str, donor: Shard, target: Shard) -> None:
+    """Have the collections of a database that are not sharded at another shard; nobody may write meanwhile."""
     sharded = {one["_id"] for one in await router.config("collections", {})}
     moved = [one for one in await _listed(router, donor, db, {}) if f"{db}.{one['name']}" not in sharded]
     for one in moved:
@@ -152,10 +159,9 @@ async def move_primary(router: Router, context: Context, body: Document) -> Docu
             await _quietly(router, target, db, {"createIndexes": name, "indexes": indexes})
         if documents:
             await router.send(target, db, {"_standInMove": name, "insert": documents})
-    await router.set_config("databases", {"_id": db, "primary": to})
+    await router.set_config("databases", {"_id": db, "primary": target.name})
     for one in moved:
         await _quietly(router, donor, db, {"drop": one["name"]})
-    return {"ok": 1.0}
 
 
 async def add_shard(router: Router, context: Context, body: Document) -> Document:

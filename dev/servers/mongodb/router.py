@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +28,10 @@ from dev.servers.mongodb.server import Server
 
 FIND_PRIMARY_SECONDS = 30.0
 HERE = frozenset({"hello", "ismaster", "isMaster", "ping", "buildInfo", "buildinfo", "serverStatus", "startSession", "endSessions", "refreshSessions", "killSessions", "connectionStatus", "configureFailPoint", "getParameter", "whatsmyuri"})  # fmt: skip
+USING = frozenset(
+    {"insert", "update", "delete", "findAndModify", "find", "count", "aggregate", "distinct", "bulkWrite"}
+)
+"""The commands for which a document has to be where its chunk is."""
 STALE = frozenset({10107, 13435, 13436, 189, 11602})
 
 
@@ -35,7 +41,7 @@ class Spread:
 
     lsid: Document
     number: int
-    shards: dict[str, None] = field(default_factory=dict)
+    shards: list[str] = field(default_factory=list)
 
 
 TRANSACTION: ContextVar[Spread | None] = ContextVar("transaction", default=None)
@@ -87,6 +93,10 @@ class Router(Server):
         self.shards = {name: self.shard(name, addresses) for name, addresses in shards.items()}
         self.time = Timestamp(int(time.time()), 0)
         self._transactions: dict[bytes, Spread] = {}
+        self.draining: dict[str, asyncio.Task[None]] = {}
+        """The shards that are to be removed, with the balancer's work on each."""
+        self.balancing = True
+        self._using, self._moving = 0, asyncio.Lock()
 
     def shard(self, name: str, addresses: list[str]) -> Shard:
         """A shard of a name, by the addresses of its members."""
@@ -96,6 +106,29 @@ class Router(Server):
     def first(self) -> Shard:
         """The shard that keeps the configuration."""
         return next(iter(self.shards.values()))
+
+    @property
+    def staying(self) -> list[str]:
+        """The shards that are not to be removed."""
+        return [name for name in self.shards if name not in self.draining]
+
+    @asynccontextmanager
+    async def using(self) -> AsyncIterator[None]:
+        """While documents are read or written; waits for documents that are being moved."""
+        async with self._moving:
+            self._using += 1
+        try:
+            yield
+        finally:
+            self._using -= 1
+
+    @asynccontextmanager
+    async def moving(self) -> AsyncIterator[None]:
+        """While documents are moved from shard to shard; waits for who reads and writes."""
+        async with self._moving:
+            while self._using:
+                await asyncio.sleep(0.01)
+            yield
 
     # talking to shards
 
@@ -119,7 +152,7 @@ class Router(Server):
             return {}
         out: Document = {"lsid": transaction.lsid, "txnNumber": Int64(transaction.number), "autocommit": False}
         if shard.name not in transaction.shards:
-            transaction.shards[shard.name] = None
+            transaction.shards.append(shard.name)
             out["startTransaction"] = True
         return out
 
@@ -167,7 +200,7 @@ class Router(Server):
         known = await self.config("databases", {"_id": db})
         if not known:
             number = len(await self.config("databases", {}))
-            known = [{"_id": db, "primary": list(self.shards)[number % len(self.shards)]}]
+            known = [{"_id": db, "primary": self.staying[number % len(self.staying)]}]
             await self.set_config("databases", known[0])
         return self.shards[known[0]["primary"]]
 
@@ -209,7 +242,10 @@ class Router(Server):
         self._enter(body)
         handler = routing.HANDLERS.get(name)
         if handler is not None:
-            return await handler(self, context, {field: value for field, value in body.items() if not own_field(field)})
+            async with self.using() if name in USING and not _follows(body) else nullcontext():
+                return await handler(
+                    self, context, {field: value for field, value in body.items() if not own_field(field)}
+                )
         if name in HERE:
             return await super()._run(context)
         found(name, body)
@@ -223,6 +259,12 @@ class Router(Server):
             "$clusterTime": {"clusterTime": self.time, "signature": signature},
             "operationTime": self.time,
         }
+
+
+def _follows(body: Document) -> bool:
+    """Whether a command opens a change stream."""
+    pipeline = body.get("pipeline")
+    return isinstance(pipeline, list) and bool(pipeline) and "$changeStream" in pipeline[0]
 
 
 def own_field(name: str) -> bool:

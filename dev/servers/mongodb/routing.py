@@ -10,7 +10,19 @@ from typing import Any
 
 from bson import Int64, ObjectId
 
-from dev.servers.mongodb import chunks, projections, queries, reads, resharding, stages, streams
+from dev.servers.mongodb import (
+    chunks,
+    draining,
+    joins,
+    key_changes,
+    outputs,
+    projections,
+    queries,
+    reads,
+    resharding,
+    stages,
+    streams,
+)
 from dev.servers.mongodb.context import Context
 from dev.servers.mongodb.cursors import Cursor
 from dev.servers.mongodb.documents import Document
@@ -61,6 +73,8 @@ async def _write(router: Router, context: Context, body: Document) -> Document:
         many = bool(statement.get("multi")) if part == "updates" else not statement["limit"]
         for shard in await _targets(router, context, body[context.name], statement["q"]):
             reply = await router.send(shard, context.db, {**body, part: [statement]})
+            if found := key_changes.images(reply):
+                reply = await key_changes.updated(router, context, shard, {**body, part: [statement]}, found)
             for name in ("n", "nModified"):
                 if name in out:
                     out[name] += reply.get(name, 0)
@@ -77,7 +91,7 @@ async def _write(router: Router, context: Context, body: Document) -> Document:
 async def _find_and_modify(router: Router, context: Context, body: Document) -> Document:
     reply: Document = {}
     for shard in await _targets(router, context, body[context.name], body.get("query", {})):
-        reply = await router.send(shard, context.db, body)
+        reply = await key_changes.modified(router, context, shard, body)
         if reply["lastErrorObject"]["n"]:
             break
     return reply
@@ -136,6 +150,7 @@ async def _aggregate(router: Router, context: Context, body: Document) -> Docume
     first = next(iter(pipeline[0])) if pipeline else ""
     if first == "$changeStream":
         return await _open_stream(router, context, body)
+    pipeline, output = outputs.split(pipeline, in_transaction=TRANSACTION.get() is not None)
     if not isinstance(target, str):
         raise MongoError(73, f"{{aggregate: 1}} is not valid for '{first}'; a collection is required.")
     if first == "$collStats":
@@ -153,9 +168,33 @@ async def _aggregate(router: Router, context: Context, body: Document) -> Docume
         ]
         return context.opened(stages.compiled(pipeline[1:])(stats), f"{context.db}.{target}", chunks.ALL)
     query = pipeline[0]["$match"] if first == "$match" else {}
-    documents = await _gathered(router, context, target, query, await _concern(router, context, body))
-    size = int(body["cursor"].get("batchSize", reads.FIRST_BATCH))
-    return context.opened(stages.compiled(pipeline, body.get("let", {}))(documents), f"{context.db}.{target}", size)
+    concern = await _concern(router, context, body)
+    documents = await _gathered(router, context, target, query, concern)
+    others = {name: list(await _gathered(router, context, name, {}, concern)) for name in {*joins.named(pipeline)}}
+    made = stages.compiled(pipeline, body.get("let", {}), lambda name: iter(others[name]))(documents)
+    if output is not None:
+        await _output(router, context, output, list(made), body)
+        made = iter(())
+    return context.opened(made, f"{context.db}.{target}", int(body["cursor"].get("batchSize", reads.FIRST_BATCH)))
+
+
+async def _output(router: Router, context: Context, stage: Document, made: list[Document], body: Document) -> None:
+    """Have the shards that documents belong to write them as ``$out`` or ``$merge`` says."""
+    db, name = outputs.target_of(stage, context.db)
+    sharded = await router.chunks(f"{db}.{name}")
+    if sharded is not None and "$out" in stage:
+        raise MongoError(28769, f"namespace '{db}.{name}' is sharded so it can't be used for $out")
+    documents = [document if "_id" in document else {"_id": ObjectId(), **document} for document in made]
+    parts: dict[str, list[Document]] = {} if sharded is not None else {(await router.primary_of(db)).name: documents}
+    for document in documents if sharded is not None else ():
+        parts.setdefault(router.chunk_of(*sharded, document)["shard"], []).append(document)
+    ask = {"_standInOutput": 1, "stage": stage, "bypassDocumentValidation": bool(body.get("bypassDocumentValidation"))}
+    for shard, part in parts.items():
+        await router.send(router.shards[shard], context.db, {**ask, "documents": part})
+
+
+async def _distinct(router: Router, context: Context, body: Document) -> Document:
+    return reads.different(await _gathered(router, context, body["distinct"], body.get("query") or {}, {}), body["key"])
 
 
 # structure
@@ -172,6 +211,17 @@ async def _at_owners(router: Router, context: Context, body: Document) -> Docume
     for shard in others:
         await router.send(shard, context.db, {"_standInQuietly": 1, "command": body})
     return reply
+
+
+async def _rename(router: Router, context: Context, body: Document) -> Document:
+    """Rename a collection that is not sharded, at the shard of its database."""
+    for namespace in (body["renameCollection"], body["to"]):
+        if await router.chunks(namespace) is not None:
+            raise MongoError(20, f"the stand-in does not rename sharded collections: {namespace}")
+    shards = [await router.primary_of(body[part].partition(".")[0]) for part in ("renameCollection", "to")]
+    if shards[0] is not shards[1]:
+        raise MongoError(20, "Source and destination collections must be on the same database's shard.")
+    return await router.send(shards[0], "admin", body)
 
 
 async def _drop(router: Router, context: Context, body: Document) -> Document:
@@ -210,7 +260,12 @@ async def _list_databases(router: Router, context: Context, body: Document) -> D
 
 async def _list_shards(router: Router, context: Context, body: Document) -> Document:
     out = [
-        {"_id": name, "host": f"{name}/{','.join(shard.addresses)}", "state": 1}
+        {
+            "_id": name,
+            "host": f"{name}/{','.join(shard.addresses)}",
+            "state": 1,
+            **({"draining": True} if name in router.draining else {}),
+        }
         for name, shard in router.shards.items()
     ]
     return {"shards": out, "ok": 1.0}
@@ -287,7 +342,7 @@ async def _end_transaction(router: Router, context: Context, body: Document) -> 
         raise MongoError(
             251, "Given transaction number does not match any in-progress transactions.", ("TransientTransactionError",)
         )
-    for name in list(transaction.shards):
+    for name in transaction.shards:
         await router.send(router.shards[name], "admin", {context.name: 1})
     return {"ok": 1.0}
 
@@ -301,6 +356,7 @@ HANDLERS: dict[str, Handler] = {
     "findAndModify": _find_and_modify,
     "find": _find,
     "count": _count,
+    "distinct": _distinct,
     "aggregate": _aggregate,
     "getMore": _get_more,
     "killCursors": _kill_cursors,
@@ -311,6 +367,7 @@ HANDLERS: dict[str, Handler] = {
     "collMod": _at_owners,
     "createIndexes": _at_owners,
     "dropIndexes": _at_owners,
+    "renameCollection": _rename,
     "drop": _drop,
     "dropDatabase": _drop_database,
     "listDatabases": _list_databases,
@@ -318,9 +375,14 @@ HANDLERS: dict[str, Handler] = {
     "shardCollection": chunks.shard_collection,
     "split": chunks.split,
     "moveChunk": chunks.move_chunk,
+    "moveRange": chunks.move_range,
     "listShards": _list_shards,
     "reshardCollection": resharding.reshard_collection,
     "refineCollectionShardKey": resharding.refine_key,
     "movePrimary": resharding.move_primary,
     "addShard": resharding.add_shard,
+    "removeShard": draining.remove_shard,
+    "balancerStart": draining.balance,
+    "balancerStop": draining.balance,
+    "balancerStatus": draining.balance,
 }

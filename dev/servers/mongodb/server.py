@@ -22,15 +22,18 @@ from dev.servers.mongodb import (
     ddl,
     errors,
     indexes,
+    joins,
     listings,
     member_commands,
     members,
     other_writes,
+    plans,
     queries,
     reads,
     session_commands,
     set_status,
     shards,
+    ttl,
     user_commands,
     users,
     wire,
@@ -55,16 +58,18 @@ COMMAND_MODULES = (
     crud,
     ddl,
     indexes,
+    joins,
     listings,
     member_commands,
     other_writes,
+    plans,
     reads,
     session_commands,
     shards,
     user_commands,
     users,
 )
-"""Importing them registers their commands."""
+"""Importing them registers their commands and stages."""
 
 
 class Connection:
@@ -136,6 +141,7 @@ class Server:
             self._connected, "127.0.0.1", self.port, ssl=context, limit=2**20, backlog=200
         )
         self.replication.run()
+        self._expiry = asyncio.create_task(ttl.watch(self.node, self.sessions))
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connected += 1
@@ -191,6 +197,8 @@ class Server:
             return
         if wanted.write:
             raise MongoError(10107, "not primary")
+        if wanted.admin_only and wanted.name not in members.READS:
+            return  # of the set itself, which a member tells that has nothing to read
         self.replication.check_readable(context)
 
     def rolled_back(self) -> None:
@@ -219,6 +227,7 @@ class Server:
             and context.transaction is not None
             and context.transaction.state == "open"
             and context.name not in ("commitTransaction",)
+            and error.name != "WouldChangeOwningShard"
         ):
             from dev.servers.mongodb import transactions
 

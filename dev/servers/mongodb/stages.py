@@ -1,11 +1,13 @@
 """Aggregation stages on documents: ``compiled(pipeline)(documents)``. An unknown stage is refused with the server's error.
 
-Stages that read collections (``$lookup``, ``$out``) are not here; those that ask the server about itself are commands' own
-(:mod:`dev.servers.mongodb.aggregation`).
+Stages that read other collections are in :mod:`dev.servers.mongodb.joins`, those that write in :mod:`dev.servers.mongodb.outputs`; those that ask the server
+about itself are commands' own (:mod:`dev.servers.mongodb.aggregation`).
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -17,11 +19,18 @@ from dev.servers.mongodb.expressions import MISSING, Expression
 
 Documents = Iterable[Document]
 Stage = Callable[[Documents], Iterator[Document]]
+Read = Callable[[str], Documents]
+"""The documents of another collection of the database."""
+READING: dict[str, Callable[[Any, Document, Read], Stage]] = {}
+"""The stages that need other collections."""
 
 
-def compiled(pipeline: list[Document], constants: Document | None = None) -> Callable[[Documents], Iterator[Document]]:
-    """The pipeline as a function from documents to documents; ``constants`` are variables for all expressions."""
-    steps = [stage(item, dict(constants or {})) for item in pipeline]
+def compiled(pipeline: list[Document], constants: Document | None = None, read: Read | None = None) -> Stage:
+    """The pipeline as a function from documents to documents; ``constants`` are variables for all expressions.
+
+    Without ``read`` there are no other collections, and the stages that read them are not known.
+    """
+    steps = [stage(item, dict(constants or {}), read) for item in pipeline]
 
     def run(documents: Documents) -> Iterator[Document]:
         for step in steps:
@@ -31,11 +40,13 @@ def compiled(pipeline: list[Document], constants: Document | None = None) -> Cal
     return run
 
 
-def stage(item: Any, variables: Document) -> Stage:
+def stage(item: Any, variables: Document, read: Read | None = None) -> Stage:
     """One stage."""
     if not isinstance(item, dict) or len(item) != 1:
         raise MongoError(40323, "A pipeline stage specification object must contain exactly one field.")
     name, argument = next(iter(item.items()))
+    if name in READING and read is not None:
+        return READING[name](argument, variables, read)
     maker = _STAGES.get(name)
     if maker is None:
         raise MongoError(40324, f"Unrecognized pipeline stage name: '{name}'")
@@ -55,7 +66,7 @@ def _each(work: Callable[[Document], Document | None]) -> Stage:
 def _match(argument: Any, variables: Document) -> Stage:
     if not isinstance(argument, dict):
         raise MongoError(15959, "the match filter must be an expression in an object")
-    test = queries.compiled(argument)
+    test = queries.compiled(argument, variables)
     return _each(lambda document: document if test(document) else None)
 
 
@@ -296,6 +307,33 @@ def _bucket_auto(argument: Any, variables: Document) -> Stage:
     return run
 
 
+def _bucket(argument: Any, variables: Document) -> Stage:
+    if not isinstance(argument, dict) or "groupBy" not in argument or "boundaries" not in argument:
+        raise MongoError(40198, "$bucket requires 'groupBy' and 'boundaries' to be specified.")
+    key, bounds = expressions.compiled(argument["groupBy"]), argument["boundaries"]
+    places = [order.key(bound) for bound in bounds] if isinstance(bounds, list) else []
+    if len(places) < 2:
+        raise MongoError(40192, "The $bucket 'boundaries' field must have at least 2 values")
+    if any(one >= other for one, other in itertools.pairwise(places)):
+        raise MongoError(40194, "The 'boundaries' option to $bucket must be sorted")
+    fields = _fields(argument.get("output", {"count": {"$sum": 1}}))
+
+    def run(documents: Documents) -> Iterator[Document]:
+        buckets: dict[Any, tuple[Any, list[Document]]] = {}
+        for document in documents:
+            value = key(document, {**variables, "ROOT": document})
+            number = bisect.bisect_right(places, operators.place(value)) - 1
+            inside = 0 <= number < len(places) - 1 and value is not MISSING
+            if not inside and "default" not in argument:
+                raise MongoError(40066, "$switch could not find a matching branch for an input, and no default was specified.")  # fmt: skip
+            name = bounds[number] if inside else argument["default"]
+            buckets.setdefault(order.key(name), (name, []))[1].append(document)
+        for _, (name, members) in sorted(buckets.items()):
+            yield {"_id": name, **_accumulated(fields, members, variables)}
+
+    return run
+
+
 def _sort_by_count(argument: Any, variables: Document) -> Stage:
     group = _group({"_id": argument, "count": {"$sum": 1}}, variables)
     return lambda documents: iter(sorted_by(group(documents), {"count": -1}))
@@ -317,8 +355,9 @@ _STAGES: dict[str, Callable[[Any, Document], Stage]] = {
     "$sample": _sample,
     "$unwind": _unwind,
     "$group": _group,
+    "$bucket": _bucket,
     "$bucketAuto": _bucket_auto,
     "$sortByCount": _sort_by_count,
 }
-KNOWN = frozenset(_STAGES)
-"""The stages that are here."""
+KNOWN = frozenset({*_STAGES, "$lookup", "$graphLookup", "$unionWith", "$facet", "$out", "$merge"})
+"""The stages that there are."""

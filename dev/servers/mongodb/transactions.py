@@ -119,9 +119,17 @@ class Writer:
     """Writes operations: each as an entry of its own, or into a transaction."""
 
     def __init__(
-        self, node: Node, sessions: Sessions, transaction: Transaction | None = None, retry: Document | None = None
+        self,
+        node: Node,
+        sessions: Sessions,
+        transaction: Transaction | None = None,
+        retry: Document | None = None,
+        *,
+        unchecked: bool = False,
     ) -> None:
         self._node, self._sessions, self.transaction, self._retry = node, sessions, transaction, retry
+        self.unchecked = unchecked
+        """Whether documents are written that the collection's validator would refuse."""
         self.view = View(transaction)
 
     def check(self, collection: Collection, key: Key) -> None:

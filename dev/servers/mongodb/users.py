@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dev.servers.mongodb import auth, roles
+from dev.servers.mongodb import auth, joins, outputs, roles
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.registry import command
@@ -169,7 +169,13 @@ class Users:
             return all(_covered(given, action, db, collection) for action in ("find", "changeStream"))
         if "$collStats" in first:
             return _covered(given, "collStats", db, collection)
-        return _covered(given, "find", db, collection)
+        names = [collection, *joins.named(pipeline)]
+        writes = [stage for stage in pipeline if isinstance(stage, dict) and not outputs.NAMES.isdisjoint(stage)]
+        return all(_covered(given, "find", db, name) for name in names) and all(
+            _covered(given, action, *outputs.target_of(stage, db))
+            for stage in writes
+            for action in outputs.actions(stage)
+        )
 
     def may_see(self, context: Context, collection: Collection) -> bool:
         """Whether a list of collections shows this one."""
