@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,15 +68,32 @@ def test_only_targets_that_were_applied_to_are_maintained(shop: Shop) -> None:
         run("maintain", "shop", "--keep-hours", "0.1")
 
 
+@pytest.fixture
+def nothing_of_operators_is_loaded() -> Iterator[None]:
+    """Afterwards the modules are there that other tests know, for those who ask the interpreter and for those who ask the package."""
+    package = importlib.import_module("airflow_provider_cdc.operators")
+
+    def forget() -> dict[str, Any]:
+        names = [name for name in sys.modules if name.startswith(f"{package.__name__}.")]
+        found = {name: sys.modules.pop(name) for name in names}
+        for name in found:
+            vars(package).pop(name.rpartition(".")[2], None)
+        return found
+
+    before = forget()
+    yield
+    forget()
+    sys.modules.update(before)
+    for name, module in before.items():
+        setattr(package, name.rpartition(".")[2], module)
+
+
+@pytest.mark.usefixtures("nothing_of_operators_is_loaded")
 def test_a_command_that_needs_spark_says_what_to_install(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     capture(shop)
     AppliedReports(Storage(shop.definition.changelog), "shop").write(
         {"target": "delta", "location": "/lake/{table}", "last_batch": 1, "tables": [], "failed": {}}
     )
-    for name in [name for name in sys.modules if name.startswith("airflow_provider_cdc.operators.")]:
-        parent, _, child = name.rpartition(".")
-        monkeypatch.setattr(sys.modules[parent], child, sys.modules[name])  # put back at the end, as the module itself
-        monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "airflow.providers.apache.spark.operators.spark_submit", None)
     for line in (("maintain", "shop"), ("verify", "shop"), ("rebuild", "shop", "inventory.orders")):
         with pytest.raises(SystemExit, match=r"not installed\.\n  Repair: pip install 'airflow-provider-cdc\[spark\]'"):
