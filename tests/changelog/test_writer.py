@@ -298,6 +298,7 @@ def test_an_error_of_the_writing_shows_at_a_later_call_and_leaves_nothing(
 ) -> None:
     monkeypatch.setattr(module, "ROW_GROUP_ROWS", 1)
     _fail_after(monkeypatch, writes)
+    before = {*threading.enumerate()}
     writer = ParquetBatchWriter(storage, FOLDER, "w1")
 
     def fill() -> None:
@@ -309,7 +310,7 @@ def test_an_error_of_the_writing_shows_at_a_later_call_and_leaves_nothing(
         fill()
     writer.abandon()
     assert storage.list(storage.path(*FOLDER)) == []
-    assert not [t for t in threading.enumerate() if t.name == "cdc-parquet"]
+    assert not [t for t in {*threading.enumerate()} - before if t.name == "cdc-parquet"]
 
 
 def test_nobody_waits_for_room_that_a_failed_thread_will_not_make(

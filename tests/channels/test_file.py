@@ -31,6 +31,12 @@ def _channel(path: Path, connector: str = "shop", quiet_s: float = 0.05) -> File
     return FileChannel(_config(path), connector, quiet_s=quiet_s)
 
 
+def _time_goes_by(channel: FileChannel) -> None:
+    """Nobody has written for as long as the channel waits, however slow the machine was before."""
+    channel._quiet_s = 0.05
+    time.sleep(0.1)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "signals.txt"
@@ -117,12 +123,12 @@ def test_after_a_crash_the_same_lines_have_the_same_numbers(path: Path, store: S
 
 
 def test_a_taken_file_is_deleted_when_it_is_recorded_and_quiet(path: Path) -> None:
-    channel = _channel(path, quiet_s=0.3)
+    channel = _channel(path, quiet_s=600)
     _append(path, LOG)
     signals = channel.poll()
     channel.acknowledge(signals)
     assert len(list(path.parent.glob("signals.txt.shop.taken-*"))) == 1, "somebody may still be writing"
-    time.sleep(0.4)
+    _time_goes_by(channel)
     assert channel.poll() == []
     assert list(path.parent.iterdir()) == []
 
@@ -152,7 +158,7 @@ def test_a_run_that_ends_at_once_leaves_the_deleting_to_the_next_one(path: Path,
 
 
 def test_a_line_that_is_still_being_written_is_waited_for(path: Path) -> None:
-    channel = _channel(path, quiet_s=0.5)
+    channel = _channel(path, quiet_s=600)
     text = json.dumps(LOG)
     with path.open("a", buffering=1) as writer:
         writer.write(json.dumps(EXECUTE) + "\n" + text[:10])
@@ -166,10 +172,10 @@ def test_a_line_that_is_still_being_written_is_waited_for(path: Path) -> None:
 
 
 def test_a_last_line_without_an_end_is_read_when_nobody_writes_any_more(path: Path) -> None:
-    channel = _channel(path, quiet_s=0.3)
+    channel = _channel(path, quiet_s=600)
     path.write_text(json.dumps(LOG))
     assert channel.poll() == []
-    time.sleep(0.4)
+    _time_goes_by(channel)
     (signal,) = channel.poll()
     assert signal.id == "2"
     channel.acknowledge([signal])
@@ -178,7 +184,7 @@ def test_a_last_line_without_an_end_is_read_when_nobody_writes_any_more(path: Pa
 
 def test_lines_of_a_writer_that_had_the_file_open_are_not_lost(path: Path) -> None:
     """It goes on writing to the renamed file, after everything in there was recorded."""
-    channel = _channel(path, quiet_s=0.3)
+    channel = _channel(path, quiet_s=600)
     ids = []
     with path.open("a") as writer:
         for i in range(20):

@@ -20,6 +20,7 @@ from airflow_provider_cdc.core.spi.progress import WorkProgress
 from tests.cli.conftest import capture, clean, run
 from tests.support import face
 from tests.support.face import Shop
+from tests.support.patience import LONGEST_S, until
 
 
 @pytest.fixture
@@ -178,10 +179,10 @@ def test_pause_waits_for_the_run_that_is_alive(captured: Shop, capsys: pytest.Ca
     with captured.store.lease("shop", "worker-1", wait_s=0):
         waiting = threading.Thread(target=lambda: (run("pause", "shop", "--wait"), ended.set()))
         waiting.start()
+        until(lambda: captured.store.control("shop").wanted == "paused", "the pause is asked for")
         time.sleep(1.5)
         assert not ended.is_set()
-        assert captured.store.control("shop").wanted == "paused"
-    waiting.join(30)
+    waiting.join(LONGEST_S)
     assert ended.is_set()
     told = capsys.readouterr().out
     assert "The run worker-1 ends at the next transaction." in told

@@ -102,33 +102,28 @@ def test_a_snapshot_is_asked_for_in_the_documented_form(captured: Shop) -> None:
     }  # fmt: skip
 
 
-def _play(shop: Shop, *steps: Callable[[int], None]) -> threading.Thread:
-    """What a run does with the first signal, a step every second and a half."""
+def _play(shop: Shop, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[int], None]) -> None:
+    """What a run does with the signal, a step between any two looks of whoever waits for it."""
+    left = iter(steps)
 
-    def play() -> None:
-        while not (found := shop.store.signals("shop", 0)):
-            time.sleep(0.05)
-        for step in steps:
-            time.sleep(1.5)
-            step(found[0].number)
+    def pause(seconds: float) -> None:
+        next(left)(shop.store.signals_of("shop", 1)[0].number)
 
-    thread = threading.Thread(target=play)
-    thread.start()
-    return thread
+    monkeypatch.setattr("airflow_provider_cdc.cli.signals.time", SimpleNamespace(sleep=pause))
 
 
 def test_waiting_shows_how_it_comes_on_and_ends_with_its_state(
-    captured: Shop, capsys: pytest.CaptureFixture[str]
+    captured: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = captured.store
     progress = {"tables": 2, "left": 1, "table": "inventory.orders", "rows": 120000, "rows_per_s": 81000}
-    playing = _play(
+    _play(
         captured,
+        monkeypatch,
         lambda n: store.set_signal_state("shop", n, SignalState.RUNNING, progress=progress),
         lambda n: store.set_signal_state("shop", n, SignalState.DONE, "120,001 rows", {"tables": 2, "left": 0}),
     )
     run("snapshot", "shop", "inventory.*", "--wait")
-    playing.join(30)
     sent, received, running, done = capsys.readouterr().out.splitlines()
     assert sent.startswith("Signal ")
     assert received == "received (no run of its capture is alive; the next one goes on with it)"
@@ -139,20 +134,20 @@ def test_waiting_shows_how_it_comes_on_and_ends_with_its_state(
 
 @pytest.mark.parametrize("state", [SignalState.REFUSED, SignalState.FAILED])
 def test_waiting_for_what_is_not_done_ends_with_1(
-    captured: Shop, capsys: pytest.CaptureFixture[str], state: SignalState
+    captured: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, state: SignalState
 ) -> None:
-    playing = _play(captured, lambda n: captured.store.set_signal_state("shop", n, state, "there is no table x"))
+    _play(captured, monkeypatch, lambda n: captured.store.set_signal_state("shop", n, state, "there is no table x"))
     assert refused("snapshot", "shop", "x", "--wait") == "1"
-    playing.join(30)
     assert capsys.readouterr().out.splitlines()[-1] == f"{state.value}: there is no table x"
 
 
-def test_waiting_says_why_nothing_moves(captured: Shop, capsys: pytest.CaptureFixture[str]) -> None:
+def test_waiting_says_why_nothing_moves(
+    captured: Shop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     run("pause", "shop", "--reason", "upgrade")
     clean(capsys)
-    playing = _play(captured, lambda n: captured.store.set_signal_state("shop", n, SignalState.DONE))
+    _play(captured, monkeypatch, lambda n: captured.store.set_signal_state("shop", n, SignalState.DONE))
     run("signal", "shop", "resume-snapshot", "--wait")
-    playing.join(30)
     assert "the connector is paused" in capsys.readouterr().out.splitlines()[1]
 
 

@@ -7,6 +7,8 @@ A stand-in for ``spark-submit`` takes its turn as the job does, and ends when so
 from __future__ import annotations
 
 import json
+import os
+import signal
 import stat
 import sys
 import threading
@@ -209,8 +211,12 @@ def test_a_task_whose_time_is_over_ends_the_job_and_keeps_its_events(tmp_path: P
     will(tmp_path, report(table("shop.a", c=2)))
     remembered = TaskState()
     operator = apply(tmp_path, run_for=3600)
-    with pytest.raises(AirflowTaskTimeout), timeout(5):
+    # as soon as the job works, however long it has taken to begin
+    over = Meanwhile(tmp_path, lambda: os.kill(os.getpid(), signal.SIGALRM))
+    over.start()
+    with pytest.raises(AirflowTaskTimeout), timeout(LONGEST_S):
         operator.execute(context(task_state_store=remembered))
+    over.join()
     operator.on_kill()
     assert operator._hook is not None
     assert operator._hook._submit_sp.poll() == 0

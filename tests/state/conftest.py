@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
+from airflow_provider_cdc.state.models import LeaseRow
 from airflow_provider_cdc.state.store import StateStore
 
 Stores = Callable[..., StateStore]
@@ -49,6 +53,28 @@ def stores(url: str) -> Iterator[Stores]:
 @pytest.fixture
 def store(stores: Stores) -> StateStore:
     return stores()
+
+
+class _Hurried(threading.Event):
+    """Time goes by a hundred times as fast for whoever waits for it."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(None if timeout is None else timeout / 100)
+
+
+@pytest.fixture
+def renewed_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leases live as long as told, and are renewed a hundred times as often: no machine is so busy that one runs out."""
+    hurried = SimpleNamespace(Event=_Hurried, Thread=threading.Thread)
+    monkeypatch.setattr("airflow_provider_cdc.state.leases.threading", hurried)
+
+
+def expires_ms(store: StateStore, connector: str) -> int:
+    """When the lease of a connector ends by itself, by the database's clock."""
+    with store.database.engine.connect() as c:
+        found = c.scalar(sa.select(LeaseRow.expires_ms).where(LeaseRow.connector == connector))
+    assert found is not None
+    return int(found)
 
 
 def _create(address: str) -> None:

@@ -21,9 +21,9 @@ from airflow_provider_cdc.core.spi.interfaces import Lease
 from airflow_provider_cdc.state.database import _NOW_MS
 from airflow_provider_cdc.state.models import LeaseRow
 from airflow_provider_cdc.state.store import StateStore
-from tests.state.conftest import Stores
+from tests.state.conftest import Stores, expires_ms
 from tests.support.manifests import manifest
-from tests.support.patience import LONGEST_S
+from tests.support.patience import LONGEST_S, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -113,8 +113,8 @@ def test_the_clock_of_the_worker_does_not_matter(stores: Stores, monkeypatch: py
         pytest.fail("two runs at once")
 
 
-def test_a_living_run_renews_its_lease(stores: Stores) -> None:
-    store, other = stores(lease_ttl_s=0.6), stores()
+def test_a_living_run_renews_its_lease(stores: Stores, renewed_often: None) -> None:
+    store, other = stores(lease_ttl_s=60), stores()
     with store.lease("c", "me", wait_s=0) as lease:
         first = _row(store).expires_ms
         end = time.monotonic() + LONGEST_S
@@ -268,15 +268,18 @@ def test_a_run_that_is_frozen_within_a_transaction_does_not_lock_the_others_out(
         frozen.close()
 
 
-def test_a_renewal_goes_on_whatever_error_it_meets(postgres: Any, postgres_url: str) -> None:
+def test_a_renewal_goes_on_whatever_error_it_meets(
+    postgres: Any, postgres_url: str, renewed_often: None, caplog: pytest.LogCaptureFixture
+) -> None:
     """The table is away for a moment, as in an upgrade: no error of the connection, and no reason to let the lease run out."""
     name = postgres_url.rpartition("/")[2]
-    store, other = StateStore(postgres_url, lease_ttl_s=3), StateStore(postgres_url, lease_ttl_s=3)
+    store, other = StateStore(postgres_url, lease_ttl_s=60), StateStore(postgres_url)
     with store.lease("shop", "first", wait_s=0):
         postgres.sql("ALTER TABLE cdc_lease RENAME TO cdc_lease_away", database=name)
-        time.sleep(1.5)
+        until(lambda: "could not be renewed, trying again" in caplog.text, "a renewal has failed")
         postgres.sql("ALTER TABLE cdc_lease_away RENAME TO cdc_lease", database=name)
-        time.sleep(4)
+        before = expires_ms(store, "shop")
+        until(lambda: expires_ms(store, "shop") > before, "it is renewed again")
         with pytest.raises(LeaseHeld), other.lease("shop", "second", wait_s=0):
             pass
     store.close()

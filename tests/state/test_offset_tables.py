@@ -155,7 +155,9 @@ offsets = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(offsets, min_size=1, max_size=6))
 def test_every_offset_comes_back_as_it_was_written_with_its_order(store: StateStore, history: list[Offset]) -> None:
     with store.lease("c", "me", wait_s=5) as lease:

@@ -17,6 +17,7 @@ from airflow_provider_cdc.runtime import open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource, _Session
 from tests.support.connectors import Connector, memory_connector
+from tests.support.patience import LONGEST_S
 from tests.support.shop import equal, insert, operations
 
 # the result
@@ -155,19 +156,26 @@ def test_without_a_time_a_run_ends_at_the_end_of_the_log_as_it_was(
 def test_with_a_time_a_run_goes_on_at_the_end_of_the_log(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path, batch_max_ms=100)
     connector.capture()
-    committed = threading.Event()
+    ended = threading.Event()
+
+    def seq() -> int:
+        offset = connector.store.load("test").offset
+        assert offset is not None
+        return offset.seq
 
     def write_in_two_steps() -> None:
         insert(db, "shop.a", 3)
-        while connector.store.load("test").offset.seq < 7:  # type: ignore[union-attr]
-            if committed.wait(0.01):
+        while seq() < 7:
+            if ended.wait(0.01):
                 return
         insert(db, "shop.a", 4)
 
     writer = threading.Thread(target=write_in_two_steps)
     writer.start()
-    result = connector.capture(run_for_s=1.5)
-    committed.set()
+    began = time.monotonic()
+    # a second and a half at least, however long a busy machine takes to begin with it
+    result = connector.capture(run_for_s=LONGEST_S, until=lambda: seq() >= 8 and time.monotonic() > began + 2)
+    ended.set()
     writer.join()
     assert result.events == 2
     assert len(result.batches) == 2

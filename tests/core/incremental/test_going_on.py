@@ -6,6 +6,7 @@ says, or that brings back a deleted row, is an error there.
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunkin
 from airflow_provider_cdc.core.incremental import coordinator as incremental
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.core.incremental.work import Busy, fill, partial
+from tests.core.incremental.work import Busy, fill, partial, paused
+from tests.support.patience import LONGEST_S
 from tests.support.shop import equal
 from tests.support.signals import send, signal_ended, signal_state, snapshot
 
@@ -118,19 +120,18 @@ def test_a_chunk_that_fails_after_it_was_cancelled_harms_nothing(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connector = partial(db, tmp_path)
-    read, first = MemoryChunks.read, [True]
+    read, failed = MemoryChunks.read, threading.Event()
 
     def fails_late(self: MemoryChunks, *args: Any) -> Any:
-        if first[0]:
-            first[0] = False
-            send(connector, "pause-snapshot")
-            time.sleep(0.5)  # until it is taken
+        if not failed.is_set():
+            paused(connector)
+            failed.set()
             raise ValueError("nobody wants to know any more")
         return read(self, *args)
 
     monkeypatch.setattr(MemoryChunks, "read", fails_late)
     number = snapshot(connector, "shop.a")
-    connector.capture(run_for_s=1.5)
+    connector.capture(run_for_s=LONGEST_S, until=failed.is_set)
     send(connector, "resume-snapshot")
     connector.capture()
     equal(connector, db, "shop.a")

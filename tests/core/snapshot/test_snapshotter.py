@@ -15,6 +15,7 @@ from airflow_provider_cdc.core.spi.source import Chunk
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
+from tests.support.patience import LONGEST_S
 
 TABLES = ("shop.a", "shop.b", "shop.c")
 
@@ -65,7 +66,7 @@ def test_readers_really_read_at_the_same_time(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Three readers meet at a barrier in their first block; with fewer threads it would never open."""
-    barrier, first = threading.Barrier(3, timeout=20), threading.local()
+    barrier, first = threading.Barrier(3, timeout=LONGEST_S), threading.local()
 
     def meet(_number: int, _chunk: Chunk) -> None:
         if not getattr(first, "passed", False):
