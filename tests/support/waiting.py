@@ -21,7 +21,7 @@ def revived(trigger: Any) -> Any:
     return getattr(importlib.import_module(module), name)(**json.loads(json.dumps(arguments)))
 
 
-async def first(trigger: Any, *, within: float = 20) -> Any:
+async def first(trigger: Any, *, within: float = LONGEST_S) -> Any:
     """The first event, ``None`` when there is none in time."""
     events = trigger.run()
     try:

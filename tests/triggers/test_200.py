@@ -22,16 +22,18 @@ from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
+from dev.patience import overload
 from dev.servers import Postgres
 from tests.support.doors import Doors
 from tests.support.face import SHOP, connect
+from tests.support.patience import until
 from tests.support.waiting import first
 
 pytestmark = pytest.mark.slow
 
 POLL_S = 3.0
 LATEST_S = 25.0
-"""On a quiet machine it is a poll interval. If those that are down held up the others, it were their 30 seconds, several times over."""
+"""On a quiet machine it is a poll interval; one with more work than cores takes as many times longer. If those that are down held up the others, it were their 30 seconds, several times over."""
 FALL_OUT, QUIET, SIGNALS, SNAPSHOTS = 50, 100, 25, 25
 
 
@@ -77,9 +79,7 @@ def fleet(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mariadb: Any) -> Iter
             _advance(store, f"reading{number}", {"entry": 1}, reading=True)
             made.others.append(InitialSnapshotTrigger(f"reading{number}", poll_interval=POLL_S))
         store.database.engine.dispose()
-        end = time.monotonic() + 60
-        while made.connections() and time.monotonic() < end:  # the server closes them in its own time
-            time.sleep(0.05)
+        until(lambda: not made.connections(), "the server has closed them in its own time", every_s=0.05)
         yield made
         store.close()
 
@@ -147,7 +147,7 @@ async def when(condition: Callable[[], bool], within_s: float) -> float:
     """Wait until something is true; returns how long that took."""
     began = time.monotonic()
     while not condition():
-        assert time.monotonic() - began < within_s
+        assert time.monotonic() - began < within_s * overload()
         await asyncio.sleep(0.02)
     return time.monotonic() - began
 
@@ -203,5 +203,7 @@ def test_200_sensors_share_one_connection_and_fire_in_time_while_50_sources_are_
     fleet.mariadb.sql("DROP DATABASE back_again")
     # one that was closed may still be known to the server when the next one is there
     assert most <= 2, "all share one connection to the state"
-    assert fleet.connections() == 0, "all are closed with the last trigger"
+    until(
+        lambda: not fleet.connections(), "all are closed with the last trigger, which the server sees in its own time"
+    )
     assert blocking.seen == []

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.changes import CURSOR, CdcChangeTrigger
 from tests.support.counted import Counted
 from tests.support.face import SHOP, Shop, context, make_shop
+from tests.support.patience import LONGEST_S
 from tests.support.waiting import first, revived
 
 ORDERS, LINES = "shop.inventory.orders", "shop.inventory.lines"
@@ -64,14 +67,26 @@ class Slow(Kept):
         await asyncio.sleep(3600)
 
 
+async def when(condition: Callable[[], object]) -> None:
+    """Wait until something is true."""
+    end = time.monotonic() + LONGEST_S
+    while not condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.02)
+
+
 class Triggerer:
-    """Runs triggers as Airflow's does: they share a stream, and what they fire is kept when :meth:`keep` says so."""
+    """Runs triggers as Airflow's does: they share a stream, and what they fire is kept when :meth:`keep` says so.
+
+    :ivar looked: trigger → how many polls it is done with
+    """
 
     def __init__(self) -> None:
         self.manager = SharedStreamManager(ack_timeout=60)
         self.fired: list[tuple[int, Any]] = []
         self.unkept: list[int] = []
         self.stall_s = 0.0
+        self.looked: Counter[int] = Counter()
         self._tasks: dict[int, asyncio.Task[None]] = {}
 
     def start(self, number: int, kept: Kept, topics: list[str] | None = None) -> None:
@@ -83,8 +98,14 @@ class Triggerer:
         key = trigger.shared_stream_key()
         assert key is not None
         stream = self.manager.subscribe(trigger_id=number, trigger=trigger, key=key)
+
+        async def counted() -> AsyncIterator[Any]:
+            async for poll in stream:
+                yield poll
+                self.looked[number] += 1
+
         try:
-            async for event in trigger.filter_shared_stream(stream):
+            async for event in trigger.filter_shared_stream(counted()):
                 seq = self.manager.bind_pending_event(trigger_id=number, key=key)
                 assert seq is not None
                 self.fired.append((number, event.payload))
@@ -111,11 +132,13 @@ class Triggerer:
         await self.manager.stop_all()
 
     async def until(self, events: int) -> list[tuple[int, Any]]:
-        for _ in range(400):
-            if len(self.fired) >= events:
-                break
-            await asyncio.sleep(0.02)
+        await when(lambda: len(self.fired) >= events)
         return self.fired
+
+    async def looks(self, *numbers: int, times: int = 1) -> None:
+        """Until each of these triggers is done with so many more polls: from the first one on it listens."""
+        wanted = {number: self.looked[number] + times for number in numbers}
+        await when(lambda: all(self.looked[number] >= least for number, least in wanted.items()))
 
 
 @contextlib.asynccontextmanager
@@ -133,7 +156,7 @@ def test_a_table_tells_of_its_own_changes_only(shop: Shop) -> None:
             t.start(1, Kept(), [ORDERS])
             t.start(2, Kept(), [LINES])
             t.start(3, Kept())
-            await asyncio.sleep(0.4)
+            await t.looks(1, 2, 3, times=3)
             assert t.fired == []  # what was captured before nobody is told of
             await asyncio.to_thread(change, shop, 1)
             fired = dict(await t.until(2))
@@ -160,10 +183,11 @@ def test_all_tables_of_a_connector_share_one_poll(shop: Shop, monkeypatch: pytes
         async with triggerer() as t:
             for number in range(40):
                 t.start(number, Kept(), [ORDERS])
-            await asyncio.sleep(1)
+            await t.looks(*range(40), times=5)
+            # each of them is done with all of these, but for one that is being asked and one that is being passed on; 40 of each would have been 200
+            assert polled.about <= max(t.looked.values()) + 2
 
     asyncio.run(story())
-    assert 1 < polled.about < 25  # 20 polls fit into a second; 40 of each would have been 800
     assert batches.calls <= 2, "only where the offset has moved"
 
 
@@ -172,7 +196,7 @@ def test_what_was_captured_while_no_triggerer_was_alive_is_told_of(shop: Shop) -
         kept = Kept()
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
-            await asyncio.sleep(0.3)
+            await t.looks(1)
         for key in (1, 2, 3):
             await asyncio.to_thread(change, shop, key)
         async with triggerer() as t:
@@ -188,24 +212,21 @@ def test_an_event_that_was_not_kept_when_the_triggerer_died_is_told_again(shop: 
         kept = Kept()
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
-            await asyncio.sleep(0.3)
+            await t.looks(1)
             began = kept[CURSOR]
             await asyncio.to_thread(change, shop, 1)
             (told,) = await t.until(1)
-            await asyncio.sleep(0.3)  # the stream goes on, and Airflow has not kept the event
+            await t.looks(1, times=4)  # the stream goes on, and Airflow has not kept the event
             assert kept[CURSOR] == began
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
             assert await t.until(1) == [told]
             t.keep()
-            for _ in range(100):
-                if kept[CURSOR] != began:
-                    break
-                await asyncio.sleep(0.02)
+            await when(lambda: kept[CURSOR] != began)
             assert kept[CURSOR] == told[1]["batches"][1]
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
-            await asyncio.sleep(0.4)
+            await t.looks(1, times=4)
             assert t.fired == []
 
     asyncio.run(story())
@@ -215,12 +236,12 @@ def test_one_table_that_is_not_kept_does_not_hold_up_what_is_kept_of_others(shop
     async def story() -> None:
         async with triggerer() as t:
             t.start(1, Kept(), [ORDERS])
-            await asyncio.sleep(0.2)
+            await t.looks(1)
             await asyncio.to_thread(change, shop, 1)
             await t.until(1)  # never kept
             late = Kept()
             t.start(2, late, [LINES])
-            await asyncio.sleep(0.3)
+            await t.looks(2)
             await asyncio.to_thread(change, shop, 1, "lines")
             assert (await t.until(2))[1][0] == 2  # told of, in spite of the other
 
@@ -233,20 +254,16 @@ def test_a_watcher_that_leaves_does_not_disturb_the_others(shop: Shop) -> None:
             kept = Kept()
             t.start(1, kept, [ORDERS])
             t.start(2, Kept(), [LINES])
-            await asyncio.sleep(0.3)
+            await t.looks(1, 2)
             t.start(3, Slow(), [LINES])
-            await asyncio.sleep(0.3)  # looks wait in its queue that it will never see
+            await t.looks(1, times=4)  # they wait in the queue of the third, which will never see them
             await t.leave(3)
-            await asyncio.sleep(0.3)
+            await t.looks(1, times=4)
             await asyncio.to_thread(change, shop, 1)
             ((number, payload),) = await t.until(1)
             assert number == 1
             t.keep()
-            for _ in range(100):
-                if kept[CURSOR] == payload["batches"][1]:
-                    return
-                await asyncio.sleep(0.02)
-            raise AssertionError(kept)
+            await when(lambda: kept[CURSOR] == payload["batches"][1])
 
     asyncio.run(story())
 
@@ -257,14 +274,15 @@ def test_who_was_given_up_on_is_told_again_though_others_go_on(shop: Shop) -> No
     async def story() -> None:
         kept = Kept()
         async with triggerer() as t:
-            t.manager, t.stall_s = SharedStreamManager(ack_timeout=0.5), 30
+            t.manager, t.stall_s = SharedStreamManager(ack_timeout=2), 3600
             t.start(1, kept, [ORDERS])
             t.start(2, Kept(), [LINES])
-            await asyncio.sleep(0.3)
+            await t.looks(1, 2)
             began = kept[CURSOR]
             await asyncio.to_thread(change, shop, 1)
             (told,) = await t.until(1)  # never kept
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(3)
+            await t.looks(2)
             assert kept[CURSOR] == began
         async with triggerer() as t:
             t.start(1, kept, [ORDERS])
@@ -286,10 +304,12 @@ def test_a_connector_that_was_deleted_and_began_again_is_told_of_from_its_first_
     asyncio.run(story())
 
 
-def test_by_itself_it_fires_too(shop: Shop) -> None:
+def test_by_itself_it_fires_too(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    polled = Counted(monkeypatch, StateStore, "records")
+
     async def story() -> None:
         waiting = asyncio.create_task(first(CdcChangeTrigger("shop", [ORDERS], poll_interval=0.05)))
-        await asyncio.sleep(0.3)
+        await when(lambda: polled.calls > 1)  # it is done with the first one
         await asyncio.to_thread(change, shop, 1)
         assert (await waiting)["events"] == 1
 

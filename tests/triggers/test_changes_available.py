@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,11 @@ import pytest
 
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from tests.support.face import Shop, connect, make_shop
+from tests.support.patience import LONGEST_S
 
 
 @pytest.fixture
@@ -32,13 +35,10 @@ def trigger(definition: ConnectorDefinition) -> ChangesAvailableTrigger:
     return ChangesAvailableTrigger(**json.loads(json.dumps(arguments)))
 
 
-async def first(trigger: ChangesAvailableTrigger, *, within: float = 20) -> Any:
-    """The first event, ``None`` when there is none in time."""
+async def first(trigger: ChangesAvailableTrigger, *, within: float = LONGEST_S) -> Any:
+    """The first event."""
     events = trigger.run()
-    try:
-        return (await asyncio.wait_for(anext(events), within)).payload  # type: ignore[arg-type]
-    except TimeoutError:
-        return None
+    return (await asyncio.wait_for(anext(events), within)).payload  # type: ignore[arg-type]
 
 
 def capture(shop: Shop) -> None:
@@ -84,18 +84,27 @@ def test_it_fires_when_the_properties_were_changed(shop: Shop) -> None:
     assert asyncio.run(first(trigger(changed))) == {"reason": "the connector's properties were changed"}
 
 
-def test_the_event_loop_is_free_while_the_source_is_asked(shop: Shop) -> None:
+def test_the_event_loop_is_free_while_the_source_is_asked(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     capture(shop)
+    asked, go_on, ask = threading.Event(), threading.Event(), MemorySource.current_position
 
-    async def story() -> int:
-        waiting = asyncio.create_task(first(trigger(shop.definition), within=1))
-        beats = 0
-        while not waiting.done():
+    def slow(self: MemorySource) -> Any:
+        asked.set()
+        assert go_on.wait(LONGEST_S), "the event loop stands still"
+        return ask(self)
+
+    monkeypatch.setattr(MemorySource, "current_position", slow)
+
+    async def story() -> None:
+        waiting, beats = asyncio.create_task(first(trigger(shop.definition))), 0
+        while beats < 30:
             await asyncio.sleep(0.01)
-            beats += 1
-        return beats
+            beats += asked.is_set()
+        shop.order(1)
+        go_on.set()
+        assert await waiting == {"reason": "the log has gone on to entry 2"}
 
-    assert asyncio.run(story()) > 30
+    asyncio.run(story())
 
 
 def test_serialized_arguments_hold_no_secret(monkeypatch: pytest.MonkeyPatch, mariadb: Any, tmp_path: Path) -> None:
@@ -122,7 +131,7 @@ def test_a_source_that_does_not_answer_is_asked_until_it_does(
         server.stop()
 
         async def story() -> Any:
-            waiting = asyncio.create_task(first(trigger(definition), within=60))
+            waiting = asyncio.create_task(first(trigger(definition)))
             told = ""
             while "cannot be asked (2 in a row)" not in told:
                 await asyncio.sleep(0.05)

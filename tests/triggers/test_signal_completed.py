@@ -14,6 +14,7 @@ from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.face import Shop, connect, context, make_shop
+from tests.support.patience import LONGEST_S
 from tests.support.waiting import first, revived
 
 
@@ -90,19 +91,28 @@ def test_the_log_says_why_nothing_moves_and_how_the_snapshot_comes_on(
     text = ask(shop.store).text
     assert text == f"2 tables left, now inventory.orders, 120,000 rows, 81,000 rows/s (signal {number} (log) of shop)"
 
+    said = ""
+
+    def told() -> list[tuple[str, str]]:
+        nonlocal said
+        said += "".join(capfd.readouterr())
+        return re.findall(rf"now inventory.(\w+)|Signal {number} \(log\) of shop is (done)", said)
+
     async def story() -> None:
         waiting = asyncio.create_task(first(trigger(number)))
+        while not told():
+            await asyncio.sleep(0.02)
         await asyncio.sleep(0.5)  # ten looks at the same, told once
         shop.store.set_signal_state(
             "shop", number, SignalState.RUNNING, progress={**progress, "left": 1, "table": "inventory.lines"}
         )
-        await asyncio.sleep(0.3)
+        while len(told()) < 2:
+            await asyncio.sleep(0.02)
         shop.store.set_signal_state("shop", number, SignalState.DONE)
         await waiting
 
-    asyncio.run(story())
-    told = re.findall(rf"now inventory.(\w+)|Signal {number} \(log\) of shop is (done)", "".join(capfd.readouterr()))
-    assert told == [("orders", ""), ("lines", ""), ("", "done")]
+    asyncio.run(asyncio.wait_for(story(), LONGEST_S))
+    assert told() == [("orders", ""), ("lines", ""), ("", "done")]
 
 
 def test_a_number_that_nobody_sent_ends_the_waiting(shop: Shop) -> None:
@@ -118,7 +128,7 @@ def test_state_tables_that_cannot_be_asked_are_asked_until_they_can(
     (tmp_path / "state.db").mkdir()  # a database that cannot be opened
 
     async def story() -> None:
-        waiting = asyncio.create_task(first(trigger(number), within=40))
+        waiting = asyncio.create_task(first(trigger(number)))
         told = ""
         while "cannot be asked (2 in a row)" not in told:
             await asyncio.sleep(0.05)

@@ -71,7 +71,7 @@ def test_a_result_and_an_error_come_back_and_the_thread_has_the_callers_context(
 def test_no_more_run_at_once_than_may_and_all_of_them_in_their_order() -> None:
     async def story() -> None:
         threads, most, begun = Threads(3), 0, list[int]()
-        lock, now = threading.Lock(), 0
+        lock, now, three = threading.Lock(), 0, threading.Barrier(3, timeout=LONGEST_S)
 
         def work(number: int) -> int:
             nonlocal now, most
@@ -79,7 +79,7 @@ def test_no_more_run_at_once_than_may_and_all_of_them_in_their_order() -> None:
                 begun.append(number)
                 now += 1
                 most = max(most, now)
-            time.sleep(0.01)
+            three.wait()  # one that has begun waits for the two beside it, which a busy machine may start later
             with lock:
                 now -= 1
             return number
