@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -24,6 +23,7 @@ from dev import paths
 from dev.bootstrap import jars, uv
 from dev.bootstrap.report import Step
 from dev.patience import NoProgress, sizes, wait_while_moving
+from dev.ports import free_port
 from dev.servers.process import tail
 
 DAGS = paths.ROOT / "dags"
@@ -141,7 +141,7 @@ class Services:
 
     def __init__(self, airflow: Airflow) -> None:
         self.airflow = airflow
-        self.port, health = _free_ports(2)
+        self.port, health = free_port(LOOPBACK), free_port(LOOPBACK)
         self.log = airflow.folder / "services.log"
         self._environment = {
             **airflow.environment,
@@ -214,7 +214,7 @@ class Services:
         """Kill one of the services, with its own processes, as a machine that dies does."""
         process = self._running.pop(component)
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait(10)
+        process.wait(60)
 
     def start(self, component: str) -> None:
         """Start one of the services; it ends with the others."""
@@ -298,7 +298,7 @@ def _stop_groups(processes: Sequence[subprocess.Popen[bytes]]) -> None:
                 process.poll()
             time.sleep(0.1)
     for process in processes:
-        process.wait(10)
+        process.wait(60)
 
 
 def _group_lives(group: int) -> bool:
@@ -307,17 +307,6 @@ def _group_lives(group: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for s in sockets:
-            s.bind((LOOPBACK, 0))
-        return [s.getsockname()[1] for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()
 
 
 def example(name: str, folder: Path) -> None:

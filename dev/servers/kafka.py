@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from uuid import uuid4
 
 from dev.bootstrap import databases
+from dev.ports import free_port
 from dev.servers import template
 from dev.servers.base import Server
 from dev.servers.process import run_once
@@ -55,7 +56,7 @@ class Kafka(Server):
         """:param protocols: further listeners, such as ``SSL``, besides the one for plain text; ``options`` say what they need"""
         super().__init__(options, folder=folder, port=port)
         self._controller_port: int | None = None
-        self._ports = {protocol: _free_port(self.host) for protocol in protocols}
+        self._ports = {protocol: free_port(self.host) for protocol in protocols}
         self._installation: databases.Installation | None = None
 
     @property
@@ -167,7 +168,7 @@ class Kafka(Server):
 
     def _controller(self) -> int:
         if self._controller_port is None:
-            self._controller_port = _free_port(self.host)
+            self._controller_port = free_port(self.host)
         return self._controller_port
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
@@ -184,9 +185,3 @@ class Kafka(Server):
             return bool(self.connect().list_topics(timeout=5).brokers)
         except (OSError, KafkaException):
             return False
-
-
-def _free_port(host: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
 import urllib.error
 import urllib.request
@@ -13,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from dev.ports import free_port
 from dev.servers.base import Server
 
 
@@ -25,9 +25,7 @@ class _Daemon(Server):
 
     def __init__(self, options: dict[str, Any] | None = None, **given: Any) -> None:
         super().__init__(options, **given)
-        with socket.socket() as probe:
-            probe.bind((self.host, 0))
-            self._page_port: int = probe.getsockname()[1]
+        self._page_port = free_port(self.host)
 
     def page(self) -> dict[str, Any]:
         """How it is.

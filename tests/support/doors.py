@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import threading
 from collections.abc import Coroutine, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self
+
+from dev.ports import free_port
 
 How = Literal["silent", "refused"]
 """``silent``: connections are taken, and nobody answers; ``refused``: nobody listens."""
@@ -35,7 +36,7 @@ class Doors:
         self._connections: dict[int, set[asyncio.StreamWriter]] = {number: set() for number in range(count)}
         self._tasks: set[asyncio.Task[None]] = set()
         self.opened = [0] * count
-        self.ports = _free(count)
+        self.ports = [free_port() for _ in range(count)]
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -103,14 +104,3 @@ async def _forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         while block := await reader.read(65536):
             writer.write(block)
             await writer.drain()
-
-
-def _free(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for s in sockets:
-            s.bind(("127.0.0.1", 0))
-        return [s.getsockname()[1] for s in sockets]
-    finally:
-        for s in sockets:
-            s.close()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from dev.bootstrap import jars
+from dev.ports import free_port
 from dev.servers.process import ServerError, run_once, tail
 
 HERE = Path(__file__).parent
@@ -69,8 +70,7 @@ class Derby:
     def start(self) -> None:
         """Start it and wait until it answers. From the main thread only: it ends when the thread that started it does."""
         for attempt in range(ATTEMPTS):
-            with socket.create_server(("127.0.0.1", 0)) as probe:
-                self.port = probe.getsockname()[1]
+            self.port = free_port()
             self._process = subprocess.Popen(
                 self._command(),
                 cwd=self._home,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dev import paths
+from dev.ports import free_port
 from dev.servers.base import Server
 
 if TYPE_CHECKING:
@@ -73,9 +74,7 @@ class Oracle(Server):
             int(self.options.get("threads", 1)) - 1 + bool(self.options.get("standby")) + bool(self.options.get("tls"))
         )
         while len(self._more_ports) < wanted:
-            with socket.socket() as probe:
-                probe.bind((self.host, 0))
-                self._more_ports.append(probe.getsockname()[1])
+            self._more_ports.append(free_port(self.host))
         return [self.port, *self._more_ports[: int(self.options.get("threads", 1)) - 1]]
 
     @property
