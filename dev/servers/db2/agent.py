@@ -22,7 +22,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from dev.servers.db2 import positions, registrations
-from dev.servers.db2.driver import Connection
+from dev.servers.db2.driver import Connection, again, whole
 from dev.servers.db2.log import UPDATE, Changes, Log, Look, Table
 from dev.servers.db2.positions import literal
 from dev.servers.db2.registrations import Registration
@@ -90,48 +90,63 @@ class Agent(threading.Thread):
         """Start to capture, from where it was."""
         with self.lock:
             if not self.running:
-                self._at = self._restart()
-                self._known = {}
-                self._looks.clear()
-                self._parameters()
-                self._read_registrations(starting=True)
-                self._trace("INIT", "ASN0100I CAPTURE: the Capture program initialization is successful.")
-                self._connection.commit()
+                again(self._begin)
                 self.running = True
         self.wake.set()
+
+    def _begin(self) -> None:
+        with whole(self._connection):
+            self._at = self._restart()
+            self._known = {}
+            self._looks.clear()
+            self._parameters()
+            self._read_registrations(starting=True)
+            self._trace("INIT", "ASN0100I CAPTURE: the Capture program initialization is successful.")
+            self._connection.commit()
 
     def end(self) -> None:
         """Stop to capture."""
         with self.lock:
             if self.running:
+                again(lambda: self._tell("ASN0123I CAPTURE: the program stopped."))
                 self.running = False
-                self._trace("INFO", "ASN0123I CAPTURE: the program stopped.")
-                self._connection.commit()
+
+    def _tell(self, description: str) -> None:
+        with whole(self._connection):
+            self._trace("INFO", description)
+            self._connection.commit()
 
     def reinit(self) -> None:
         """Read the registrations and the parameters again."""
         with self.lock:
             if self.running:
-                if not self.paused:
-                    self._cycle(self._log.look())
-                self._parameters()
-                self._read_registrations(starting=False)
-                self._trace("INFO", "ASN0133I CAPTURE: the program was reinitialized.")
-                self._connection.commit()
+                again(self._reinit)
+
+    def _reinit(self) -> None:
+        if not self.paused:
+            self._cycle(self._log.look())
+        with whole(self._connection):
+            self._parameters()
+            self._read_registrations(starting=False)
+            self._trace("INFO", "ASN0133I CAPTURE: the program was reinitialized.")
+            self._connection.commit()
 
     def step(self) -> int:
         """Capture now what has been committed until now; returns how many transactions that were."""
         with self.lock:
-            look = self._log.look()
+            look = again(self._log.look)
             self._transactions += look.taken
-            self._cycle(look)
+            again(lambda: self._cycle(look))
             return look.taken
 
     def published(self) -> bytes:
         """The LSN up to which all is in the change tables."""
         with self.lock:
-            value = self._connection.scalar("SELECT SYNCHPOINT FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'Y'")
-            self._connection.commit()
+            with whole(self._connection):
+                value = self._connection.scalar(
+                    "SELECT SYNCHPOINT FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'Y'"
+                )
+                self._connection.commit()
             return bytes(value or b"")
 
     # its life

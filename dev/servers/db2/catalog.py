@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 from dev.servers.db2.declarations import BITS, UNICODE, Declared
-from dev.servers.db2.driver import Connection, Row
+from dev.servers.db2.driver import Connection, Row, whole
 from dev.servers.db2.log import Log, Table
 from dev.servers.db2.positions import text
 
@@ -60,14 +60,14 @@ class Catalog:
 
     def complete(self) -> None:
         """Make it right after a start, once: with what a server that was killed had no time for, and in a new database with the control tables."""
-        with self._lock:
+        with self._lock, whole(self._connection):
             if not self._complete:
                 self.refresh_all(changed_only=True)
                 self._complete = True
 
     def refresh_all(self, *, changed_only: bool = False) -> None:
         """All tables of users, or those whose number of columns is another one than that in the catalogue."""
-        with self._lock:
+        with self._lock, whole(self._connection):
             found = self._tables("")
             rows = self._connection.rows("SELECT TABSCHEMA, TABNAME, COLCOUNT FROM DB2CAT.TABLES")
             known = {(row[0], row[1]): row[2] for row in rows}
@@ -80,7 +80,7 @@ class Catalog:
 
     def refresh(self, table: Table) -> None:
         """One table, which may be new or gone."""
-        with self._lock:
+        with self._lock, whole(self._connection):
             rows = self._tables(f"AND S.SCHEMANAME = {text(table[0])} AND T.TABLENAME = {text(table[1])}")
             if table not in rows:
                 self._forget(table)
@@ -90,7 +90,7 @@ class Catalog:
 
     def declare(self, table: Table, columns: dict[str, Declared]) -> None:
         """Remember what columns were declared as."""
-        with self._lock:
+        with self._lock, whole(self._connection):
             for name, declared in columns.items():
                 self._connection.execute(
                     "DELETE FROM DB2CAT.DECLARED WHERE TABSCHEMA = ? AND TABNAME = ? AND COLNAME = ?", (*table, name)
@@ -104,7 +104,7 @@ class Catalog:
 
     def renamed(self, old: Table, new: Table) -> None:
         """A table has another name: what was declared of it, granted and counted stays."""
-        with self._lock:
+        with self._lock, whole(self._connection):
             for name in ("DECLARED", "TABAUTH"):
                 self._connection.execute(
                     f"UPDATE DB2CAT.{name} SET TABSCHEMA = ?, TABNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ?",
@@ -114,7 +114,7 @@ class Catalog:
 
     def column_renamed(self, table: Table, old: str, new: str) -> None:
         """A column has another name: what was declared of it stays."""
-        with self._lock:
+        with self._lock, whole(self._connection):
             self._connection.execute(
                 "UPDATE DB2CAT.DECLARED SET COLNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ? AND COLNAME = ?",
                 (new, *table, old),
@@ -123,7 +123,7 @@ class Catalog:
 
     def distinct_types(self) -> dict[Table, str]:
         """The words of the type that each distinct type is made of."""
-        with self._lock:
+        with self._lock, whole(self._connection):
             rows = self._connection.rows(
                 "SELECT TYPESCHEMA, TYPENAME, WORDS FROM DB2CAT.DATATYPES WHERE METATYPE = 'T'"
             )
@@ -138,7 +138,7 @@ class Catalog:
         length = int(match.group(2) or 0) if match else 0
         scale = int(match.group(3) or 0) if match else 0
         self.drop_type(schema, name)
-        with self._lock:
+        with self._lock, whole(self._connection):
             self._insert("DATATYPES", {
                 "TYPESCHEMA": schema, "TYPENAME": name, "SOURCESCHEMA": "SYSIBM", "SOURCENAME": source, "METATYPE": "T",
                 "LENGTH": LENGTHS.get(source, length), "SCALE": scale, "CODEPAGE": UNICODE if source in STRINGS.values() else BITS, "WORDS": words,
@@ -147,7 +147,7 @@ class Catalog:
 
     def drop_type(self, schema: str, name: str) -> None:
         """``DROP TYPE``."""
-        with self._lock:
+        with self._lock, whole(self._connection):
             self._connection.execute(
                 "DELETE FROM DB2CAT.DATATYPES WHERE TYPESCHEMA = ? AND TYPENAME = ?", (schema, name)
             )
@@ -155,7 +155,7 @@ class Catalog:
 
     def run_stats(self, table: Table) -> None:
         """Count the rows of a table, as RUNSTATS does."""
-        with self._lock:
+        with self._lock, whole(self._connection):
             name = ".".join('"' + part.replace('"', '""') + '"' for part in table)
             count = int(self._connection.scalar(f"SELECT COUNT(*) FROM {name} WITH UR"))
             self._connection.execute(

@@ -17,7 +17,7 @@ from dev.servers.db2.agent import Agent
 from dev.servers.db2.declarations import declarations
 from dev.servers.db2.derby import Derby
 from dev.servers.db2.dialect import Masked
-from dev.servers.db2.driver import Connection, connection_string
+from dev.servers.db2.driver import Connection, again, connection_string, whole
 from dev.servers.db2.errors import Db2Error, undefined
 from dev.servers.db2.log import Log, Table
 from dev.servers.db2.positions import literal, quoted
@@ -35,10 +35,8 @@ SERVICES = {
     "stop": ("stop --> asnccmd capture_schema=ASNCDC capture_server=TESTDB stop", "asncap is not running"),
     "reinit": ("reinit --> asnccmd capture_schema=ASNCDC capture_server=TESTDB reinit", "asncap is not running"),
 }
-DEADLOCK = 'Reason code "2"'
-"""Of SQL0911N."""
-DEADLOCKS = 5
-"""So many a transaction may meet."""
+PATIENCE_S = 120.0
+"""How long others may have locks on what follows a structure that is committed: Db2 needs no locks for that."""
 
 
 class Database:
@@ -109,6 +107,10 @@ class Database:
 
     def structure_changed(self, plans: list[Plan], *, committed: bool) -> None:
         """Statements that change structure were committed, or rolled back."""
+        again(lambda: self._follow(plans, committed=committed), patience_s=PATIENCE_S)
+
+    def _follow(self, plans: list[Plan], *, committed: bool) -> None:
+        """Each step is a transaction, and may be done twice."""
         with self._follow_up:
             for plan in plans:
                 if not committed:
@@ -196,16 +198,13 @@ class Database:
 
     def _transaction(self, work: Callable[[], T]) -> T:
         """What ASN's procedures do in a transaction, while the agent is between two cycles: in one it has the locks of change tables first and those of
-        the registrations last, the other way round. With whom else there is a deadlock, it is done again, as Db2 asks for."""
-        for attempt in range(DEADLOCKS + 1):
-            try:
+        the registrations last, the other way round. With whom else there is a deadlock, it is done again."""
+
+        def done() -> T:
+            with whole(self._work):
                 return work()
-            except BaseException as error:
-                self._work.rollback()
-                if attempt == DEADLOCKS or DEADLOCK not in str(error):
-                    raise
-                LOG.info("a deadlock: the transaction is done again")
-        raise AssertionError  # the last attempt has returned or raised
+
+        return again(done)
 
     def data_capture(self, schema: str, table: str, *, changes: bool) -> None:
         """``ALTER TABLE … DATA CAPTURE CHANGES`` or ``NONE``."""
@@ -271,7 +270,7 @@ class Database:
 
     def catch_up(self, timeout: float = 30.0) -> str:
         """Wait until all that is committed now is published; returns that LSN."""
-        end = self._log.look().end
+        end = again(self._log.look).end
         deadline = time.monotonic() + timeout
         while self._agent.at < end:
             if time.monotonic() > deadline:
@@ -297,31 +296,34 @@ class Database:
         """Delete rows of change tables up to and with an LSN (default: all that is published), of these or of all tables; returns how many."""
         with self._busy, self._agent.lock:
             limit = literal(bytes.fromhex(before or self.published()))
-            rows = self._work.rows(
-                "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'N'"
+            return self._transaction(lambda: self._prune(limit, tables))
+
+    def _prune(self, limit: str, tables: list[list[str]] | None) -> int:
+        rows = self._work.rows(
+            "SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OWNER, CD_TABLE FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'N'"
+        )
+        count = 0
+        for owner, name, cd_owner, cd_table in rows:
+            if tables is not None and [owner, name] not in tables:
+                continue
+            count += max(
+                0,
+                self._work.execute(f"DELETE FROM {quoted(cd_owner, cd_table)} WHERE IBMSNAP_COMMITSEQ <= {limit}"),
             )
-            count = 0
-            for owner, name, cd_owner, cd_table in rows:
-                if tables is not None and [owner, name] not in tables:
-                    continue
-                count += max(
-                    0,
-                    self._work.execute(f"DELETE FROM {quoted(cd_owner, cd_table)} WHERE IBMSNAP_COMMITSEQ <= {limit}"),
-                )
-                self._work.execute(
-                    f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_OLD_SYNCHPOINT = {limit} WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ? AND CD_OLD_SYNCHPOINT < {limit}",
-                    (owner, name),
-                )
-            if tables is None:
-                self._work.execute(f"DELETE FROM ASNCDC.IBMSNAP_UOW WHERE IBMSNAP_COMMITSEQ <= {limit}")
-            self._work.commit()
-            return count
+            self._work.execute(
+                f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_OLD_SYNCHPOINT = {limit} WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ? AND CD_OLD_SYNCHPOINT < {limit}",
+                (owner, name),
+            )
+        if tables is None:
+            self._work.execute(f"DELETE FROM ASNCDC.IBMSNAP_UOW WHERE IBMSNAP_COMMITSEQ <= {limit}")
+        self._work.commit()
+        return count
 
     def table_at(self, schema: str, table: str, lsns: list[str | None]) -> list[list[list[Any]]]:
         """The committed rows of a table at some LSNs, which ascend, out of the log."""
         given = [bytes.fromhex(lsn) if lsn else None for lsn in lsns]
         with self._busy:
-            found = history.table_at(self._work, self._log, (schema, table), given)
+            found = self._transaction(lambda: history.table_at(self._work, self._log, (schema, table), given))
         return [[[_encoded(value) for value in row] for row in rows] for rows in found]
 
     def serve_changes(

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
+LOG = logging.getLogger("db2.driver")
+T = TypeVar("T")
 DATABASE = "TESTDB"
+LOCKED, DEADLOCK = "SQL0911N", 'Reason code "2"'
+"""What is in the error of a transaction that was undone since others have locks, and which of these are deadlocks."""
+DEADLOCKS = 5
+"""So many a transaction may meet."""
 Row = tuple[Any, ...]
 _CONNECTING = threading.Lock()  # the driver's first connections load what is not safe among threads
 
@@ -93,3 +102,30 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+@contextmanager
+def whole(connection: Connection) -> Iterator[None]:
+    """A transaction that fails leaves nothing: neither changes nor locks."""
+    try:
+        yield
+    except BaseException:
+        connection.rollback()
+        raise
+
+
+def again(work: Callable[[], T], *, patience_s: float = 0.0) -> T:
+    """Do a transaction, which undoes itself where it fails, and do it again after a deadlock, as Db2 asks for.
+
+    :param patience_s: for how many seconds others may have locks
+    """
+    end, deadlocks = time.monotonic() + patience_s, 0
+    while True:
+        try:
+            return work()
+        except Exception as error:
+            deadlocks += DEADLOCK in str(error)
+            few = DEADLOCK in str(error) and deadlocks <= DEADLOCKS
+            if not few and not (LOCKED in str(error) and time.monotonic() < end):
+                raise
+            LOG.info("the transaction is done again: %s", error)

@@ -136,7 +136,7 @@ class Log:
 
     def forget(self, table: Table) -> None:
         """The table is gone, and its triggers with it."""
-        with self.lock:
+        with self._whole():
             for changes in self.of(table):
                 changes.active = False
             self._connection.execute(
@@ -146,13 +146,13 @@ class Log:
 
     def renamed(self, old: Table, new: Table) -> None:
         """A table has another name; its triggers are still there."""
-        with self.lock:
-            for changes in self.of(old):
-                changes.table = new
+        with self._whole():
             self._connection.execute(
                 "UPDATE DB2LOG.CHANGES SET TABSCHEMA = ?, TABNAME = ? WHERE TABSCHEMA = ? AND TABNAME = ?", (*new, *old)
             )
             self._connection.commit()
+            for changes in self.of(old):
+                changes.table = new
 
     def follow(self, table: Table) -> None:
         """The columns of a table may have changed: log them as they are now."""
@@ -169,11 +169,11 @@ class Log:
 
     def suspend(self, table: Table) -> None:
         """Before a table or a column is renamed: its triggers go, until :meth:`follow`. What others change in between is not logged."""
-        with self.lock:
+        with self._whole():
             if (changes := self.active(table)) is not None:
                 self._drop_triggers(changes)
-                changes.suspended = True
                 self._connection.commit()
+                changes.suspended = True
 
     def columns(self, table: Table) -> list[tuple[str, str]]:
         """Name and type of each column, as the engine has them."""

@@ -6,7 +6,7 @@ import re
 import threading
 
 from dev.servers.db2.dialect import NAME, Masked
-from dev.servers.db2.driver import Connection
+from dev.servers.db2.driver import Connection, whole
 from dev.servers.db2.errors import Db2Error, not_authorized, unsupported
 from dev.servers.db2.log import Table
 
@@ -53,7 +53,7 @@ class Privileges:
             if (kind or "").upper() == "ROLE"
             else "U"
         )
-        with self._lock:
+        with self._lock, whole(self._connection):
             if target.upper() == "DATABASE":
                 self._set(
                     "DBAUTH",
@@ -77,7 +77,7 @@ class Privileges:
     def created(self, user: str, schema: str, table: str) -> None:
         """Who makes a table may do everything with it."""
         where = {"GRANTEE": user, "GRANTEETYPE": "U", "TABSCHEMA": schema, "TABNAME": table}
-        with self._lock:
+        with self._lock, whole(self._connection):
             self._set("TABAUTH", _columns([*ON_TABLES], COLUMNS), "Y", where, "SYSIBM")
             self._connection.commit()
 
@@ -99,7 +99,7 @@ class Privileges:
         """Refuse a statement on a table that the user has no privilege for."""
         operation = _OPERATION.match(sql.text)
         verb = operation.group(1).upper() if operation else ""
-        with self._lock:
+        with self._lock, whole(self._connection):
             rights = self._of_database(user)
             if "Y" in rights:
                 return
