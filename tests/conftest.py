@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
@@ -31,7 +31,9 @@ from tests.support.sampled import Sampled  # noqa: E402
 # the shared suite is no test module itself: its assertions are to be explained like those of one, whoever imports it first
 pytest.register_assert_rewrite("tests.sources.suite")
 
-settings.register_profile("tests", deadline=None)  # a busy machine is no bug
+settings.register_profile(
+    "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)  # a busy machine is no bug
 settings.load_profile("tests")
 os.environ.setdefault("AIRFLOW_HOME", str(paths.HOME / "airflow" / os.environ.get("PYTEST_XDIST_WORKER", "alone")))
 os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")

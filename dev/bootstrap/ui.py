@@ -56,9 +56,13 @@ def _build(uv_binary: Path, step: Step) -> None:
 def _install(npm: list[str], step: Step) -> None:
     """The sources as they are now, and npm's packages as the lock file says."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    lock, known = SOURCES / "package-lock.json", FOLDER / "installed"
-    shutil.rmtree(FOLDER / "src", ignore_errors=True)
-    shutil.copytree(SOURCES, FOLDER, dirs_exist_ok=True, ignore=shutil.ignore_patterns("node_modules", "api-types.ts"))
+    lock, known, copied = SOURCES / "package-lock.json", FOLDER / "installed", FOLDER / "copied"
+    if not copied.exists() or copied.read_text() != _stamp():  # somebody else may be at work with those that are there
+        copied.unlink(missing_ok=True)
+        shutil.rmtree(FOLDER / "src", ignore_errors=True)
+        ignored = shutil.ignore_patterns("node_modules", "api-types.ts")
+        shutil.copytree(SOURCES, FOLDER, dirs_exist_ok=True, ignore=ignored)
+        copied.write_text(_stamp())
     digest = hashlib.sha256(lock.read_bytes()).hexdigest()
     if known.exists() and known.read_text() == digest:
         return

@@ -104,7 +104,11 @@ TABLE_PATTERN = st.tuples(PATTERN, st.sampled_from([r"\.", "."]), PATTERN).map("
 ODD = st.sampled_from(
     [r"(?!X)APP\..*", r"\bAPP\.\w+", r"APP\.(?:ORDERS)", r"APP\.ORD.*?", r"(?i)app\.x", r"(A)PP\.\1.*"]
 )
-SLOW = hypothesis_settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW = hypothesis_settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture],
+)
 
 
 def _valid(patterns: list[str]) -> bool:
