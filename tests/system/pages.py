@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_cdc.state.store import StateStore
@@ -16,6 +17,18 @@ def show(page: Any, services: Services, path: str = "") -> Any:
 
 
 PAGE = "[data-testid=cdc]"
+
+
+LOOKED_AT = """async within => {
+    const awaits = '[role=status], .chakra-spinner', root = document.querySelector(within);
+    let waits = root.querySelector(awaits) !== null;
+    const watched = new MutationObserver(() => { waits = waits || root.querySelector(awaits) !== null; });
+    watched.observe(root, {subtree: true, childList: true, attributes: true, attributeFilter: ['role', 'class']});
+    const {violations} = await axe.run(within);
+    watched.disconnect();
+    return {violations, waits: waits || !root.isConnected || root.querySelector(awaits) !== null};
+}"""
+"""What axe-core finds, and whether an answer was awaited meanwhile, or another page has come."""
 
 
 def settled(page: Any, within: str = PAGE) -> None:
@@ -43,10 +56,13 @@ def findings(page: Any, axe: str, *, loading: bool = False, within: str = PAGE) 
         settled(page, within)
     if not page.evaluate("typeof window.axe !== 'undefined'"):
         page.evaluate(axe)
-    found = page.evaluate("async within => (await axe.run(within)).violations", within)
+    while (found := page.evaluate(LOOKED_AT, within))["waits"] and not loading:
+        settled(
+            page, within
+        )  # it has asked for something since, and axe has met what stands there until the answer comes
     return [
         f"{one['id']}: {node['html'][:200]} {node.get('failureSummary', '')[:300]}"
-        for one in found if one["impact"] in ("serious", "critical")
+        for one in found["violations"] if one["impact"] in ("serious", "critical")
         for node in one["nodes"]
     ]  # fmt: skip
 
@@ -72,8 +88,29 @@ def turned(page: Any, theme: str) -> None:
     page.locator(f"html.{theme}").wait_for(state="attached")
 
 
+def fits(page: Any, width: int = 800) -> bool:
+    """Whether the page is no wider than a narrow window, as soon as it is drawn anew."""
+    page.set_viewport_size({"width": width, "height": 900})
+    found = _in_a_moment(page, lambda: page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"))
+    page.set_viewport_size({"width": 1280, "height": 900})
+    return found
+
+
+def _in_a_moment(page: Any, true: Callable[[], Any]) -> bool:
+    """Charts are drawn anew a moment after the window has got another width."""
+    for _ in range(150):
+        if true():
+            return True
+        page.wait_for_timeout(100)
+    return False
+
+
 def sticks_out(page: Any) -> list[str]:
-    """What is wider than our part of the page, or than the window, and does not scroll by itself."""
+    """What is wider than our part of the page, or than the window, and does not scroll by itself, and stays so."""
+    return [] if _in_a_moment(page, lambda: not _sticks_out(page)) else _sticks_out(page)
+
+
+def _sticks_out(page: Any) -> list[str]:
     return list(
         page.evaluate(
             """() => {

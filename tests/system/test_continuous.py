@@ -12,12 +12,13 @@ import pytest
 from airflow_provider_cdc.changelog.storage import Storage
 from airflow_provider_cdc.changelog.turns import Turns
 from dev.airflow import Airflow, Services
+from dev.patience import overload
 
 pytestmark = [pytest.mark.airflow, pytest.mark.slow, pytest.mark.long]
 
 DAG = "inventory_mariadb_continuous"
 LATEST_S = 60.0
-"""Changes are in the table sooner even while one run hands over to the next on a busy machine. Without a hand-over, the new run's Spark would
+"""Changes are in the table sooner even while one run hands over to the next; a machine with more work than cores takes as many times longer. Without a hand-over, the new run's Spark would
 have to start first, after the old one has ended."""
 
 
@@ -47,9 +48,11 @@ def test_changes_are_applied_within_seconds_while_one_run_hands_over_to_the_next
     lake = airflow.home / "cdc" / "lake" / "inventory" / "orders"
     services.until(lambda: (lake / "_delta_log").exists(), 400, "the first run has made the tables")
     written: dict[int, float] = {}
+    busy = 1.0
     for number in range(10_000, 20_000):
         inventory.sql(f"INSERT INTO inventory.orders (id) VALUES ({number})")
         written[number] = time.time()
+        busy = max(busy, overload())
         if states(services).get("success", 0) >= 2:  # two hand-overs
             break
         assert len(written) < 900, states(services)
@@ -57,7 +60,7 @@ def test_changes_are_applied_within_seconds_while_one_run_hands_over_to_the_next
     last = max(written)
     services.until(lambda: last in visible(lake), 120, "the last order is in the table")
     seen = visible(lake)
-    late = {n: round(seen[n] - at, 1) for n, at in written.items() if seen.get(n, 1e12) - at > LATEST_S}
+    late = {n: round(seen[n] - at, 1) for n, at in written.items() if seen.get(n, 1e12) - at > LATEST_S * busy}
     waits = sorted(seen[n] - at for n, at in written.items())
     print(
         f"{len(waits)} orders, p50 {waits[len(waits) // 2]:.1f} s, p95 {waits[len(waits) * 95 // 100]:.1f} s, max {waits[-1]:.1f} s"

@@ -200,6 +200,7 @@ def test_what_somebody_may_not_do_is_not_offered(page: Any, services: Services, 
         page.route("**/cdc/api/v1/connectors/acted", answered)
         show(page, services, "/connectors/acted/offsets")
         page.get_by_role("table", name="Offsets").wait_for()
+        settled(page)
         found = page.get_by_test_id("cdc").get_by_role("button").all_inner_texts()
         page.unroute_all(behavior="wait")
         return found

@@ -6,7 +6,7 @@ The places come from the sources of the UI: one that is new is tried as well, or
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -73,18 +73,30 @@ def shown_by(place: str) -> str:
     return place.rpartition("/")[2]
 
 
-@pytest.fixture
-def held(page: Any) -> Any:
+class Held(list[Any]):
     """Requests that were not answered, except that about the connector itself."""
-    requests: list[Any] = []
 
-    def hold(route: Any) -> None:
+    broken = False
+
+    def route(self, route: Any) -> None:
         if unquote(route.request.url).endswith(f"/connectors/{NAME}"):
             route.fulfill(json=Answers().to("GET", route.request.url))
+        elif self.broken:
+            route.fulfill(status=503, json=Answers().problem)
         else:
-            requests.append(route)
+            self.append(route)
 
-    page.route(API, hold)
+    def fail(self) -> None:
+        """All of them fail, and those that come later, too."""
+        self.broken = True
+        for route in self:
+            self.route(route)
+
+
+@pytest.fixture
+def held(page: Any) -> Iterator[Held]:
+    requests = Held()
+    page.route(API, requests.route)
     yield requests
     page.unroute_all(behavior="ignoreErrors")
 
@@ -92,7 +104,7 @@ def held(page: Any) -> Any:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("place", places())
 def test_an_api_that_is_slow_and_then_broken_is_told(
-    page: Any, services: Services, axe: str, held: list[Any], place: str
+    page: Any, services: Services, axe: str, held: Held, place: str
 ) -> None:
     show(page, services, place)
     if shown_by(place) in ASKS_NOTHING:
@@ -108,8 +120,7 @@ def test_an_api_that_is_slow_and_then_broken_is_told(
         assert findings(page, axe, loading=True) == [], theme
     while not held:
         page.wait_for_timeout(50)
-    for route in held[:]:
-        route.fulfill(status=503, json=Answers().problem)
+    held.fail()
     page.get_by_test_id("failure").first.wait_for()
     for theme in ("dark", "light"):
         turned(page, theme)

@@ -19,7 +19,7 @@ from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
 from airflow_provider_cdc.state.store import StateStore
 from dev.airflow import Airflow, Services
 from tests.system.conftest import LOOKED, PASSWORD, PLAIN
-from tests.system.pages import findings, lose, show, themed
+from tests.system.pages import findings, fits, lose, show, themed
 
 NASTY = '<img src=x onerror="window.hacked=1">\u202eevil'
 """Name of a table."""
@@ -109,14 +109,6 @@ def by_keyboard(page: Any, name: str) -> None:
             page.keyboard.press("Enter")
             return
     pytest.fail(f"{name} cannot be reached by keyboard")
-
-
-def fits(page: Any, width: int = 800) -> bool:
-    """Whether nothing is wider than a narrow window."""
-    page.set_viewport_size({"width": width, "height": 900})
-    found = page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
-    page.set_viewport_size({"width": 1280, "height": 900})
-    return bool(found)
 
 
 def test_the_check_says_what_is_missing_with_the_statement_that_mends_it(
@@ -214,7 +206,7 @@ def test_charts_show_an_hour_a_day_and_a_week_and_what_has_happened(
     assert findings(page, axe) == []
     assert fits(page)
     drawn = "document.querySelector('[data-testid=cdc] canvas').getContext('2d').getImageData(60, 20, 200, 120).data.some(v => v > 0)"
-    assert page.evaluate(drawn)
+    page.wait_for_function(drawn)
     page.get_by_role("button", name="As tables").click()
     rows = page.get_by_role("table", name="Measured by capture").locator("tbody tr")
     rows.first.wait_for()
@@ -292,10 +284,15 @@ def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
 ) -> None:
     asked = {"charts": "charts**", "check": "check", "offsets": "gap", "new": "wizard"}[tab]
     problem = {"detail": "x", "error": {"what": f"{NASTY} is away.", "repair": "airflow db migrate"}}
-    held: list[Any] = []
-    page.route(
-        f"**/cdc/api/v1/**/{asked}" if tab != "new" else f"**/cdc/api/v1/{asked}", lambda route: held.append(route)
-    )
+    held, broken = list[Any](), False
+
+    def answer(route: Any) -> None:
+        if broken:
+            route.fulfill(status=503, body=json.dumps(problem))
+        else:
+            held.append(route)
+
+    page.route(f"**/cdc/api/v1/**/{asked}" if tab != "new" else f"**/cdc/api/v1/{asked}", answer)
     show(page, services, "/new" if tab == "new" else f"/connectors/looked/{tab}")
     button = {"check": "Check now", "offsets": "Ask the source"}.get(tab)
     if button is None:
@@ -303,12 +300,12 @@ def test_a_slow_and_a_broken_api_is_told_on_each_of_them(
     else:
         page.get_by_role("button", name=button).click()
         page.get_by_text("The source is asked").first.wait_for()
-    for _ in range(300):
-        if held:
-            break
-        page.wait_for_timeout(100)
+    while not held:
+        page.wait_for_timeout(50)
     assert findings(page, axe, loading=True) == []
-    held[-1].fulfill(status=503, body=json.dumps(problem))
+    broken = True
+    for route in held:
+        answer(route)
     page.get_by_test_id("failure").get_by_text("is away.").wait_for()
     assert page.locator("[data-testid=cdc] img").count() == 0
     assert findings(page, axe) == []
