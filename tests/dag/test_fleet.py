@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import json
 import os
@@ -600,19 +601,30 @@ def many(folder: Path, number: int) -> None:
         )  # fmt: skip
 
 
+def parsed(folder: Path, number: int) -> tuple[Any, float]:
+    """The DAGs of a folder, and the CPU seconds of this thread for each definition: the least of several times, without what a garbage collection of
+    a process takes that has run thousands of tests."""
+    cdc_dags(folder)
+    times = []
+    for _ in range(3):
+        gc.collect()
+        gc.disable()
+        try:
+            began = time.thread_time()
+            fleet = cdc_dags(folder)
+            times.append((time.thread_time() - began) / number)
+        finally:
+            gc.enable()
+    return fleet, min(times)
+
+
 def test_200_definitions_take_milliseconds_each_and_no_more_than_20_take(tmp_path: Path) -> None:
     """Measured: 2 to 3 ms of CPU time each; a busy machine gets three times that. What is quadratic or imports much takes more."""
     took = {}
     for number in (20, 200):
         many(tmp_path / str(number), number)
-        cdc_dags(tmp_path / str(number))
-        times = []
-        for _ in range(3):
-            began = time.process_time()
-            fleet = cdc_dags(tmp_path / str(number))
-            times.append((time.process_time() - began) / number)
+        fleet, took[number] = parsed(tmp_path / str(number), number)
         assert (len(fleet.dags), fleet.broken) == (number, {})
-        took[number] = min(times)
     assert took[200] < 0.01
     assert took[200] < 3 * took[20]
 
@@ -621,10 +633,9 @@ def test_200_broken_definitions_take_no_longer(tmp_path: Path) -> None:
     many(tmp_path / "f", 200)
     for n in range(200):
         write(tmp_path / "f", f"c{n}.yaml", f"name: same\nconn_id: db\nchangelog: /l{n}\n")
-    began = time.process_time()
-    fleet = cdc_dags(tmp_path / "f")
+    fleet, took = parsed(tmp_path / "f", 200)
     assert (len(fleet.broken), len(fleet.dags)) == (200, 1)
-    assert (time.process_time() - began) / 200 < 0.01
+    assert took < 0.01
 
 
 def test_the_process_of_a_task_reads_the_other_definitions_and_no_more(
@@ -633,9 +644,9 @@ def test_the_process_of_a_task_reads_the_other_definitions_and_no_more(
     """Each task of 200 connectors reads 200 files: measured 0.6 ms each."""
     many(tmp_path / "f", 200)
     monkeypatch.setenv(PARSING, "cdc_c7")
-    began = time.process_time()
-    assert list(cdc_dags(tmp_path / "f").dags) == ["cdc_c7"]
-    assert (time.process_time() - began) / 200 < 0.003
+    fleet, took = parsed(tmp_path / "f", 200)
+    assert list(fleet.dags) == ["cdc_c7"]
+    assert took < 0.003
 
 
 def test_levels_and_bytes_leave_room_for_what_people_write() -> None:

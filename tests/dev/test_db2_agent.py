@@ -227,25 +227,24 @@ def test_the_commit_interval_of_the_parameters_counts(server: Db2, table: str) -
     server.sql("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET COMMIT_INTERVAL = 2")
     try:
         server.reinit()
-        moments = []
+        begin = time.monotonic()
         for number in range(2):
             server.sql(f"INSERT INTO APP.{table} VALUES ({number}, 'x')")
             server.catch_up()
-            moments.append(time.monotonic())
-        assert moments[1] - moments[0] > 1.5
+        assert time.monotonic() - begin > 1.5
     finally:
         server.sql("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET COMMIT_INTERVAL = 30")
         server.configure(commit_interval=0.02)
 
 
 def test_a_slow_agent_is_behind_the_log(server: Db2, table: str) -> None:
-    server.configure(delay=1.5)
+    server.configure(delay=3)
     try:
-        server.sql(f"INSERT INTO APP.{table} VALUES (1, 'x')")
         begin = time.monotonic()
+        server.sql(f"INSERT INTO APP.{table} VALUES (1, 'x')")
         assert server.rows(f"SELECT * FROM ASNCDC.CDC_APP_{table}") == []
         server.catch_up()
-        assert time.monotonic() - begin > 1
+        assert time.monotonic() - begin > 2.5
     finally:
         server.configure(delay=0)
     assert changes(server, table) == [("I", 1, "x")]

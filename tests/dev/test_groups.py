@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.groups import group_of
+from tests.support.patience import LONGEST_S
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,7 +41,7 @@ def run(folder: Path, files: list[list[str]], workers: int) -> str:
         | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=LONGEST_S,
         check=False,
     )
     assert done.stdout, done.stderr

@@ -14,6 +14,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.killed import start
 from tests.sink.test_apply import expected, in_order, rows, sink, work
 from tests.support.connectors import Connector, memory_connector
+from tests.support.patience import LONGEST_S
 
 KEYLESS = {"insert.mode": "insert", "primary.key.mode": "none", "schema.evolution": "basic", "topics": "p.s.bag"}
 KEYED = {**EQUAL, "topics": "p.s.t", "name": "keyed"}
@@ -51,7 +52,7 @@ def test_a_run_that_is_killed_at_any_statement_is_finished_by_the_next_one(
         _batches(source, connector, r, 1 if number % 3 else 3)
         for properties in (KEYED, KEYLESS):
             process = start({**properties, "connection.url": url}, log, connector.name, statement=number)
-            process.join(120)
+            process.join(LONGEST_S)
             ended.add(process.exitcode == 0)
             assert process.exitcode in (0, -9)
         if number % 5 == 0:
@@ -74,7 +75,7 @@ def test_several_runs_at_once_apply_each_batch_once(
             start({**properties, "connection.url": url}, log, connector.name) for properties in (KEYED, KEYLESS) * 3
         ]
         for process in running:
-            process.join(120)
+            process.join(LONGEST_S)
             assert process.exitcode == 0
         _equal(engine, source)
 

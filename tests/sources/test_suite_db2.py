@@ -20,6 +20,7 @@ from tests.sources.suite.incremental import IncrementalSuite
 from tests.support import db2_real
 from tests.support.db2_real import RealDb2
 from tests.support.leftovers import consistent
+from tests.support.patience import LONGEST_S
 from tests.support.shop import operations
 
 
@@ -63,7 +64,7 @@ class TestDb2(_Db2, SourceSuite):
             with source.snapshot(tables, readers=2) as session:
                 assert set(session.schemas) == {ready.id("a"), ready.id("bag")}
                 writer.start()
-                assert begun.wait(10)
+                assert begun.wait(LONGEST_S)
                 for table in session.schemas:
                     blocks = [b for chunk in session.chunks(table) for b in session.read(chunk)]
                     rows = [row for block in blocks for row in (block.after or []).to_pylist()]

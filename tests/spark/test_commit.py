@@ -22,6 +22,7 @@ from spark_jobs.targets.base import Conflict
 from spark_jobs.targets.delta.old_files import OldFiles
 from tests.spark.lake import Lake
 from tests.spark.test_readers import COLUMNS, FULL, READERS, _agree
+from tests.support.patience import LONGEST_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("delta")]
 Row = dict[str, Any]
@@ -374,7 +375,7 @@ def test_of_two_commits_of_a_batch_one_counts(table: Lake, way: str, monkeypatch
     large(monkeypatch, way)
     table.apply(profile="fast")
     _change(table, 3, 22)
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=LONGEST_S)
     caught: list[Exception] = []
 
     def hook(location: str, name: str, write: Any) -> Any:

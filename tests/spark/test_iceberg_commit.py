@@ -25,6 +25,7 @@ from spark_jobs.targets.iceberg.table import IcebergTarget
 from tests.spark.lake import Lake
 from tests.spark.test_commit import _work
 from tests.spark.test_readers import COLUMNS, OF_ICEBERG, _agree
+from tests.support.patience import LONGEST_S
 
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("iceberg")]
 KEYS = [("int64",), ("string",), ("timestamp[us]", "bool"), ("decimal128(12, 2)", "string"), ("date32[day]", "binary")]
@@ -245,7 +246,7 @@ def test_of_two_commits_of_a_batch_one_counts(table: Lake, way: str, monkeypatch
     """Both find that the table lacks the batch, then both commit."""
     table.apply(profile=_way(monkeypatch, way))
     _change(table, 3, 22)
-    both = threading.Barrier(2, timeout=60)
+    both = threading.Barrier(2, timeout=LONGEST_S)
 
     def hook(location: str, name: str, write: Any) -> Any:
         if not both.broken:

@@ -18,6 +18,7 @@ from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT
 from tests.support.db2_settings import BASE
+from tests.support.patience import LONGEST_S
 
 
 def settings(server: Db2, **properties: Any) -> Db2Config:
@@ -107,7 +108,7 @@ def test_a_reading_ends_when_another_thread_closes_the_connection(db2: Db2, db: 
     cursor.fetch(1)
     thread = threading.Thread(target=made.close)
     thread.start()
-    thread.join(10)
+    thread.join(LONGEST_S)
     assert not thread.is_alive()
     with pytest.raises(Cancelled):
         cursor.fetch(1)

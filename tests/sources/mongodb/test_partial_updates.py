@@ -21,6 +21,7 @@ from tests.sink.test_apply import rows, sink
 from tests.sink.test_verify import only, verified
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.mongodb_work import Work, same
+from tests.support.patience import LONGEST_S
 from tests.support.row_stories import stories
 from tests.support.signals import send, snapshot
 
@@ -250,7 +251,7 @@ def test_a_run_that_is_killed_at_any_statement_applies_no_update_twice(
         letters.update_one({"_id": "cut"}, {"$set": {"there": {"a": number}}})
         ours.capture()
         process = start(properties, ours.changelog.storage.url, ours.name, statement=number)
-        process.join(120)
+        process.join(LONGEST_S)
         assert process.exitcode in (0, -9)
         ended.add(process.exitcode == 0)
         number += 1

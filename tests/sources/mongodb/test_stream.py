@@ -25,6 +25,7 @@ from airflow_provider_cdc.sources.mongodb.log.parts import Parts, joined
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
 from tests.sink.test_apply import rows, sink
 from tests.support.mongodb import MongoConnector, mongodb_connector
+from tests.support.patience import LONGEST_S, until
 from tests.support.shop import operations
 from tests.support.signals import snapshot
 
@@ -363,11 +364,13 @@ def test_a_run_goes_on_over_a_step_down_and_a_killed_primary(members: ReplicaSet
         writer.start()
         try:
             run = threading.Thread(
-                target=lambda: found.append(connector.capture(run_for_s=60, until=stop.is_set).metrics["streaming"])
+                target=lambda: found.append(
+                    connector.capture(run_for_s=LONGEST_S, until=stop.is_set).metrics["streaming"]
+                )
             )
             read = members.primary()
             run.start()
-            time.sleep(1)
+            until(lambda: connector.store.batches(connector.name), "the stream is read")
             client.admin.command({"replSetStepDown": 20})
             time.sleep(2)
             for killed in (read, members.primary()):  # the stream is read from the first of them all the while

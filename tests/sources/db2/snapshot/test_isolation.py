@@ -149,8 +149,8 @@ def test_the_position_is_what_the_agent_has_published_of_the_time_before_the_loc
     connector = made()
     db.server.agent("pause")
     db.sql(f"INSERT INTO {db.name('t')} VALUES (7, 'before the snapshot')")
-    threading.Timer(1.0, lambda: db.server.agent("resume")).start()
     began = time.monotonic()
+    threading.Timer(1.0, lambda: db.server.agent("resume")).start()
     result = connector.capture()
     assert time.monotonic() - began > 0.8, "it did not wait for the agent"
     assert result.events == 6

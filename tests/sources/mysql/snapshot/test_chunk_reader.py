@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.spi.chunks import ChunkReader, KeyRange, Structur
 from airflow_provider_cdc.sources.mysql.connect import connect
 from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
 from tests.support.mysql_chunks import reader_of, rows_of, source_of, whole
-from tests.support.patience import LONGEST_S
+from tests.support.patience import LONGEST_S, until
 
 SERVERS = ["mariadb", "mysql97", "mysql80"]
 
@@ -273,17 +273,21 @@ def test_no_row_is_read_under_another_structure_than_its_own(db: Any, reader: Ch
 def test_a_table_stays_as_it_is_while_it_is_read(db: Any, reader: ChunkReader) -> None:
     rows = _range(reader, _id(db), condition="SLEEP(0.2) = 0")
     altered: list[float] = []
+    read = (
+        "SELECT COUNT(*) FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND info LIKE '%SLEEP(0.2)%'"
+    )
 
     def alter() -> None:
+        until(lambda: db.sql(read)[0][0], "rows are being read")
         db.sql("ALTER TABLE t DROP COLUMN w")
         altered.append(time.monotonic())
 
-    timer = threading.Timer(0.3, alter)
-    timer.start()
+    thread = threading.Thread(target=alter)
+    thread.start()
+    began = time.monotonic()
     assert [row["w"] for row in rows_of(reader.read(rows, 10))] == [f"w{i}" for i in range(6)]
-    ended = time.monotonic()
-    timer.join()
-    assert altered[0] > ended - 0.1
+    thread.join()
+    assert altered[0] > began + 6 * 0.2 - 0.1
 
 
 # conditions

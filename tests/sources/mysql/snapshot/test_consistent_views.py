@@ -119,9 +119,16 @@ def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
     connector = made(snapshot_lock_timeout_ms=500)
     if db.server.kind == "mariadb":
         pytest.skip("a view of MariaDB gives its position")
-    monkeypatch.setattr(consistent_views, "SETTLE_S", 0.5)  # writers may have to wait for this machine
-    with Writer(db), pytest.raises(SourceUnavailable, match="no moment without writes within") as raised:
+    opened = consistent_views.open_view
+
+    def disturbed(connection: Any) -> None:
+        opened(connection)
+        db.sql("INSERT INTO t (v) VALUES (3)")
+
+    monkeypatch.setattr(consistent_views, "open_view", disturbed)
+    with pytest.raises(SourceUnavailable, match="no moment without writes within") as raised:
         connector.capture()
+    monkeypatch.undo()
     assert "snapshot.locking.mode=minimal" in str(raised.value)
     assert connector.store.load("test").offset is None
     connector.capture()

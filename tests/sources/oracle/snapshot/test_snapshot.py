@@ -251,7 +251,7 @@ def test_snapshot_waits_for_an_exclusive_lock_unless_locking_is_off(schema: Orac
         thread.start()
         assert opened.wait(1.5 if waits else LONGEST_S) is not waits
         connection.rollback()
-        thread.join(20)
+        thread.join(LONGEST_S)
     assert opened.is_set()
 
 
