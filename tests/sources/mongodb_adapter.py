@@ -127,7 +127,9 @@ class MongoAdapter(Adapter):
 
     def narrowed(self, name: str, tables: str) -> tuple[Row, Row]:
         a = self.collection("a")
+        scope = {"capture.scope": "database", "capture.target": self.namespace}
         given: dict[str, tuple[Row, Row]] = {
+            **dict.fromkeys(scope, (scope, dict.fromkeys(scope))),
             "field.exclude.list": ({name: "*.*.note"}, {name: ""}),
             "field.renames": ({name: "*.*.note:text"}, {name: ""}),
             "snapshot.collection.filter.overrides": (

@@ -165,7 +165,7 @@ def _narrow_and_wide(db: Adapter, other: Adapter, name: str, decides: Decides) -
         return here | {name: rf"{ns}\.a" if include else rf"{ns}\.b"}, here
     if name == "signal.data.collection":
         return anywhere | {name: db.collection("b")}, anywhere | {name: None}
-    if decides is Decides.TABLES:
+    if decides is Decides.TABLES and name.endswith(".list"):
         return anywhere | ({name: ns} if "include" in name else {name: other.namespace}), anywhere
     narrow, wide = db.narrowed(name, rf"{both}\..*")
     return anywhere | narrow, anywhere | wide
