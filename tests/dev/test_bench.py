@@ -56,8 +56,11 @@ def test_a_core_is_kept_busy_meanwhile_and_not_longer() -> None:
 
 
 def _children() -> set[int]:
-    task = Path("/proc/self/task")
-    return {int(pid) for thread in task.iterdir() for pid in (thread / "children").read_text().split()}
+    found = set[int]()
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            found |= {int(pid) for pid in (thread / "children").read_text().split()}
+    return found
 
 
 def _cpu_ticks(pid: int) -> int:
