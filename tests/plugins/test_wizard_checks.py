@@ -167,7 +167,7 @@ SOURCES = {
     "mariadb": _mysql("mariadb_factory"), "mysql": _mysql("mysql_factory"), "oracle": _oracle, "db2": _db2, "mongodb": _mongodb,
     "debezium": _debezium,
 }  # fmt: skip
-CANNOT = ("undo", "redo log", "online log", "MB")
+CANNOT = ("undo", "redo log", "online log", "MB", "The oplog goes back")
 """Words of advice about the sizes of a test server, which stay."""
 
 
