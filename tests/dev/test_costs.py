@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.support import costs
 from tests.support.sampled import Sampled
+
+
+def test_each_costly_test_has_one_line() -> None:
+    names = [line.split()[1] for line in costs.FILE.read_text().splitlines()]
+    assert [name for name, times in Counter(names).items() if times > 1] == []
 
 
 def test_each_costly_test_is_there(every_test: set[str]) -> None:
