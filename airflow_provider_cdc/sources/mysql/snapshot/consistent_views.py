@@ -2,7 +2,8 @@
 
 * MariaDB reports the exact log position of a view (``binlog_snapshot_position``): views are opened until all have the same one.
 * MySQL does not report it. So the views are opened between two looks at the end of the log: if the log has not grown in between, they
-  are at this position.
+  are at this position. A transaction is in the log before its rows can be seen: for as long as the disk takes, or a replica that has to acknowledge it
+  (semisynchronous replication waits ten seconds by default). So it is also looked at whether any transaction that has changed rows is at work meanwhile.
 """
 
 from __future__ import annotations
@@ -12,16 +13,23 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 0.02
-"""Wait before the views are opened: MySQL writes a transaction to the log shortly before it becomes visible, usually microseconds."""
+"""Between two looks at the end of MySQL's log."""
+_AT_WORK: Final = """
+SELECT COUNT(*) FROM performance_schema.data_locks l JOIN performance_schema.threads t ON t.THREAD_ID = l.THREAD_ID
+WHERE l.LOCK_TYPE = 'TABLE' AND (l.LOCK_MODE LIKE 'IX%' OR l.LOCK_MODE LIKE 'X%') AND t.PROCESSLIST_COMMAND <> 'Sleep'
+"""
+"""Transactions that have changed rows, and whose sessions do something, which may be a commit. InnoDB shows what was committed before it frees the locks."""
+_NO_RIGHT: Final = frozenset({1044, 1142, 1227})
 _TRIES: Final = 50
 """How often views are opened with MariaDB before one connection has to read all tables."""
 OPEN: Final = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
@@ -62,18 +70,19 @@ def open_at_one_position(connections: list[Connection], server: Server) -> MySql
 
 
 def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition], patience_s: float) -> MySqlPosition:
-    """MySQL: open views while nothing is written to the log.
+    """MySQL: open views while nothing is written to the log, and all that is in it can be seen.
 
     :param end: returns the end of the log
     :param patience_s: how long to wait for a moment without writes, seconds
     :return: the position
     :raises SourceUnavailable: there was no such moment
+    :raises PrerequisiteError: nobody says whether a transaction is at work
     """
     until = time.monotonic() + patience_s
     while True:
         before = end()
         time.sleep(SETTLE_S)
-        if end() == before:
+        if end() == before and not _at_work(connections[0]):
             for connection in connections:
                 open_view(connection)
             if end() == before:
@@ -88,6 +97,23 @@ def open_at_rest(connections: list[Connection], end: Callable[[], MySqlPosition]
                 "snapshot.lock.timeout.ms); or set snapshot.mode=no_data and send execute-snapshot, which reads beside the stream and "
                 "needs no lock",
             )
+
+
+def _at_work(connection: Connection) -> bool:
+    try:
+        if scalar(connection, "SELECT @@performance_schema"):
+            return bool(scalar(connection, _AT_WORK))
+        reason = "performance_schema is switched off"
+    except pymysql.err.MySQLError as e:
+        if e.args[0] not in _NO_RIGHT:
+            raise
+        reason = str(e.args[1])
+    raise PrerequisiteError(
+        f"Without a lock, nobody knows whether the snapshot sees all that is in the log: transactions that are being committed are not shown ({reason}).",
+        where="snapshot.locking.mode",
+        safe="Nothing was read; the offset is untouched.",
+        remedy="set snapshot.locking.mode=minimal, which locks for a moment; or GRANT SELECT ON performance_schema.* to the account, and have performance_schema switched on",
+    )
 
 
 def _position(connection: Connection) -> tuple[str, int]:

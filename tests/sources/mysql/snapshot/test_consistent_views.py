@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.errors import SourceUnavailable
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.mysql.snapshot import consistent_views
 from tests.support.connectors import Connector, mysql_connector
+from tests.support.patience import until
 from tests.support.workload import source_rows
 
 
@@ -131,6 +132,96 @@ def test_where_mysql_has_no_moment_of_rest_the_snapshot_says_what_to_do(
     monkeypatch.undo()
     assert "snapshot.locking.mode=minimal" in str(raised.value)
     assert connector.store.load("test").offset is None
+    connector.capture()
+    holds(connector, db)
+
+
+class Slow:
+    """A MySQL whose commits wait, once they are in the log, for a replica that never acknowledges them."""
+
+    def __init__(self, server: Any) -> None:
+        self.server = server
+        server.sql(
+            "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'",
+            "SET GLOBAL rpl_semi_sync_source_timeout = 600000",
+            "SET GLOBAL rpl_semi_sync_source_wait_no_replica = 1",
+            "CREATE DATABASE slow",
+            "CREATE TABLE slow.t (id INT PRIMARY KEY)",
+            "INSERT INTO slow.t VALUES (1)",
+            "SET GLOBAL rpl_semi_sync_source_enabled = 1",
+        )
+
+    def insert(self) -> threading.Thread:
+        """Begin to commit a row; it is in the log, and not to be seen, when this returns."""
+        before = self._end()
+        thread = threading.Thread(target=self.server.sql, args=("INSERT INTO slow.t VALUES (2)",))
+        thread.start()
+        until(lambda: self._end() != before, "it is in the log", every_s=0.01)
+        assert source_rows(self.server, "slow", "t") == [{"id": 1}]
+        return thread
+
+    def acknowledge(self) -> None:
+        """Let all commits end."""
+        self.server.sql("SET GLOBAL rpl_semi_sync_source_enabled = 0")
+
+    def _end(self) -> Any:
+        with self.server.connect() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW BINARY LOG STATUS")
+            return cursor.fetchone()[1]
+
+
+@pytest.mark.parametrize("gtids", [True, False])
+def test_what_is_in_the_log_and_not_to_be_seen_yet_is_not_lost(
+    mysql_factory: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gtids: bool
+) -> None:
+    slow = Slow(mysql_factory(gtid_mode=gtids, enforce_gtid_consistency=gtids))
+    look, looked = consistent_views._at_work, []
+
+    def watched(connection: Any) -> bool:
+        looked.append(look(connection))
+        if len(looked) == 3:
+            slow.acknowledge()
+        return looked[-1]
+
+    monkeypatch.setattr(consistent_views, "_at_work", watched)
+    options = {"database_include_list": "slow", "snapshot_locking_mode": "none", "snapshot_lock_timeout_ms": 60_000}
+    connector = mysql_connector(slow.server, tmp_path, "mysql", **options)
+    commit = slow.insert()
+    try:
+        connector.capture()
+    finally:
+        slow.acknowledge()
+        commit.join()
+    assert (looked[:3], looked[-1]) == ([True] * 3, False)
+    connector.capture()
+    assert connector.rows("slow.t") == [{"id": 1}, {"id": 2}]
+    assert sum(connector.replay.operations.values()) == 2
+
+
+def test_a_transaction_that_nobody_works_at_holds_nothing_up(db: Any, made: Callable[..., Connector]) -> None:
+    with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("INSERT INTO t (v) VALUES (5)")
+        connector = made()
+        connector.capture()
+        connection.commit()
+    connector.capture()
+    holds(connector, db)
+
+
+def test_an_account_that_may_not_see_who_commits_is_told_what_to_do(db: Any, made: Callable[..., Connector]) -> None:
+    if db.server.kind == "mariadb":
+        pytest.skip("a view of MariaDB gives its position")
+    db.server.sql("DROP USER IF EXISTS 'blind'@'%'", "CREATE USER 'blind'@'%' IDENTIFIED BY 'blind'")
+    db.server.sql(
+        "GRANT REPLICATION CLIENT, REPLICATION SLAVE ON *.* TO 'blind'@'%'",
+        f"GRANT SELECT ON {db.name}.* TO 'blind'@'%'",
+    )
+    connector = made()
+    connector.secrets |= {"database.user": "blind", "database.password": "blind"}
+    with pytest.raises(PrerequisiteError, match="are not shown") as raised:
+        connector.capture()
+    assert "snapshot.locking.mode=minimal" in str(raised.value)
+    db.server.sql("GRANT SELECT ON performance_schema.* TO 'blind'@'%'")
     connector.capture()
     holds(connector, db)
 
