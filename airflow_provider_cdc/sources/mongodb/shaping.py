@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, arrow_type
 from airflow_provider_cdc.sources.mongodb.collections import UPDATE_DESCRIPTION, schema_of
@@ -201,8 +200,12 @@ def _arrays(arrays: list[dict[str, Any]] | None, rules: Sequence[FieldRule]) -> 
 
 
 def _none_if_empty(lists: pa.ListArray) -> pa.ListArray:
-    """An update that cuts no array has no list of such, and none of removed fields (spec MG-129, MG-130)."""
-    return pc.if_else(pc.equal(pc.list_value_length(lists), 0), pa.scalar(None, lists.type), lists)
+    """An update that cuts no array has no list of such, and none of removed fields (spec MG-129, MG-130).
+
+    The lists share what is in them with those given: ``pc.if_else`` would copy it, which took an eighth of a capture.
+    """
+    empty = np.diff(np.asarray(lists.offsets)) == 0
+    return pa.ListArray.from_arrays(lists.offsets, lists.values, mask=pa.array(empty | np.asarray(lists.is_null())))
 
 
 def _each(values: Values, change: Any) -> Values:

@@ -256,6 +256,8 @@ def _sessions(lsid: Values, at: Ints, number: Ints) -> pa.Array:
 
 def up_to(events: ChangeEvents, order: str) -> int:
     """How many of the first events are not behind a position (:attr:`.MongoPosition.order`)."""
-    behind = pc.greater(events.tokens, pa.scalar(order, events.tokens.type))
-    found = np.flatnonzero(np.asarray(behind))
-    return int(found[0]) if len(found) else len(events.operation)
+    tokens = events.tokens
+    if len(tokens) and (tokens[0].as_py() or "") > order:  # most often
+        return 0
+    found = np.flatnonzero(np.asarray(pc.greater(tokens, pa.scalar(order, tokens.type))))
+    return int(found[0]) if len(found) else len(tokens)
