@@ -312,3 +312,15 @@ def test_what_the_router_does_not_know_is_refused(client: Any) -> None:
     with pytest.raises(PyMongoError) as failed:
         client.admin.command({"moveCollection": "whole.people", "toShard": "s1"})
     assert getattr(failed.value, "code", None) == 59
+
+
+def test_what_a_drop_has_left_on_a_shard_is_no_part_of_a_collection_of_the_same_name(
+    cluster: ShardedCluster, client: Any
+) -> None:
+    primary = client.admin.command({"enableSharding": "left", "primaryShard": min(cluster.shards)})
+    assert primary["ok"] == 1
+    with cluster.shards[max(cluster.shards)].direct() as alone:
+        alone.left.c.insert_one({"_id": 1, "old": True})
+    client.admin.command({"shardCollection": "left.c", "key": {"_id": "hashed"}})
+    client.left.c.insert_one({"_id": 1})
+    assert list(client.left.c.find()) == [{"_id": 1}]

@@ -31,13 +31,17 @@ def append_note(context: Context, body: Document) -> Document:
 
 @command("_standInClone", lax=True, open_to_all=True)
 def clone(context: Context, body: Document) -> Document:
-    """Have a collection of a UUID, and know its shard key."""
+    """Have a collection of a UUID, and know its shard key. One of the same name and another UUID is left from a drop that did not come to this shard."""
     _trusted(context)
     context.must_write()
     node = context.server.node
     name, namespace = body["_standInClone"], f"{context.db}.{body['_standInClone']}"
     place = {"op": "c", "ns": f"{context.db}.$cmd", "ui": body["uuid"]}
-    if node.catalog.find(namespace) is None:
+    found = node.catalog.find(namespace)
+    if found is not None and found.uuid != body["uuid"]:
+        node.write({**place, "ui": found.uuid, "o": {"drop": name}, "fromMigrate": True})
+        found = None
+    if found is None:
         node.write({**place, "o": {"create": name, **body["options"], "idIndex": dict(ID_INDEX)}, "fromMigrate": True})
     more: Document = {} if body["announce"] else {"fromMigrate": True}
     o = {
