@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, TargetErr
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
-from airflow_provider_cdc.sink.beginnings import Beginnings
+from airflow_provider_cdc.sink.beginnings import Beginnings, refuse_another
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import place_of, unavailable
 from airflow_provider_cdc.sink.dialects import dialect_of
@@ -148,11 +148,12 @@ class Sink(TableWriter):
         """Empty the table of a topic, and have it begin after a batch: it is behind the others then, and :meth:`apply` brings it up to them.
 
         :param why: what the marker says of it meanwhile
+        :raises TargetError: the change log ends before a batch that the tables have
         """
         table = table_of(topic, schema, self._config, self._dialect.fold)
 
         def once(connection: sa.Connection) -> None:
-            now = self._markers.hold(connection)
+            self._refuse_another(now := self._markers.hold(connection))
             if self._dialect.there(connection, table.name) is not None:
                 self._dialect.empty(connection, table)
             self._markers.stop(connection, topic, batch, why)
@@ -161,11 +162,17 @@ class Sink(TableWriter):
         self._ensure_tables()
         self._retried(once)
 
+    def _refuse_another(self, markers: Markers) -> None:
+        """:raises TargetError: the change log ends before a batch that the tables have"""
+        forgetting = self._markers.forgetting(self._engine)
+        refuse_another(self._changelog, self._connector, markers, self.done.place, forgetting)
+
     def _all(self, done: Done) -> None:
         first: int | None = None
         while True:
             markers = self._retried(self._markers.read)
             first = markers.batch if first is None else first
+            self._refuse_another(markers)
             try:
                 beginnings = Beginnings(self._changelog, self._connector, self._config, self._groups, done.place)
                 markers = self._begin(markers, beginnings, done)

@@ -1,4 +1,4 @@
-"""Where tables begin on a change log whose first batches were removed."""
+"""Where tables begin on a change log whose first batches were removed, and that they are not ahead of it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from functools import cached_property
 from airflow_provider_cdc.changelog.beginning import Beginning
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
-from airflow_provider_cdc.core.errors import BatchesRemoved
+from airflow_provider_cdc.core.errors import BatchesRemoved, TargetError
 from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.sink.markers import Markers
 from airflow_provider_cdc.sink.topics import chosen
 
 
@@ -83,3 +84,23 @@ class Beginnings:
                 gone |= group.dropped | group.renamed
             found |= {topic for topic, one in mark.topics.items() if one.table.full_name not in gone}
         return {topic for topic in found if chosen(topic, self._config)}
+
+
+def refuse_another(changelog: ChangeLog, connector: str, markers: Markers, where: str, forgetting: str) -> None:
+    """Make sure that the change log is not behind the tables: what it will have under the numbers of their batches would never come into them.
+
+    :param where: the tables are
+    :param forgetting: the statement that deletes the markers
+    :raises TargetError: it ends before a batch that they have
+    """
+    at = max([markers.batch, *markers.behind.values()])
+    # it may also have been removed, as the tables have it
+    if not at or changelog.has(connector, at) or (last := changelog.last(connector)) >= at:
+        return
+    raise TargetError(
+        f"The tables of {connector} stand at batch {at}, and the change log ends with batch {last}: it is another change log, or its end is lost.",
+        where=where,
+        safe="No table was changed.",
+        remedy="restore the change log from a backup, with the state tables; if it is lost for good, move the tables away, have the database forget "
+        f"what they have ({forgetting}), and run the apply again: they are built again from the batches that there are",
+    )

@@ -104,6 +104,12 @@ class MarkerTable:
         """The table of a topic is where the others are."""
         connection.execute(self._table.delete().where(self._row(topic)))
 
+    def forgetting(self, engine: sa.Engine) -> str:
+        """The statement by which a person has the sink forget what its tables have; for messages."""
+        found = self._table.delete().where(self._mine())
+        text = str(found.compile(engine, compile_kwargs={"literal_binds": True})).replace("\n", "")
+        return text.replace("%%", "%") if engine.dialect.paramstyle in ("format", "pyformat") else text
+
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds")

@@ -74,6 +74,7 @@ class RebuildDatabase:
         :return: the report, see :class:`airflow_provider_cdc.changelog.rebuilt.RebuildReports`
         :raises ConfigError: no such table is applied; nothing was changed
         :raises BatchesRemoved: the change log has no longer all of a table; nothing was changed
+        :raises TargetError: the change log ends before a batch that the tables have; nothing was changed
         :raises TargetUnavailable: the database cannot be reached
         """
         began = time.monotonic()
@@ -88,6 +89,8 @@ class RebuildDatabase:
         try:
             self._sink.apply()
         except TargetError:  # of others their own apply tells
+            if not self._sink.done.failed:
+                raise
             failed = {topic: why for topic, why in self._sink.done.failed.items() if topic in after}
             problem = "\n".join(f"{topic}: {why}" for topic, why in sorted(failed.items()))
         now = self._sink.markers()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.retention import Limits, Retention
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.apply import Sink
-from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.sink.rebuild import RebuildDatabase
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.conftest import _FIXTURES
 from tests.sink.test_apply import in_order, rows, sink
@@ -212,3 +215,42 @@ def test_what_is_killed_while_a_table_begins_later_is_finished_by_the_next_run(
     assert markers(engine)["p.s.d"] > 0
     assert sorted(failed(target, connector)) == ["p.s.a", "p.s.b"]
     same(engine, source, "s.c", "s.d")
+
+
+@pytest.mark.parametrize("put_back", ["nothing", "older"])
+def test_tables_that_are_ahead_of_the_change_log_take_nothing_of_it(
+    target: Any, source: MemoryDatabase, connector: Connector, tmp_path: Path, put_back: str
+) -> None:
+    """Change log and state were lost, or are those of a backup. What is captured from then on has the numbers of batches that the tables have had."""
+    engine, of = target
+    source.create_table("s.a", COLUMNS, key=("id",))
+    put(source, connector, "s.a", ids=(1,))
+    copies = [(tmp_path / name, tmp_path / f"{name} of the backup") for name in ("changelog", "state.db")]
+    if put_back == "older":
+        connector.store.close()
+        shutil.copytree(*copies[0])
+        shutil.copy(*copies[1])
+    for number in (2, 3, 4):
+        put(source, connector, "s.a", ids=(number,))
+    of(engine, connector).apply()
+    last = connector.changelog.last(connector.name)
+    connector.store.close()
+    for now, before in copies:
+        shutil.rmtree(now) if now.is_dir() else now.unlink()
+        if before.exists():
+            before.rename(now)
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    for number in (5, 6):
+        put(source, connector, "s.a", ids=(number,))
+        with pytest.raises(TargetError, match=f"stand at batch {last}.* another change log") as caught:
+            of(engine, connector).apply()
+        with pytest.raises(TargetError, match="another change log"):
+            RebuildDatabase(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name).run(["s.a"])
+        assert in_order(rows(engine, "p_s_a")) == [{"id": n, "n": n} for n in (1, 2, 3, 4)]
+    with engine.begin() as connection:  # as the remedy says
+        said = re.search(r"\((DELETE FROM .*)\), and", str(caught.value.remedy))
+        assert said is not None
+        connection.exec_driver_sql(said[1])
+        connection.exec_driver_sql("DROP TABLE p_s_a")
+    of(engine, connector).apply()
+    same(engine, source, "s.a")
