@@ -30,7 +30,14 @@ from airflow_provider_cdc.core.capture.log_watch import LogWatch
 from airflow_provider_cdc.core.capture.remedies import with_command
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.filters import WHOLE, Filters
-from airflow_provider_cdc.core.errors import CdcError, CommitConflict, ConnectorHalted, PrerequisiteError
+from airflow_provider_cdc.core.errors import (
+    CdcError,
+    CommitConflict,
+    ConnectorHalted,
+    LeaseHeld,
+    LeaseLost,
+    PrerequisiteError,
+)
 from airflow_provider_cdc.core.lean import without_pandas
 from airflow_provider_cdc.core.model.metrics import Value, shortened
 from airflow_provider_cdc.core.model.schema import TableSchema
@@ -156,6 +163,8 @@ class Capture:
         except BaseException as e:
             if isinstance(e, CdcError):
                 e.remedy = with_command(e, self.name)
+            if isinstance(e, LeaseHeld | LeaseLost):  # how the connector stands says the run that has the lease
+                raise
             self._ended(str(e) or repr(e), self._measured())
             run_ended(self._monitor, "run", failed=True, seconds=time.monotonic() - began)
             raise

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_provider_cdc.core.capture.capture import Capture
-from airflow_provider_cdc.core.errors import ConfigError, LeaseHeld, PrerequisiteError
+from airflow_provider_cdc.core.errors import ConfigError, LeaseHeld, LeaseLost, PrerequisiteError
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.runtime import open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource, _Session
+from airflow_provider_cdc.state.models import LeaseRow
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
 from tests.support.shop import equal, insert, operations
@@ -308,10 +310,39 @@ def test_a_waiting_run_stops_when_told_from_another_thread(db: MemoryDatabase, t
 
 def test_a_second_run_is_refused_while_the_first_is_alive(db: MemoryDatabase, tmp_path: Path) -> None:
     connector = memory_connector(db, tmp_path)
+    connector.capture()
+    before = connector.store.connector("test")
     held = pytest.raises(LeaseHeld, match="is being captured by worker-1:42")
     with connector.store.lease("test", "worker-1:42", wait_s=0), _capture(connector) as capture, held as caught:
         capture.run()
     assert caught.value.safe == "This run read and wrote nothing."
+    assert "airflow cdc status test" in str(caught.value.remedy)
+    after = connector.store.connector("test")
+    # nothing is wrong with the connector: the run that is alive says how it ends
+    assert (after.run_ended_at, after.last_error, after.metrics) == (before.run_ended_at, None, before.metrics)
+    assert after.ended_well
+
+
+def test_a_run_that_was_taken_over_says_nothing_of_the_connector(
+    db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that took over is alive, or has ended, and has said how."""
+    connector = memory_connector(db, tmp_path)
+    connector.capture()
+    insert(db, "shop.a", 3)
+
+    def taken_over(self: Any, lease: Any) -> None:
+        with connector.store.database.write() as c:
+            c.execute(sa.update(LeaseRow).values(epoch=LeaseRow.epoch + 1, owner="worker-2:43"))
+        store_confirm(self, lease)
+
+    store_confirm = type(connector.store).confirm
+    before = connector.store.connector("test")
+    monkeypatch.setattr(type(connector.store), "confirm", taken_over)
+    with pytest.raises(LeaseLost, match="was taken over by worker-2:43"):
+        connector.capture()
+    after = connector.store.connector("test")
+    assert (after.run_ended_at, after.last_error, after.metrics) == (before.run_ended_at, None, before.metrics)
 
 
 def test_runs_that_meet_a_batch_of_another_one_begin_again(
