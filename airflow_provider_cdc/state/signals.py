@@ -74,6 +74,18 @@ class Signals:
             with attempt, self._database.write() as c:
                 record_signal_state(c, connector, number, state, message, progress)
 
+    def refuse(self, connector: str, *, after: int, upto: int, sent_after: datetime, message: str) -> list[int]:
+        """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.refuse_signals`."""
+        r = SignalRow
+        found = sa.select(r.id).where(r.connector == connector, r.id > after, r.id <= upto, r.received_at > sent_after)
+        found = found.where(r.state == SignalState.RECEIVED.value).order_by(r.id)
+        for attempt in self._database.attempts():
+            with attempt, self._database.write() as c:
+                numbers = [int(number) for number in c.scalars(found)]
+                for number in numbers:
+                    record_signal_state(c, connector, number, SignalState.FAILED, message)
+        return numbers
+
     def newest(
         self, connector: str, limit: int = 50, *, number: int | None = None, under_way: bool = False
     ) -> list[SignalRecord]:

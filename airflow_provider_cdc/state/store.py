@@ -149,6 +149,9 @@ class StateStore:
     def signals(self, connector: str, after: int) -> list[Signal]:
         return self._signals.after(connector, after)
 
+    def refuse_signals(self, connector: str, *, after: int, upto: int, sent_after: datetime, message: str) -> list[int]:
+        return self._signals.refuse(connector, after=after, upto=upto, sent_after=sent_after, message=message)
+
     def set_signal_state(
         self, connector: str, number: int, state: SignalState, message: str = "", progress: dict[str, Any] | None = None
     ) -> None:

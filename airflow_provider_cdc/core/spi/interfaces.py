@@ -23,6 +23,7 @@ from airflow_provider_cdc.core.spi.control import DesiredState as DesiredState
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from contextlib import AbstractContextManager
+    from datetime import datetime
 
     from airflow_provider_cdc.core.model.event_batch import EventBatch
     from airflow_provider_cdc.core.spi.progress import Board
@@ -72,6 +73,14 @@ class StateStore(Protocol):
         :raises LeaseLost: the lease's epoch is not the newest
         :raises CommitConflict: the stored version is not ``expected.version``
         :raises CommitStateUnknown: the database did not answer the commit
+        """
+
+    def refuse_signals(self, connector: str, *, after: int, upto: int, sent_after: datetime, message: str) -> list[int]:
+        """Have signals fail that are neither taken nor ended, by their numbers.
+
+        :param after: and ``upto``: only numbers above the one, and not above the other
+        :param sent_after: only those that were recorded after this
+        :return: their numbers
         """
 
     def advance(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.events import LeftOut
 
 log = logging.getLogger(__name__)
+
+_CLOCKS = timedelta(minutes=1)
+"""How far the clocks of whoever sends signals and of workers may differ: of a batch that is adopted after a kill, no signal is sent later."""
 
 
 class Batcher:
@@ -296,6 +299,7 @@ class Batcher:
                 return stored
             _verify(manifest, offset)
             self.sanitized = manifest.sanitized
+            self._refuse_signals(manifest, offset)
             path = self._changelog.path(manifest)
             stored = self._store.commit(self._lease, stored, manifest, path)
             self._changelog.sweep(manifest)
@@ -303,6 +307,19 @@ class Batcher:
                 "Adopted batch %d (seq %d to %d): it was complete, but the run that wrote it ended before its offset.",
                 manifest.batch, manifest.first_seq, manifest.last_seq,
             )  # fmt: skip
+
+    def _refuse_signals(self, manifest: Manifest, offset: Offset) -> None:
+        """State tables that were put back give out numbers of signals once more. A batch that is adopted has taken others under these numbers: those that were
+        sent after it was made would count as taken, or end as the others have, without having been carried out."""
+        taken, made = manifest.offset_after.signal, datetime.fromisoformat(manifest.created_at)
+        if taken <= offset.signal:
+            return
+        again = "Nothing was done: the state tables had been put back, and another signal had this number before. Send it again."
+        refused = self._store.refuse_signals(
+            self.connector, after=offset.signal, upto=taken, sent_after=made + _CLOCKS, message=again
+        )
+        if refused:
+            log.warning("Signals %s are refused. %s", ", ".join(map(str, refused)), again)
 
     def _refuse_removed(self, offset: Offset) -> None:
         """

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import shutil
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.debezium import Renderer
 from airflow_provider_cdc.core.incremental.window_size import WindowSize
@@ -14,6 +17,7 @@ from airflow_provider_cdc.core.signals.custom_actions import ACTIONS
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
+from airflow_provider_cdc.state.models import SignalRow
 from tests.support.connectors import Connector, memory_connector
 from tests.support.packages import installed
 from tests.support.rendered import of_table, records
@@ -471,3 +475,38 @@ def test_a_source_that_takes_no_structures_refuses_them(db: MemoryDatabase, tmp_
     number = send(connector, "schema-changes", {"database": "shop", "changes": [{"type": "DROP", "id": "shop.a"}]})
     connector.capture()
     assert signal_state(connector, number)[0] == "refused"
+
+
+@pytest.mark.parametrize("minutes", [-1, 2])
+def test_a_signal_that_has_the_number_of_another_one_after_a_restore_does_not_end_as_that_one_has(
+    db: MemoryDatabase, tmp_path: Path, minutes: int
+) -> None:
+    """The state tables were put back, and the change log goes on with batches that have taken a signal.
+
+    :param minutes: when the signal of this number was sent, after the batch that took it
+    """
+    connector = streaming(db, tmp_path)
+    connector.store.close()
+    shutil.copy(tmp_path / "state.db", tmp_path / "backup.db")
+    number = snapshot(connector, "shop.a")
+    connector.capture()
+    assert signal_state(connector, number) == ("done", "")
+    connector.store.close()
+    (tmp_path / "backup.db").rename(tmp_path / "state.db")
+    connector = memory_connector(db, tmp_path, **connector.properties)
+    assert snapshot(connector, "shop.b") == number
+    with connector.store.database.write() as c:
+        c.execute(sa.update(SignalRow).values(received_at=datetime.now(UTC) + timedelta(minutes=minutes)))
+    connector.capture()
+    if minutes < 0:  # as after a kill: it is the one that the batch has taken
+        assert signal_state(connector, number) == ("done", "")
+        return
+    state, message = signal_state(connector, number)
+    assert state == "failed"
+    assert "Nothing was done" in message
+    assert rows_read(connector) == {"a": 30}
+    again = snapshot(connector, "shop.b")
+    connector.capture()
+    assert again > number
+    assert signal_state(connector, again) == ("done", "")
+    assert rows_read(connector) == {"a": 30, "b": 30}
