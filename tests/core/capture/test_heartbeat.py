@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +18,26 @@ from tests.support.patience import LONGEST_S
 
 
 class _Source:
-    def __init__(self) -> None:
-        self.executed: list[str] = []
-
-    def execute(self, statement: str) -> None:
-        self.executed.append(statement)
+    def __init__(self, done: list[str]) -> None:
+        self.execute = done.append
 
 
-def _beats(at: list[float], **properties: Any) -> tuple[int, list[str]]:
-    """How often a heartbeat was made, and what was run, when it was asked for at some moments."""
-    source, commits, moments = _Source(), [], iter(at)
+def _beats(at: list[float], **properties: Any) -> list[str]:
+    """The offsets that were made durable and the statements that were run, in their order, when it was asked for at some moments."""
+    done, moments = list[str](), iter(at)
     config = TableConfig.parse({"topic.prefix": "p", **properties})
-    heartbeats = Heartbeats(config, source, lambda: commits.append(1), lambda: next(moments))  # type: ignore[arg-type]
+    commit: Callable[[], None] = lambda: done.append("offset")  # noqa: E731
+    heartbeats = Heartbeats(config, _Source(done), commit, lambda: next(moments))  # type: ignore[arg-type]
     for _ in at:
         heartbeats.beat_if_due()
-    return len(commits), source.executed
+    return done
 
 
 def test_a_heartbeat_is_due_at_once_and_then_by_the_interval() -> None:
     query = {"heartbeat.interval.ms": 1000, "heartbeat.action.query": "q"}
-    assert _beats([5.0, 5.5, 5.9, 6.1, 6.9, 7.2], **query) == (3, ["q"] * 3)
-    assert _beats([5.0, 5.5, 6.1], **{"heartbeat.interval.ms": 1000}) == (2, [])
-    assert _beats([5.0, 60.0, 3600.0]) == (0, [])
+    assert _beats([5.0, 5.5, 5.9, 6.1, 6.9, 7.2], **query) == ["offset", "q"] * 3, "the statement after the heartbeat"
+    assert _beats([5.0, 5.5, 6.1], **{"heartbeat.interval.ms": 1000}) == ["offset"] * 2
+    assert _beats([5.0, 60.0, 3600.0]) == []
 
 
 @pytest.fixture
