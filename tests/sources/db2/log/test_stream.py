@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import random
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -16,13 +18,14 @@ import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock
-from airflow_provider_cdc.sources.db2.asn.control import clock, published
+from airflow_provider_cdc.sources.db2.asn.control import Published, clock, published
 from airflow_provider_cdc.sources.db2.connect import Connection, connect
 from airflow_provider_cdc.sources.db2.log import cursors, stream
 from airflow_provider_cdc.sources.db2.log.merge import Merge
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes, lsn_text
 from dev.servers.db2 import Db2
 from tests.sources.db2.log.streamed import Event, Streamed, replayed, short
+from tests.support.db2_settings import config
 from tests.support.patience import LONGEST_S, until
 
 T = "T (ID INTEGER NOT NULL PRIMARY KEY, V VARCHAR(40))"
@@ -372,6 +375,29 @@ def test_the_agent_may_be_slow_and_be_restarted_while_others_write(on: Streamed)
     on.read()
     assert written > 5
     assert short(on.events) == [(op, "T", i) for i in range(written) for op in "cu"]
+
+
+def test_the_agent_is_looked_at_once_in_each_poll_interval(on: Streamed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While there is nothing new. The clock goes on only where the stream sleeps."""
+    assert config().poll_interval_ms == 500
+    for poll_interval_ms in (500, 1700):
+        on.properties = {"poll.interval.ms": poll_interval_ms}
+        now, looks = [100.0], list[float]()
+
+        def look(*asked: Any, now: list[float] = now, looks: list[float] = looks) -> Published:
+            looks.append(now[0])
+            return published(*asked)
+
+        def sleep(seconds: float, now: list[float] = now) -> None:
+            now[0] += seconds
+
+        clock = SimpleNamespace(monotonic=lambda now=now: now[0], sleep=sleep)
+        with monkeypatch.context() as patched:
+            patched.setattr(stream, "published", look)
+            patched.setattr(stream, "time", clock)
+            on.read_until(lambda looks=looks: len(looks) == 4)  # type: ignore[misc]
+        pauses = [later - earlier for earlier, later in itertools.pairwise(looks)]
+        assert pauses == pytest.approx([poll_interval_ms / 1000] * 3)
 
 
 def test_an_agent_that_is_behind_is_told_in_the_metrics(on: Streamed) -> None:

@@ -79,14 +79,15 @@ def _waits(db: Db2Adapter, statement: str, timeout: str = "NOT WAIT") -> bool:
     [
         ("exclusive", True, True),
         ("repeatable_read", False, True),
+        (None, False, True),
         ("read_committed", False, False),
         ("read_uncommitted", False, False),
     ],
 )
 def test_others_wait_as_the_isolation_mode_says_until_the_last_row_was_read(
-    db: Db2Adapter, made: Made, mode: str, readers_wait: bool, writers_wait: bool
+    db: Db2Adapter, made: Made, mode: str | None, readers_wait: bool, writers_wait: bool
 ) -> None:
-    connector = made(snapshot_isolation_mode=mode)
+    connector = made(**({} if mode is None else {"snapshot_isolation_mode": mode}))
     read, write = (
         f"SELECT COUNT(*) FROM {db.name('t')} WITH CS",
         f'UPDATE {db.name("t")} SET "note" = \'y\' WHERE "id" = 1',
