@@ -92,6 +92,14 @@ def test_a_window_that_the_present_cuts_short_does_not_make_the_next_one_larger(
 
 
 def test_documented_sizes_grow_and_shrink_by_the_smallest_one() -> None:
+    assert Windows(config()).size == 20_000
+    documented = Windows(config(**{"log.mining.batch.size.min": 1_000}))  # all of the three are those of the documents
+    grown, at = list[int](), 0
+    for _ in range(90):
+        window = documented.next(at, 10**9)
+        at = window.end
+        grown.append(at - window.start)
+    assert (grown[:2], grown[-1]) == ([21_000, 22_000], 100_000)
     windows = Windows(config(**SIZES))
     sizes, at = [windows.size], 0
     for _ in range(5):
@@ -106,16 +114,26 @@ def test_documented_sizes_grow_and_shrink_by_the_smallest_one() -> None:
 
 
 def test_pauses_grow_while_there_is_nothing_and_shrink_while_there_is_much() -> None:
-    windows = Windows(config(**{"log.mining.sleep.time.default.ms": 1000}, **SIZES))
-    pauses, at = [windows.pause], 0
-    for _ in range(12):
-        windows.next(at, at)
-        pauses.append(windows.pause)
-    assert pauses[:3] == [1.0, 1.2, 1.4]
-    assert pauses[-1] == 3.0
-    for _ in range(16):
-        at = windows.next(at, 10**6).end
-    assert windows.pause == 0.0
+    sleep = "log.mining.sleep.time"
+    own = {f"{sleep}.min.ms": 250, f"{sleep}.max.ms": 900, f"{sleep}.default.ms": 500, f"{sleep}.increment.ms": 100}
+    assert Windows(config()).pause == 1.0
+    for properties, first, longest, shortest in (
+        ({f"{sleep}.increment.ms": 200}, [1.0, 1.2, 1.4], 3.0, 0.0),
+        (own, [0.5, 0.6, 0.7], 0.9, 0.25),
+    ):
+        windows = Windows(config(**properties, **SIZES))
+        pauses, at = [windows.pause], 0
+        for _ in range(12):
+            windows.next(at, at)
+            pauses.append(windows.pause)
+        assert (pauses[:3], pauses[-1]) == (first, longest)
+        for _ in range(16):
+            at = windows.next(at, 10**6).end
+        assert windows.pause == shortest
+    windows = Windows(config())
+    windows.next(0, 10**6)  # which makes none
+    windows.next(10**6, 10**6)
+    assert windows.pause == 0.2
 
 
 def test_no_pause_is_made_by_default_while_the_stream_is_behind() -> None:
@@ -131,6 +149,9 @@ def test_only_archived_logs_are_polled_as_configured() -> None:
         "log.mining.archive.log.only.mode": True,
         "log.mining.archive.log.only.scn.poll.interval.ms": 7_000,
     }
+    usual = Windows(config(**{"log.mining.archive.log.only.mode": True}))
+    assert usual.next(500, 400).empty
+    assert usual.pause == 10.0
     windows = Windows(config(**given_))
     assert windows.next(500, 400).empty
     assert windows.pause == 7.0
@@ -165,9 +186,11 @@ def test_the_settings_of_gaps_are_honoured() -> None:
         "log.mining.scn.gap.detection.gap.size.min": 50_000,
         "log.mining.scn.gap.detection.time.interval.max.ms": 5_000,
     }
-    windows = Windows(config(**given_))
-    at = windows.next(0, 10).end
-    assert windows.next(at, at + 60_000, time_of=times(4.9)).gap
+    for properties, jump, seconds in (({}, 1_000_000, 20.0), (given_, 50_000, 5.0)):
+        for more, less, gap in ((1, 0.1, True), (0, 0.1, False), (1, 0.0, False)):
+            windows = Windows(config(**properties))
+            at = windows.next(0, 10).end
+            assert windows.next(at, at + jump + more, time_of=times(seconds - less)).gap is gap
 
 
 def test_a_window_has_at_least_so_many_logs_as_configured() -> None:
