@@ -233,6 +233,11 @@ def test_updates_that_change_no_captured_column_can_be_left_out(
     assert [
         {n: v for n, v in r["value"]["after"].items() if v != r["value"]["before"][n]} for r in found
     ] == [{"LABEL": "bolt M8"}, {"NOTES": "zinc"}, {"PRICE": None}]  # fmt: skip
+    run("UPDATE PARTS SET PRICE = PRICE")
+    assert len(captured(connector)) == 0
+    del connector.properties["skip.messages.without.change"]
+    run("UPDATE PARTS SET PRICE = PRICE")
+    assert len(captured(connector)) == 1, "by default each is told"
 
 
 def test_every_update_is_told_by_default(
@@ -348,3 +353,6 @@ def test_a_transaction_has_one_commit_and_its_rows_have_places_of_their_own(
     assert [(r["value"]["transaction"]["id"], r["value"]["transaction"]["total_order"]) for r in found] == [
         (b["txId"], order) for b, order in zip(blocks, (1, 2, 1, 2), strict=True)
     ]
+    del connector.properties["provide.transaction.metadata"]
+    run("UPDATE PARTS SET PRICE = 4")
+    assert {r["value"]["transaction"] for r in captured(connector)} == {None}, "by default none are told"

@@ -15,11 +15,14 @@ import pytest
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.metrics import RunMetrics
 from airflow_provider_cdc.sources.oracle import metrics
+from airflow_provider_cdc.sources.oracle.metrics import Gauges, StreamMetrics
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
+from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import session_of
+from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
 from tests.support.rendered import of_table, records
@@ -192,6 +195,47 @@ def test_windows_queries_and_rows_are_counted_and_timed(schema: Oracle, made: Ca
     assert found["MillisecondToSleepBetweenMiningQuery"] == 100
     assert found["CommitThroughput"] > 0
     assert 0 < found["LastCommitDurationInMilliseconds"] <= found["MaxCommitDurationInMilliseconds"]
+    _of_three_windows()
+
+
+def _of_three_windows() -> None:
+    """What the last one had, the least and the most, and all together: by a clock and counters of the test."""
+    now = [1_000_000.0]
+    measured = StreamMetrics(config(), clock=lambda: now[0])
+    gauges = Gauges(
+        position=OraclePosition(5, 5), current=9, read=9, active=0, oldest=None, buffered=0, buffered_bytes=0, window=7, pause=0.5
+    )  # fmt: skip
+    for rows, changes, seconds, lag_s, fetches in (
+        (60, 8, 2.0, 3.0, [0.1, 0.3]),
+        (50, 9, 0.5, 1.0, [0.2]),
+        (30, 2, 1.0, 2.0, [0.1]),
+    ):
+        now[0] += seconds
+        measured.session.began([("a", "CURRENT")] * (4 if changes == 9 else 2), 3)
+        measured.session.started(lag_s)
+        measured.session.queried()
+        for fetched in fetches:
+            measured.session.fetched(fetched)
+        measured.session.rows += rows
+        measured.rows.changes += changes
+        measured.rows.ts_us = int((now[0] - lag_s) * 1e6)
+        measured.rows.gave(seconds / 10)
+        measured.stepped(gauges, rows, seconds)
+    measured.rows.ended(7, [], "1.2.3", 8)
+    found = measured.document(gauges)
+    ms = "InMilliseconds"
+    expected = {
+        "LastCapturedDmlCount": 2, "MaxCapturedDmlInBatch": 9, "TotalCapturedDmlCount": 19, "RegisteredDmlCount": 19,
+        "FetchingQueryCount": 3, "TotalProcessedRows": 140, f"LastDurationOfFetchQuery{ms}": 100, f"MaxDurationOfFetchQuery{ms}": 400,
+        f"TotalResultSetNextTime{ms}": 700, f"LastMiningSessionStartTime{ms}": 2000, f"MaxMiningSessionStartTime{ms}": 3000,
+        f"TotalMiningSessionStartTime{ms}": 6000, f"LastBatchProcessingTime{ms}": 1000, f"MinBatchProcessingTime{ms}": 500,
+        f"MaxBatchProcessingTime{ms}": 2000, f"TotalProcessingTime{ms}": 3500, "LastBatchProcessingThroughput": 30,
+        "MaxBatchProcessingThroughput": 100, "AverageBatchProcessingThroughput": 40, "CommitThroughput": 2,
+        f"LastCommitDuration{ms}": 100, f"MaxCommitDuration{ms}": 200, f"LagFromSource{ms}": 2000, f"MinLagFromSource{ms}": 1000,
+        f"MaxLagFromSource{ms}": 3000, "MinimumMinedLogCount": 2, "MaximumMinedLogCount": 4, "BatchSize": 7,
+        "MillisecondToSleepBetweenMiningQuery": 500,
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == expected
 
 
 def test_transactions_are_counted_by_their_end(schema: Oracle, made: Callable[..., Connector]) -> None:
@@ -200,14 +244,16 @@ def test_transactions_are_counted_by_their_end(schema: Oracle, made: Callable[..
     with schema.connect() as connection:
         connection.cursor().execute("INSERT INTO T VALUES (2, 1)")
         connection.rollback()
-    found = streamed(connector)
+    with patch.dict(StreamMetrics.__init__.__kwdefaults__, clock=lambda: time.time() + 5):  # the last row may be new
+        found = streamed(connector)
     commits = found["NumberOfCommittedTransactions"]
     assert commits >= 1, "those of other tables count too, as the one that has the log written"
     assert found["NumberOfRolledBackTransactions"] == len(found["RolledBackTransactionIds"]) == 1
     assert found["RolledBackTransactionIds"][0].count(".") == 2
     assert (found["NumberOfActiveTransactions"], found["TotalNumberOfEventsSeen"]) == (0, 1)
     lags = [found[f"{name}LagFromSourceInMilliseconds"] for name in ("Min", "", "Max")]
-    assert 0 <= lags[0] <= lags[1] <= lags[2] < 60_000
+    assert 5_000 <= lags[0] <= lags[1] <= lags[2] < 60_000
+    _of_three_windows()
 
 
 def test_an_open_transaction_is_seen_to_keep_the_offset_where_it_began(
@@ -271,6 +317,7 @@ def test_logs_of_the_session_and_switches_of_the_last_day_are_told(
     assert all(entry.endswith(".arc|ARCHIVED") for entry in logs)
     assert current.endswith(".log|CURRENT")
     assert found["MinimumMinedLogCount"] == found["MaximumMinedLogCount"] == len(logs) + 1
+    _of_three_windows()
     assert (found["NumberOfLogRetries"], found["NumberOfScnGaps"]) == (0, 0)
 
 

@@ -301,8 +301,8 @@ def test_fetch_sizes_are_those_of_the_round_trips(db: Oracle) -> None:
     with OracleSnapshot(settings(db, snapshot__fetch__size=4), [T], 1) as view:
         (chunk,) = view.chunks(T)
         assert [len(block) for block in view.read(chunk)] == [4, 4, 3]
-    for size, largest in ((4, 4), (0, 10_000)):
-        with closing(session_of(db, query__fetch__size=size)) as session:
+    for size, largest in (({"query__fetch__size": 4}, 4), ({"query__fetch__size": 0}, 10_000), ({}, 10_000)):
+        with closing(session_of(db, **size)) as session:
             asked: list[int] = []
             fetch = session.connection.fetch_df_batches
 
@@ -345,6 +345,7 @@ def test_a_quiet_stream_says_so_as_often_as_configured(db: Oracle, made: Callabl
         raise AssertionError("unreachable")
 
     assert beats(20) > 2 * beats(400)
+    assert config().poll_interval_ms == 500
 
 
 class _NoTables:
@@ -397,7 +398,8 @@ def test_a_transaction_that_is_open_for_too_long_is_given_up_with_an_error_in_th
 ) -> None:
     for retention, captured_rows in ((0, [2]), (1, [])):
         connector = made()
-        connector.properties["log.mining.transaction.retention.ms"] = retention
+        if retention:  # by default there is none
+            connector.properties["log.mining.transaction.retention.ms"] = retention
         connector.capture()
         with db.connect() as connection:
             connection.cursor().execute("INSERT INTO T VALUES (2, 'late')")
@@ -462,6 +464,7 @@ def test_the_flush_table_has_the_configured_name_and_is_not_captured(
         (count,) = connection.cursor().execute("SELECT COUNT(*) FROM MY_FLUSH").fetchone()
     assert count == 1
     assert LogWriterFlush(config, _database(db))._table == "MY_FLUSH"
+    assert LogWriterFlush(settings(db), _database(db))._table == "LOG_MINING_FLUSH"
     assert is_system(TableId(namespace=db.user.upper(), name="MY_FLUSH"), config), (
         "a database without containers has it among the tables"
     )
@@ -486,8 +489,8 @@ def test_a_truncate_is_told_unless_it_is_skipped(db: Oracle, made: Callable[...,
 
 
 def test_tombstones_follow_deletes_unless_they_are_switched_off(db: Oracle, made: Callable[..., Connector]) -> None:
-    for on, values in (("true", ["d", None]), ("false", ["d"])):
-        connector = made(tombstones_on_delete=on)
+    for given, values in (({}, ["d", None]), ({"tombstones_on_delete": "false"}, ["d"])):
+        connector = made(**given)
         connector.capture()
         db.sql("DELETE FROM T")
         found = of_table(captured(connector), "T")

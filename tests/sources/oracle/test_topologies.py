@@ -267,4 +267,6 @@ def test_the_delimiter_stands_between_the_parts_of_each_topic(schema: Oracle, ma
     captured(connector)
     schema.sql("INSERT INTO T1 VALUES (1, 1)")
     assert [r["topic"] for r in captured(connector)] == ["test_tx", "test_APP_T1", "test_tx"]
+    usual = OracleConfig.parse(DOCUMENTED)
+    assert (usual.topic_delimiter, usual.topic_transaction) == (".", "transaction")
     assert connector.discovered("APP.T1").id == TableId(namespace="APP", name="T1", catalog="ORCLPDB1")

@@ -170,6 +170,7 @@ def test_lists_of_names_keep_what_the_filters_keep(
         log__mining__query__filter__mode="in",
         **_lists(schemas, "schema", schema_names), **_lists(tables, "table", table_names),
     )  # fmt: skip
+    assert log.config().log_mining_query_filter_mode == "none"
     filters = Filters(config)
     wanted = {(o, t) for o, t in CAPTURABLE if filters.table(TableId(namespace=o, name=t))}
     found = log.kept(config)

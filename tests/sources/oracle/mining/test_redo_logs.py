@@ -259,6 +259,7 @@ def test_archived_logs_older_than_so_many_hours_are_not_read(server: Oracle) -> 
         server.configure(clock_seconds=3 * 3600)
         with pytest.raises(PositionLost, match=r"older than log\.mining\.archive\.log\.hours=2"):
             logs.collect(start, server.scn())
+        assert len(collector(server, connection).collect(start, server.scn())) == 5, "by default all are read"
 
 
 def test_a_position_before_a_resetlogs_is_lost(server: Oracle) -> None:

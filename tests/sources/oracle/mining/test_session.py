@@ -192,6 +192,8 @@ def test_an_old_session_ends_and_its_connection_where_that_is_configured(server:
             at = end
         assert 2 <= session.counters.sessions <= 20
     assert len(opened) == (session.counters.sessions if restart else 1)
+    usual = settings(server)
+    assert (usual.log_mining_session_max_ms, usual.log_mining_restart_connection) == (0, False)
 
 
 def test_without_a_limit_a_session_is_never_too_old(server: Oracle) -> None:
@@ -285,6 +287,10 @@ def test_only_archived_logs_are_mined_up_to_where_they_go(server: Oracle) -> Non
         server.switch_log()
         assert ids(mined(session, first, session.minable_scn(), False)) == [2]
         assert all(one.archived for one in session.files)
+        archived = session.minable_scn()
+    insert(server, 3)
+    with session_of(server) as session:
+        assert session.minable_scn() > archived, "by default online logs, too"
 
 
 @pytest.mark.parametrize("strategy", ["online_catalog", "redo_log_catalog"])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from dev.servers.oracle import Oracle
+from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
 from tests.support.rendered import Record, captured, row_fields
@@ -152,6 +153,7 @@ def test_the_placeholder_can_be_chosen_and_is_in_the_form_of_the_column(
     (updated,) = captured(connector)
     assert read["value"]["after"]["B"] == value
     assert _lobs(updated["value"]["after"]) == {"C": "?none?", "N": "?none?", "B": shown, "X": "?none?"}
+    assert config().unavailable_value_placeholder == PLACEHOLDER
 
 
 def test_in_the_change_log_unavailable_values_are_named_and_are_not_texts(

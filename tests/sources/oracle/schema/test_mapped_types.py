@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from dev.servers.oracle import Oracle
+from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.oracle_server import NLS, drop_all
 from tests.support.rendered import captured, of_table, row_fields
@@ -185,6 +186,7 @@ def test_decimals_are_doubles_or_texts_by_their_handling_mode(
     found, nodes = _both(schema, tmp_path, NUMBERS, decimal_handling_mode=mode)
     assert [(type(v), v) for v in found] == [(type(v), v) for v in [1.5, -1.5, *values]]
     assert nodes == [FLOAT, DOUBLE, *[kind] * len(values)]
+    assert config().decimal_handling_mode == "precise"
 
 
 @pytest.mark.parametrize("mode", ["precise", "double", "string"])
@@ -225,6 +227,7 @@ def test_connect_times_are_those_of_kafka_connect(schema: Oracle, tmp_path: Path
     stamp = _named("int64", f"{CONNECT}.Timestamp")
     assert found == [17702, SECOND * 1000, *[SECOND * 1000 + 123] * 3]
     assert nodes == [_named("int32", f"{CONNECT}.Date"), *[stamp] * 4]
+    assert config().time_precision_mode == "adaptive"
 
 
 @pytest.mark.parametrize("mode", ["adaptive", "adaptive_time_microseconds", "connect"])
@@ -254,6 +257,7 @@ def test_intervals_as_texts(schema: Oracle, tmp_path: Path) -> None:
         "P1Y2M0DT0H0M0S", "P-3Y-6M0DT0H0M0S", "P0Y0M3DT4H5M6.78S", "P0Y0M-1DT-2H-3M-4.56S", "P0Y0M0DT0H0M0S",
     ]  # fmt: skip
     assert nodes == [INTERVAL] * 5
+    assert config().interval_handling_mode == "numeric"
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles", "Asia/Kathmandu"])

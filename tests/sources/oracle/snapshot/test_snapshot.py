@@ -236,13 +236,16 @@ def test_locks_are_gone_before_rows_are_read(schema: Oracle) -> None:
         assert len(read_all(session, T1)) == 1
 
 
-@pytest.mark.parametrize(("mode", "waits"), [("shared", True), ("none", False)])
-def test_snapshot_waits_for_an_exclusive_lock_unless_locking_is_off(schema: Oracle, mode: str, waits: bool) -> None:
+@pytest.mark.parametrize(("mode", "waits"), [(None, True), ("shared", True), ("none", False)])
+def test_snapshot_waits_for_an_exclusive_lock_unless_locking_is_off(
+    schema: Oracle, mode: str | None, waits: bool
+) -> None:
+    given = {} if mode is None else {"snapshot__locking__mode": mode}
     make(schema, {"ID": "NUMBER(9)"}, [{}])
     opened = threading.Event()
 
     def snapshot_() -> None:
-        with OracleSnapshot(settings(schema, snapshot__locking__mode=mode), [T1], 1):
+        with OracleSnapshot(settings(schema, **given), [T1], 1):
             opened.set()
 
     with closing(schema.connect()) as connection, connection.cursor() as cursor:
