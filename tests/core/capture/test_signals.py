@@ -154,18 +154,20 @@ def test_a_chunk_has_1024_rows_unless_it_is_said_otherwise(
         ("SHOP.A", set()),
         ("hop.a", set()),
         ("shop.my.table", set()),
+        (None, set()),
     ],
 )
 def test_tables_are_named_whole_by_patterns_or_in_quotes_and_as_they_are_written(
-    db: MemoryDatabase, tmp_path: Path, name: str, tables: set[str]
+    db: MemoryDatabase, tmp_path: Path, name: str | None, tables: set[str]
 ) -> None:
+    """Where none is named, none is read."""
     db.create_table("shop.ab", COLUMNS, key=("id",))
     insert(db, "shop.ab", *range(30))
     connector = streaming(db, tmp_path, **SIGNALS)
-    number = snapshot(connector, name)
+    number = snapshot(connector, *([] if name is None else [name]))
     connector.capture()
     assert rows_read(connector) == dict.fromkeys(tables, 30)
-    assert signal_state(connector, number)[0] == ("done" if tables else "refused")
+    assert signal_state(connector, number)[0] == ("done" if tables or name is None else "refused")
 
 
 @pytest.mark.parametrize("tables", [("shop.a",), (r"shop\..*",)])

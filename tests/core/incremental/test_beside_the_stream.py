@@ -6,6 +6,7 @@ says, or that brings back a deleted row, is an error there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -72,6 +73,10 @@ def test_a_table_that_is_captured_already_may_be_read_again(
     connector.capture()
     equal(connector, db, "shop.a", "shop.b", "shop.c")
     assert scans(connector) == {"shop.a": "SUCCEEDED", "shop.b": "SUCCEEDED"}
+    before, again = connector.replay.operations["r"], snapshot(connector, "shop.a")
+    connector.capture()
+    equal(connector, db, "shop.a")
+    assert (connector.replay.operations["r"], signal_state(connector, again)) == (before + 1000, ("done", ""))
 
 
 @pytest.mark.parametrize("within", [False, True], ids=["after the window", "within the window"])
@@ -128,6 +133,12 @@ def test_insert_delete_leaves_nothing_in_the_signal_table(db: MemoryDatabase, tm
     connector.capture()
     assert db.rows("shop.signals") == []
     assert connector.replay.advance().operations["r"] == 1000
+    default = partial(db, tmp_path / "default", signal_data_collection="shop.signals")
+    snapshot(default, "shop.a")
+    default.capture()
+    windows = Counter(row["type"] for row in db.rows("shop.signals"))
+    assert windows["snapshot-window-open"] == windows["snapshot-window-close"] > 0, "by default each has both its rows"
+    assert default.replay.advance().operations["r"] == 1000
 
 
 def _emptied(db: MemoryDatabase) -> None:

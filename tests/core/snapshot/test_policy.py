@@ -174,6 +174,8 @@ def test_with_schema_and_stream_a_connector_streams_from_now_on(
     assert _done(connector) == {"a": {"c": 1}}  # no run skips what is between it and the last one
     db.create_table("shop.late", {"id": "int64!"}, key=("id",))
     assert _done(connector) == {}
+    without = TableConfig.parse({**PREFIX, "snapshot.mode": "configuration_based", f"{BASED}.start.stream": True})
+    assert not snapshot_policy(without).should_snapshot_schema(False, False), "by default it is not asked for"
 
 
 def test_with_stream_alone_a_connector_streams_from_the_oldest_position(
@@ -225,7 +227,8 @@ def test_a_lost_history_is_built_anew_where_that_is_wanted(
     db: MemoryDatabase, made: Callable[..., Connector], built: bool, tables: list[str]
 ) -> None:
     connector = made("snapshot.schema", "start.stream")
-    connector.properties[f"{BASED}.snapshot.on.schema.error"] = built
+    if built:
+        connector.properties[f"{BASED}.snapshot.on.schema.error"] = True
     connector.capture()
     insert(db, "shop.a", 3)
     engine = sa.create_engine(connector.state_url)
@@ -483,6 +486,7 @@ def test_every_mode_has_a_policy(mine: Any) -> None:
         config = TableConfig.parse({**PREFIX, "snapshot.mode": mode.value, **more})
         assert snapshot_policy(config).should_stream() is (mode is not SnapshotMode.INITIAL_ONLY)
         assert never_reads(config) is (mode in (SnapshotMode.NEVER, SnapshotMode.CONFIGURATION_BASED))
+    assert TableConfig.parse(PREFIX).snapshot_mode is SnapshotMode.INITIAL
 
 
 def test_a_gap_is_repaired_by_a_snapshot_only_where_rows_would_be_read(mine: Any) -> None:

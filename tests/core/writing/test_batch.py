@@ -22,6 +22,7 @@ from airflow_provider_cdc.core.errors import (
     CommitConflict,
     CommitStateUnknown,
     LeaseLost,
+    StorageUnavailable,
 )
 from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.offset import Offset
@@ -166,6 +167,30 @@ def test_an_abandoned_batch_leaves_nothing(bench: Bench, lease: Lease) -> None:
     bench.add(batcher)
     batcher.commit(_at(1))
     assert [(m.first_seq, m.last_seq) for m in bench.changelog.manifests("c")] == [(1, 1)]
+
+
+class _Refuses(ChangeLog):
+    """The manifest does not arrive."""
+
+    def commit(self, manifest: Manifest) -> str:
+        raise StorageUnavailable("There is no room.")
+
+
+def test_an_offset_is_recorded_for_what_is_handed_over_and_not_for_what_waits(bench: Bench, lease: Lease) -> None:
+    batcher = bench.batcher(lease)
+    bench.add(batcher, 3)
+    assert bench.store.load("c").offset is None
+    batcher.commit(_at(1))
+    handed_over = Offset(position={"entry": 1}, seq=3, batch=1)
+    bench.add(batcher, 2)
+    assert bench.store.load("c").offset == handed_over
+    batcher.abandon()
+    refused = bench.batcher(lease, "w2", changelog=_Refuses(bench.changelog.storage.url))
+    bench.add(refused, 2)
+    with pytest.raises(StorageUnavailable):
+        refused.commit(_at(2))
+    assert bench.store.load("c").offset == handed_over
+    assert bench.changelog.batches("c") == [1]
 
 
 # what a run that died has left
