@@ -11,7 +11,9 @@ import shlex
 
 __all__ = ["cdc", "exactly"]
 
-_PLAIN = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]*")
+_PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]*)?")
+"""Names that are patterns of themselves alone. A single dot needs no escape: every table's name has one, so that it cannot stand for anything else.
+Of several, each can, as ``a.b.c`` shows, which matches ``axb.c``, too."""
 _IN_THE_WAY = frozenset("'\"`=")
 """Of a text that is quoted for a shell and stands between backticks; of names in quotes, and of ``TABLE=SQL``."""
 
@@ -48,8 +50,10 @@ def _option(name: str, value: object) -> list[str]:
 def exactly(table: object) -> str:
     """A pattern, as ``airflow cdc snapshot`` and signals take them, of the table of this name alone. It has no quotes and is one line.
 
-    >>> exactly("shop.orders"), exactly("shop.o'brien s")
-    ('shop.orders', 'shop\\\\.o\\\\x27brien\\\\x20s')
+    Two tables that are both called so cannot be told apart: ``c`` of a database ``a.b``, and ``b.c`` of a database ``a``.
+
+    >>> exactly("shop.orders"), exactly("shop.o'brien s"), exactly("shop.fs.files")
+    ('shop.orders', 'shop\\\\.o\\\\x27brien\\\\x20s', 'shop\\\\.fs\\\\.files')
     """
     name = str(table)
     return name if _PLAIN.fullmatch(name) else "".join(map(_exact, name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import shlex
@@ -148,6 +149,17 @@ def test_a_pattern_is_of_one_line_and_without_what_a_text_quotes_with() -> None:
         assert not re.search(r"['\"`\s]", pattern)
         assert pattern.isprintable()
         assert not pattern.startswith("-")
+
+
+@pytest.mark.parametrize("catalog", [None, "C"])
+def test_a_pattern_is_of_the_tables_of_its_name_alone_wherever_its_dots_are(catalog: str | None) -> None:
+    """MongoDB's ``shop.fs.files``, a database ``a.b`` of MySQL: among names that differ in one character, which a dot stands for as well."""
+    words = ["".join(word) for length in (1, 2, 3) for word in itertools.product("ab.", repeat=length)]
+    tables = [TableId(namespace=n, name=t, catalog=catalog) for n in words for t in words if len(n + t) < 5]
+    for table in tables:
+        found, missing = matching([exactly(table)], tables)
+        assert {str(t) for t in found} == {str(table)}
+        assert not missing
 
 
 def test_batches_that_are_gone_have_their_tables_read_again(tmp_path: Path) -> None:
