@@ -20,6 +20,7 @@ from airflow_provider_cdc.changelog.scratch import scratch_folder
 from airflow_provider_cdc.changelog.since import ONLY_CHANGES, NeverComparable, NotComparable, Since
 from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.changelog.verify_plan import ReferencePoint, VerifyPlan
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
 from airflow_provider_cdc.sink.comparison import CannotHold, TableComparison
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 TARGET: Final = "database"
 _LOOK_S: Final = 1.0
 """Seconds between two looks at a marker that is behind."""
+_NAMED: Final = 5
+"""How many tables the command of an error names."""
 
 
 def why_not(config: SinkConfig, topic: str) -> str:
@@ -95,7 +98,7 @@ class VerifyDatabase:
         try:
             with engine.connect() as connection:  # only then is it known what it is
                 self._dialect: Dialect = dialect_of(engine, config.zone)
-                why = self._dialect.not_comparable(connection)
+                why = self._dialect.not_comparable(connection, cdc("rebuild", plan.connector, *self._topics()[:_NAMED]))
         except sa.exc.DBAPIError as e:  # of Oracle and Db2, a wrong password is no OperationalError
             raise unavailable(engine, e) from e
         if why is not None:
@@ -145,6 +148,10 @@ class VerifyDatabase:
                 safe="Nothing was compared or changed.",
                 remedy="give --keys a folder that is empty, or not there",
             )
+
+    def _topics(self) -> list[str]:
+        """The tables that are to be compared."""
+        return sorted({topic for point in self._plan.references for topic in point.topics})
 
     def _told(self) -> dict[str, Any]:
         """How far it is, as :meth:`WorkProgress.tell` has it."""

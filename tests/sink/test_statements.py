@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sink import database
@@ -541,18 +542,21 @@ def _of_db2(state: str) -> sa.exc.DBAPIError:
     ],
 )
 def test_a_database_that_cannot_compare_says_what_it_lacks(name: str, answer: Any, why: str | None) -> None:
-    found = dialect(name).not_comparable(_Answers(answer))  # type: ignore[arg-type]
+    rebuild = cdc("rebuild", "shop", "p.s.it's")
+    found = dialect(name).not_comparable(_Answers(answer), rebuild)  # type: ignore[arg-type]
     assert (found is None) == (why is None)
     if found is not None:
         assert why is not None
         assert why in found[0]
+    if name == "oracle" and found:
+        assert f"`{rebuild}`" in found[1]
     if name == "mssql" and found:
         assert found[1] == "run ALTER DATABASE [shop]]] SET ALLOW_SNAPSHOT_ISOLATION ON"
 
 
 def test_other_errors_of_db2_are_not_taken_for_a_table_space() -> None:
     with pytest.raises(sa.exc.ProgrammingError):
-        dialect("db2").not_comparable(_Answers(_of_db2("42501")))  # type: ignore[arg-type]
+        dialect("db2").not_comparable(_Answers(_of_db2("42501")), "")  # type: ignore[arg-type]
 
 
 def test_levels_of_isolation_are_what_db2_calls_them() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from airflow_provider_cdc.sink.verify import VerifyDatabase, why_not
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.verification import Verification, open_verification
 from tests.sink.test_apply import FITTING, TABLE, VALUES, in_order, rows, sink, work
+from tests.support.command_line import parser
 from tests.support.connectors import Connector, memory_connector, mysql_connector
 
 COLUMNS = {"id": "int64!", "a": "string", "b": "int32"}
@@ -419,6 +421,19 @@ def test_a_reference_of_which_a_part_was_deleted_compares_nothing(tmp_path: Path
         storage.delete_folder(storage.path(plan.references[0].name))
         with pytest.raises(TransientError, match="has 0 of the 1 batches"):
             VerifyDatabase(engine, config, plan, verification.scratch, connector.changelog).run()
+
+
+def test_where_nothing_can_be_compared_the_command_that_builds_again_names_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, connector = shop(tmp_path, 1)
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    monkeypatch.setattr(type(dialect_of(engine)), "not_comparable", lambda *given: ("it is old", f"`{given[-1]}`"))
+    with pytest.raises(ConfigError, match="it is old") as caught:
+        verified(engine, connector)
+    _, command, _ = (caught.value.remedy or "").split("`")
+    read = parser().parse_args(shlex.split(command)[2:])
+    assert (read.connector, read.table) == (connector.name, ["p.s.t"])
 
 
 def test_a_table_that_the_connector_is_reading_again_is_not_said_to_differ(tmp_path: Path) -> None:

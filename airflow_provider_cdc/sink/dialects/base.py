@@ -264,8 +264,11 @@ class Dialect(abc.ABC):
     STEADY: ClassVar[str | None] = "REPEATABLE READ"
     """Isolation level of a transaction that sees one state of the database all the time; ``None``: every transaction does."""
 
-    def not_comparable(self, connection: sa.Connection) -> tuple[str, str] | None:
-        """Why tables of this database cannot be compared, and what has to be done for that; ``None`` if they can."""
+    def not_comparable(self, connection: sa.Connection, rebuild: str) -> tuple[str, str] | None:
+        """Why tables of this database cannot be compared, and what has to be done for that; ``None`` if they can.
+
+        :param rebuild: the command that builds tables again
+        """
         return None
 
     def session_table(self, name: str) -> Name:

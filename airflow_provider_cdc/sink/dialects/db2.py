@@ -123,7 +123,7 @@ class Db2(MergeDialect):
     STEADY: ClassVar[str | None] = "SERIALIZABLE"
     """There are no versions of rows: the apply waits while one of its tables is compared."""
 
-    def not_comparable(self, connection: sa.Connection) -> tuple[str, str] | None:
+    def not_comparable(self, connection: sa.Connection, rebuild: str) -> tuple[str, str] | None:
         name = self.session_table("cdc_look")
         try:
             run(connection, f"DECLARE GLOBAL TEMPORARY TABLE {self.full(name)} (A INTEGER) {_SESSION_TABLE}")

@@ -166,12 +166,12 @@ class Oracle(MergeDialect):
 
     STEADY: ClassVar[str | None] = "SERIALIZABLE"
 
-    def not_comparable(self, connection: sa.Connection) -> tuple[str, str] | None:
+    def not_comparable(self, connection: sa.Connection, rebuild: str) -> tuple[str, str] | None:
         version = tuple(connection.dialect.server_version_info or ())
         if version < _PRIVATE_TABLES:
             return (
                 f"this Oracle is of version {'.'.join(map(str, version))}, and private temporary tables came with 18",
-                "count rows there; `airflow cdc rebuild` builds a table that is in doubt again",
+                f"count rows there; `{rebuild}` builds tables again: name those that are in doubt",
             )
         return None
 

@@ -133,7 +133,7 @@ class SqlServer(MergeDialect):
 
     STEADY: ClassVar[str | None] = "SNAPSHOT"
 
-    def not_comparable(self, connection: sa.Connection) -> tuple[str, str] | None:
+    def not_comparable(self, connection: sa.Connection, rebuild: str) -> tuple[str, str] | None:
         name, state = connection.exec_driver_sql(_SNAPSHOTS).one()
         if state == 1:
             return None
