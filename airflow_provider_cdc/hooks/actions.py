@@ -114,7 +114,7 @@ def carry_out(
     try:
         signal = None
         if work is None or run is None:
-            signal = _do(store, record, asked, by)
+            signal = _do(store, record, asked, by, id_)
         else:
             runs.begin(work.dag, run, work.conf)
     except CdcError as e:
@@ -127,11 +127,12 @@ def _name(asked: Action) -> str:
     return str(asked.action)  # type: ignore[attr-defined]
 
 
-def _do(store: StateStore, record: ConnectorRecord, asked: Action, by: str) -> int | None:
+def _do(store: StateStore, record: ConnectorRecord, asked: Action, by: str, id_: str) -> int | None:
+    """:param id_: of the record of it, by which what has become of a signal is found"""
     match asked:
         case Snapshot() | StopSnapshot():
             type_, data = _signal(asked)
-            return store.send(record.connector, SentSignal(str(uuid.uuid4()), type_, data, "airflow", None, by))
+            return store.send(record.connector, SentSignal(id_, type_, data, "airflow", None, by))
         case ForgetTarget():
             from airflow_provider_cdc.changelog.applied import AppliedReports
 

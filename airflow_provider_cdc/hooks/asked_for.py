@@ -9,17 +9,24 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_cdc.core.model.action import AskedFor, Fate
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
+from airflow_provider_cdc.core.model.signal import SignalState
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import NotificationRecord
+    from airflow_provider_cdc.core.spi.records import NotificationRecord, SignalRecord
     from airflow_provider_cdc.state.store import StateStore
 
 Run = tuple[str, str]
 """Ids of a DAG and of its run."""
+_BY_SIGNAL = ("snapshot", "stop-snapshot")
+"""Actions that a signal does, which has the id of their record."""
+_FATES: Mapping[SignalState, Fate] = {
+    SignalState.RECEIVED: "queued", SignalState.RUNNING: "running", SignalState.DONE: "done", SignalState.REFUSED: "failed",
+    SignalState.FAILED: "failed",
+}  # fmt: skip
 
 
 class Fates(Protocol):
@@ -31,27 +38,50 @@ class Fates(Protocol):
 
 def asked_for(store: StateStore, connector: str, runs: Fates, limit: int = 50) -> list[AskedFor]:
     """Newest first."""
+    # runs that nobody has asked for on a page, such as those of every night, record their ends, too
+    asked = store.notifications(connector, limit=limit, about=ACTION, type_=Type.ASKED_FOR)[::-1]
     records = store.notifications(connector, limit=4 * limit, about=ACTION)
-    asked = [one for one in records if one.notification.type == Type.ASKED_FOR][::-1][:limit]
     # the same run or, where there is none, the same id
     ends = {_key(one): one for one in records if one.notification.type != Type.ASKED_FOR}
     known = runs.fates({run for one in asked if (run := _run(one)) is not None})
-    return [_asked(one, ends.get(_key(one)), known) for one in asked]
+    signals = store.signals_of(connector, 4 * limit) if any(_by_signal(one) for one in asked) else []
+    sent = {one.id: one for one in signals}
+    return [_asked(one, ends.get(_key(one)), known, sent.get(one.notification.id)) for one in asked]
 
 
 def _asked(
-    one: NotificationRecord, end: NotificationRecord | None, known: Mapping[Run, tuple[Fate, datetime | None]]
+    one: NotificationRecord,
+    end: NotificationRecord | None,
+    known: Mapping[Run, tuple[Fate, datetime | None]],
+    signal: SignalRecord | None,
 ) -> AskedFor:
     data, run = one.notification.additional_data, _run(one)
     told = None if end is None else end.notification
     fate, ended_at = _fate_of(told) if run is None or run not in known else known[run]
     if run is not None and told is None and run not in known:
         fate = "not known"
+    outcome = "" if told is None else told.additional_data.get("outcome") or told.additional_data.get("error", "")
+    if _by_signal(one) and told is None:  # it was sent: that is not the end of it
+        fate, ended_at = ("not known", None) if signal is None else (_FATES[signal.state], signal.ended_at)
+        outcome = "" if signal is None else signal.message
     return AskedFor(
         number=one.number, at=_moment(one.notification), action=data.get("action", ""), by=data.get("by", ""), reason=data.get("reason", ""),
-        what=json.loads(data.get("what", "{}")), dag=data.get("dag"), run=data.get("run"), fate=fate, ended_at=ended_at,
-        outcome="" if told is None else told.additional_data.get("outcome") or told.additional_data.get("error", ""),
+        what=_what(data.get("what", "{}")), dag=data.get("dag"), run=data.get("run"), fate=fate, ended_at=ended_at,
+        outcome=outcome,
     )  # fmt: skip
+
+
+def _by_signal(one: NotificationRecord) -> bool:
+    return one.notification.additional_data.get("action") in _BY_SIGNAL
+
+
+def _what(text: str) -> dict[str, Any]:
+    """The parameters of an action; of more than a record can hold, the beginning."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {"the beginning": text}
 
 
 def _fate_of(told: Notification | None) -> tuple[Fate, datetime | None]:

@@ -37,7 +37,7 @@ class _Answer(BaseModel):
 
 
 class Point(_Answer):
-    """One piece of time. What was not measured is ``None``."""
+    """One piece of time. What was not measured is ``None``; where nothing was, there was no event."""
 
     at: int = Field(description="When it began, in seconds since 1970")
     events: int
@@ -80,7 +80,7 @@ def charts_of(store: StateStore, record: ConnectorRecord, name: SpanName, now: d
     span, now_s = SPANS[name], now.timestamp()
     series, marks = [], list[Mark]()
     for producer, (kept, recent) in store.metrics.spans(record.connector).items():
-        pieces = pieces_of(name, kept, recent, now_s)
+        pieces = _through(pieces_of(name, kept, recent, now_s), span, now_s)
         series.append(ChartSeries(producer=producer, points=[_point(piece, span, now_s) for piece in pieces]))
         marks += _runs(store, record.connector, producer)
     marks += _told(store, record.connector)
@@ -94,6 +94,15 @@ def charts_of(store: StateStore, record: ConnectorRecord, name: SpanName, now: d
         series=sorted(series, key=lambda one: (one.producer != "capture", one.producer)),
         marks=_newest([mark for mark in marks if since <= mark.at <= now]),
     )
+
+
+def _through(pieces: Sequence[Piece], span: Span, now_s: float) -> list[Piece]:
+    """With those in which nothing was measured, from the first one to the last that is over: a line would be drawn through, as if all had gone on."""
+    if not pieces:
+        return []
+    found = {piece.at: piece for piece in pieces}
+    last = max(pieces[-1].at, int(now_s) - span.piece_s)
+    return [found.get(at) or Piece(at) for at in range(pieces[0].at, last + 1, span.piece_s)]
 
 
 def _point(piece: Piece, span: Span, now_s: float) -> Point:

@@ -49,12 +49,19 @@ class Notifications:
                 record_notifications(c, connector, [notification], None)
 
     def newest(
-        self, connector: str, *, after: int | None = None, limit: int = 50, about: str | None = None
+        self,
+        connector: str,
+        *,
+        after: int | None = None,
+        limit: int = 50,
+        about: str | None = None,
+        type_: str | None = None,
     ) -> list[NotificationRecord]:
         """Notifications of a connector, oldest first.
 
         :param after: those with a number above this one; by default the newest ones
         :param about: only those of this ``aggregate_type``
+        :param type_: only those of this type
         """
         r = NotificationRow
         statement = sa.select(
@@ -62,6 +69,8 @@ class Notifications:
         ).where(r.connector == connector)  # fmt: skip
         if about is not None:
             statement = statement.where(r.aggregate_type == about)
+        if type_ is not None:
+            statement = statement.where(r.type == type_)
         if after is not None:
             statement = statement.where(r.id > after).order_by(r.id)
         else:

@@ -167,9 +167,15 @@ class StateStore:
         return self._signals.open()
 
     def notifications(
-        self, connector: str, *, after: int | None = None, limit: int = 50, about: str | None = None
+        self,
+        connector: str,
+        *,
+        after: int | None = None,
+        limit: int = 50,
+        about: str | None = None,
+        type_: str | None = None,
     ) -> list[NotificationRecord]:
-        return self._notifications.newest(connector, after=after, limit=limit, about=about)
+        return self._notifications.newest(connector, after=after, limit=limit, about=about, type_=type_)
 
     def note(self, connector: str, notification: Notification) -> None:
         """Keep a notification that comes from no run: somebody has looked at data.

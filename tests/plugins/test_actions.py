@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
+from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.retention import StateRetention
 from airflow_provider_cdc.hooks.connector import access_of
@@ -145,3 +147,44 @@ def test_the_record_of_actions_outlives_other_notifications(shop: Shop, asked: A
     retention = StateRetention(None, None, timedelta(0), None)
     shop.store.prune("shop", retention, datetime.now(UTC) + timedelta(days=1))
     assert [one.notification.aggregate_type for one in shop.store.notifications("shop")] == ["Action"]
+
+
+def asked_for(asked: Asked) -> list[dict[str, Any]]:
+    answer = asked("eve", "VIEWER").get(API)
+    assert answer.status_code == 200, answer.text
+    return list(answer.json())
+
+
+def test_what_was_asked_for_is_there_however_many_runs_have_come_to_their_ends_since(shop: Shop, asked: Asked) -> None:
+    """Runs that nobody has asked for on a page, such as a comparison of every night, record what they have come to as well."""
+    act(asked, "pause", {"reason": "upgrade"}, plan=False)
+    data = {"connector_name": "shop", "by": "airflow", "action": "verify", "dag": "nightly"}
+    for n in range(100):
+        shop.store.note("shop", Notification(aggregate_type=ACTION, type=Type.COMPLETED, additional_data={**data, "run": f"run {n}"}))  # fmt: skip
+    assert [(one["action"], one["fate"]) for one in asked_for(asked)] == [("pause", "done")]
+
+
+def test_more_than_a_record_can_hold_is_told_by_its_beginning(shop: Shop, asked: Asked) -> None:
+    tables = [rf"inventory\.orders|{'x' * 700}{n}" for n in range(150)]
+    act(asked, "snapshot", {"tables": tables}, plan=False, confirm="shop")
+    ((_, beginning),) = asked_for(asked)[0]["what"].items()
+    assert beginning.startswith('{"tables": ["inventory')
+
+
+def test_what_has_become_of_a_signal_is_told_of_what_has_sent_it(shop: Shop, asked: Asked) -> None:
+    """That it was sent is not the end of it."""
+    act(asked, "stop-snapshot", {}, plan=False, confirm="shop")
+    number = act(asked, "snapshot", {"tables": ["inventory.orders"]}, plan=False, confirm="shop")["signal"]
+
+    def newest() -> tuple[str, str, bool]:
+        found = asked_for(asked)[0]
+        return found["fate"], found["outcome"], found["ended_at"] is not None
+
+    assert newest() == ("queued", "", False)
+    shop.store.set_signal_state("shop", number, SignalState.RUNNING)
+    assert newest() == ("running", "", False)
+    shop.store.set_signal_state("shop", number, SignalState.REFUSED, "it has <b>no key")
+    assert newest() == ("failed", "it has <b>no key", True)
+    assert asked_for(asked)[1]["fate"] == "queued"
+    shop.store.prune("shop", StateRetention(None, None, None, timedelta(0)), datetime.now(UTC) + timedelta(days=1))
+    assert newest()[0] == "not known"

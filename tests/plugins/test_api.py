@@ -155,8 +155,20 @@ def test_the_progress_of_a_snapshot_says_how_long_it_takes(shop: Shop, asked: As
 def test_when_the_dag_runs_next_is_asked_of_airflow(fleet: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)
     monkeypatch.setattr(rights, "known_dags", lambda ids: {"shop_dag": KnownDag("shop_dag", None, at, True)})
-    assert line(asked)["next_run"] == {"at": "2026-03-01T12:00:00Z", "paused": True}
+    assert line(asked)["next_run"] == {"at": "2026-03-01T12:00:00Z", "paused": True, "gone": False}
     assert line(asked, "script")["next_run"] is None
+
+
+def test_a_dag_that_no_file_has_any_more_has_no_next_run(
+    shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Airflow keeps the moment at which the next run would be due."""
+    monkeypatch.setattr(rights, "known_dags", KNOWN_DAGS)
+    known_to_airflow(DAG("shop_dag", schedule="@hourly", start_date=datetime.now(UTC)))
+    found = line(asked)["next_run"]
+    assert (found["gone"], found["at"] is not None) == (False, True)
+    known_to_airflow()
+    assert line(asked)["next_run"] == {"at": None, "paused": False, "gone": True}
 
 
 def test_tags_are_those_of_the_dag(fleet: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,6 +160,19 @@ def test_charts_have_what_was_measured_and_what_has_happened(shop: Shop, asked: 
     assert asked().get(f"{API}/charts", params={"span": "year"}).status_code == 422
 
 
+def test_where_nothing_was_measured_no_line_goes_on(shop: Shop, asked: Asked) -> None:
+    """Of an hour in which something has happened at its beginning alone."""
+    now = time.time()
+    series = {"": Series({"streaming.MilliSecondsBehindSource": 4000}, {}, {}), "orders": Series({}, {"topic.TotalNumberOfEventsCaptured": 3000}, {})}  # fmt: skip
+    for ago_s in (3000, 2700):
+        shop.store.metrics.add(Measured("shop", "test", {}, datetime.fromtimestamp(now - ago_s, UTC), series, True))
+    found = asked().get(f"{API}/charts").json()
+    (points,) = [one["points"] for one in found["series"] if one["producer"] == "test"]
+    assert [point["at"] for point in points] == list(range(points[0]["at"], found["until"] - 299, 300))
+    assert [(point["events_per_s"], point["lag_s"]) for point in points[:3]] == [(10, 4), (10, 4), (0, None)]
+    assert {(point["events"], point["lag_s"], point["p50_s"]) for point in points[2:]} == {(0, None, None)}
+
+
 def test_a_span_shows_what_was_in_it_and_no_more_marks_than_fit(shop: Shop, asked: Asked) -> None:
     now = datetime.now(UTC)
     for hours in (200, 100, 20, 3, 0.2):
@@ -171,7 +184,7 @@ def test_a_span_shows_what_was_in_it_and_no_more_marks_than_fit(shop: Shop, aske
         found = asked().get(f"{API}/charts", params={"span": span}).json()
         (points,) = [one["points"] for one in found["series"] if one["producer"] == "apply delta 1"]
         seen[span] = (sum(point["events"] for point in points), [m["kind"] for m in found["marks"]].count("error"))
-        assert all(30 < point["p50_s"] <= 60 for point in points)
+        assert all(30 < point["p50_s"] <= 60 for point in points if point["events"])
         assert all(point["cpu"] is None for point in points)
     assert seen == {"hour": (5, 1), "day": (15, 3), "week": (20, 4)}
     for _ in range(MOST + 20):

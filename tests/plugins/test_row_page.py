@@ -39,6 +39,20 @@ def test_the_columns_of_a_key_are_told_and_nothing_is_recorded(shop: Shop, asked
     assert looks(shop) == 0
 
 
+def test_which_row_somebody_has_seen_is_told_to_those_who_may_see_rows(shop: Shop, asked: Asked) -> None:
+    """The key of a row is a part of it."""
+    post(asked, "", {"table": "inventory.orders", "key": ["1"]})
+
+    def told(name: str, role: str) -> dict[str, str]:
+        events = asked(name, role).get("/api/v1/connectors/shop/events").json()
+        (found,) = [one["additional_data"] for one in events if one["type"] == "LOOKED_AT"]
+        return dict(found)
+
+    seen = {"connector_name": "shop", "by": "ada", "table": "inventory.orders"}
+    assert told("ada", "ADMIN") == {**seen, "key": "1"}
+    assert told("eve", "VIEWER") == {**seen, "key": "not shown"}
+
+
 def test_the_row_as_of_a_time_and_beside_the_source(shop: Shop, asked: Asked) -> None:
     row = {"table": "inventory.orders", "key": ["1"]}
     found = post(asked, "", row | {"as_of": "2020-01-01T00:00:00Z", "compare": True})

@@ -157,8 +157,8 @@ class AskedFor(BaseModel):
     """What somebody has asked for on a page, and what has become of it.
 
     :param what: the action's own parameters
-    :param fate: of a run that Airflow has no record of any more, not known
-    :param outcome: what the run says that it has found or done, or why it has failed
+    :param fate: of a run that Airflow has no record of any more, or a signal that has been removed, not known
+    :param outcome: what the run or the signal says that it has found or done, or why it has failed
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

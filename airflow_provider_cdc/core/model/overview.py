@@ -109,10 +109,12 @@ class NextRun(_Model):
 
     :param at: ``None``: nothing but an event or a person starts it
     :param paused: it is paused in Airflow: it does not run
+    :param gone: no file has it any more: it does not run either
     """
 
     at: datetime | None = None
     paused: bool = False
+    gone: bool = False
 
 
 class ConnectorLine(_Model):

@@ -8,6 +8,7 @@ from fastapi import APIRouter, HTTPException, Query
 
 from airflow_provider_cdc.core.errors import CdcError, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.lifecycle.status import RunState, status_of
+from airflow_provider_cdc.core.model.notifications import ROW
 from airflow_provider_cdc.core.model.overview import ConnectorLine, NextRun
 from airflow_provider_cdc.core.model.work import Work
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
@@ -19,7 +20,7 @@ from airflow_provider_cdc.hooks.schema_diff import newest_differences
 from airflow_provider_cdc.hooks.source_look import within_log
 from airflow_provider_cdc.plugins.api import models
 from airflow_provider_cdc.plugins.api.reach import MOST, Readable, Store
-from airflow_provider_cdc.plugins.rights import Known, known_of, readable, rights_on
+from airflow_provider_cdc.plugins.rights import Known, Right, known_of, may, readable, rights_on
 
 router = APIRouter(tags=["connectors"])
 _LOG_S = 5.0
@@ -70,7 +71,9 @@ def _fits(
 
 def _next_run(record: ConnectorRecord, known: Known) -> NextRun | None:
     dag = known.dag(record)
-    return None if dag is None else NextRun(at=dag.next_at, paused=dag.paused)
+    if dag is None:
+        return None
+    return NextRun(gone=True) if dag.stale else NextRun(at=dag.next_at, paused=dag.paused)
 
 
 def _tags(record: ConnectorRecord, known: Known) -> tuple[str, ...]:
@@ -118,8 +121,15 @@ def signals(store: Store, reached: Readable, limit: Limit = 50) -> list[models.S
 
 @router.get("/connectors/{connector}/events")
 def events(store: Store, reached: Readable, limit: Limit = 50) -> list[models.Event]:
-    """What has happened, and who has done or seen what, newest first."""
-    return [models.Event.model_validate(row.document()) for row in store.notifications(reached.name, limit=limit)[::-1]]
+    """What has happened, and who has done or seen what, newest first. Which row somebody has seen is told to those who may see rows."""
+    found = [
+        models.Event.model_validate(row.document()) for row in store.notifications(reached.name, limit=limit)[::-1]
+    ]
+    if not may(reached.user, reached.record, Right.ROWS, reached.known):  # a key is a part of the row
+        for one in found:
+            if one.aggregate_type == ROW and "key" in one.additional_data:
+                one.additional_data["key"] = "not shown"
+    return found
 
 
 @router.get("/connectors/{connector}/batches")
