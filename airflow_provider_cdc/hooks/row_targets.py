@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import datetime as dt
+import re
+import zoneinfo
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
@@ -14,6 +19,7 @@ from airflow_provider_cdc.hooks.row_lake import NotLookedAt, rows_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import sqlalchemy as sa
 
     from airflow_provider_cdc.changelog.row_masks import RowMasks
     from airflow_provider_cdc.core.config.table_rules import TableRule
@@ -240,7 +246,7 @@ def _of_database(place: str, table: str, key: Row, conn_ids: Sequence[str]) -> R
             schema, _, name = table.rpartition(".")
             there = sa.Table(name, sa.MetaData(), schema=schema or None, autoload_with=engine)
             columns = {column.name.casefold(): column for column in there.columns}
-            wanted = [columns[name.casefold()] == value for name, value in key.items()]
+            wanted = [_same(columns[name.casefold()], value, config.zone, engine) for name, value in key.items()]
             with engine.connect() as connection:
                 row = connection.execute(sa.select(there).where(*wanted)).mappings().first()
             return None if row is None else {str(name): plain_value(value) for name, value in row.items()}
@@ -251,3 +257,48 @@ def _of_database(place: str, table: str, key: Row, conn_ids: Sequence[str]) -> R
         finally:
             engine.dispose()
     raise NotLookedAt("name the connection to its database with --database-conn-id")
+
+
+def _same(column: sa.Column[Any], value: Any, zone: str, engine: sa.Engine) -> sa.ColumnElement[bool]:
+    """Whether a column has a value of a key, which JSON has as a text where the database has bytes, a decimal or a moment.
+
+    :param zone: in which a database that has no type for moments is told them
+    :raises NotLookedAt: that cannot be told
+    """
+    try:
+        kind = column.type.python_type
+    except NotImplementedError:
+        return column == value
+    if not isinstance(value, str):
+        return column == value
+    try:
+        if issubclass(kind, bytes):
+            return column == base64.b64decode(value, validate=True)
+        if issubclass(kind, Decimal):
+            return column == Decimal(value)
+        if issubclass(kind, dt.datetime):
+            return _same_moment(column, value, zone, engine)
+        if issubclass(kind, dt.date):
+            return column == dt.date.fromisoformat(value)
+    except (ValueError, ArithmeticError):
+        raise NotLookedAt(f"its column {column.name} has another type: query the table itself") from None
+    return column == value
+
+
+def _same_moment(column: sa.Column[Any], value: str, zone: str, engine: sa.Engine) -> sa.ColumnElement[bool]:
+    import sqlalchemy as sa
+
+    moment, texts = dt.datetime.fromisoformat(value), engine.dialect.name == "sqlite"
+    if (beyond := re.search(r"\.\d{6}(\d+)", value)) and beyond[1].strip("0"):
+        raise NotLookedAt(f"its column {column.name} may not have all digits of the key: query the table itself")
+    if moment.tzinfo is not None and texts:
+        moment = moment.astimezone(zoneinfo.ZoneInfo(zone)).replace(tzinfo=None)
+    if moment.tzinfo is not None and engine.dialect.name != "postgresql":  # it depends on the session, too
+        raise NotLookedAt(f"its column {column.name} has moments of a time zone: query the table itself")
+    if not texts:
+        return column == moment
+    # a text, with as many digits as the source has
+    whole = f"{moment:%Y-%m-%d %H:%M:%S}".rjust(19, "0")
+    found = [whole, f"{whole}.{moment.microsecond // 1000:03}", f"{whole}.{moment.microsecond:06}"]
+    exact = found if not moment.microsecond else found[1:] if moment.microsecond % 1000 == 0 else found[2:]
+    return sa.type_coerce(column, sa.String).in_(exact)

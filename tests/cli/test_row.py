@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -223,3 +224,38 @@ def test_targets(shop: Shop, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert (unseen.state, unseen.row) == ("not looked at", None)
     assert "--database-conn-id" in unseen.why
     assert json.loads(story.model_dump_json())["targets"][0]["batch"] == held.batch
+
+
+KEYS: dict[str, list[tuple[Any, str]]] = {
+    "int64": [(2**63 - 1, str(2**63 - 1))],
+    "bool": [(True, "true"), (False, "false")],
+    "double": [(0.1, "0.1")],
+    "decimal128(12, 2)": [(Decimal("12.30"), "12.3")],
+    "string": [("it's ${x}", "it's ${x}")],
+    "binary": [(b"\0\xff", "AP8="), (b"", "")],
+    "date32[day]": [(date(2024, 2, 29), "2024-02-29")],
+    "timestamp[us]": [(datetime(1999, 12, 31, 23, 59, 59, 999999), "1999-12-31 23:59:59.999999"), (datetime(999, 1, 1), "0999-01-01T00:00:00")],
+    "timestamp[ms]": [(datetime(2024, 1, 1, 1), "2024-01-01T01:00:00"), (datetime(2024, 1, 1, 1, 0, 0, 20_000), "2024-01-01T01:00:00.02")],
+    "timestamp[s]": [(datetime(2024, 1, 1, 1), "2024-01-01T01:00:00")],
+    "timestamp[us, tz=UTC]": [(datetime(2024, 2, 29, 12, 0, 0, 123456, UTC), "2024-02-29T13:00:00.123456+01:00")],
+}  # fmt: skip
+"""Type of a key → values as the source has them, and as somebody gives them."""
+
+
+def test_every_type_of_key_is_found_in_a_target_database(
+    shop: Shop, capfd: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connect(monkeypatch, "warehouse", conn_type="sqlite", host=f"{tmp_path}/warehouse.db")
+    for number, (type_, values) in enumerate(KEYS.items()):
+        shop.database.create_table(f"inventory.k{number}", {"k": f"{type_}!", "n": "int32"}, key=("k",))
+        with shop.database.transaction() as t:
+            for n, (value, _) in enumerate(values):
+                t.insert(f"inventory.k{number}", {"k": value, "n": n})
+    capture(shop)
+    ApplyToDatabaseOperator(task_id="apply", definition=shop.definition, conn_id="warehouse").execute(context())
+    found = {}
+    for number, (type_, values) in enumerate(KEYS.items()):
+        for n, (_, given) in enumerate(values):
+            (held,) = _story(capfd, f"inventory.k{number}", given, "--database-conn-id", "warehouse").targets
+            found[type_, n] = (held.state, (held.row or {}).get("n"), held.why)
+    assert found == {(type_, n): ("row", n, "") for type_, values in KEYS.items() for n in range(len(values))}
