@@ -259,7 +259,7 @@ def _of_database(place: str, table: str, key: Row, conn_ids: Sequence[str]) -> R
     raise NotLookedAt("name the connection to its database with --database-conn-id")
 
 
-def _same(column: sa.Column[Any], value: Any, zone: str, engine: sa.Engine) -> sa.ColumnElement[bool]:
+def _same(column: sa.Column[Any], value: object, zone: str, engine: sa.Engine) -> sa.ColumnElement[bool]:
     """Whether a column has a value of a key, which JSON has as a text where the database has bytes, a decimal or a moment.
 
     :param zone: in which a database that has no type for moments is told them
