@@ -2,7 +2,7 @@ import { Alert, Box, Button, Checkbox, CloseButton, Dialog, Field, Input, List, 
 import { useState, type ReactNode } from "react";
 
 import type { Choice } from "./choices";
-import { ask, part, type Detail, type Offset, type Plan } from "./api";
+import { ask, exactly, part, type Detail, type Offset, type Plan } from "./api";
 import { FollowedRun } from "./AskedFor";
 import { Failure } from "./bits";
 import { Long, shortened } from "./long";
@@ -123,7 +123,7 @@ function bodyOf(chosen: Choice, given: Given, targets: Targets): Record<string, 
 
 function written(text: string): unknown {
   try {
-    return JSON.parse(text);
+    return exactly(text);
   } catch (e) {
     throw new Error(`The position is no JSON: ${(e as Error).message}`);
   }

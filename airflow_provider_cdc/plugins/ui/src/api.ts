@@ -59,11 +59,13 @@ export async function ask<T>(path: string, signal?: AbortSignal, body?: unknown)
   return exactly(await answer.text()) as T;
 }
 
-/** A text of JSON, or a whole number that is too large to be a number here: those become texts, with all their digits. */
-const LONG_NUMBERS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d{16,}(?![\d.eE])/g;
+/** A text or a number of JSON, whole: digits behind a point are no number of their own. */
+const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+const LONG = /^-?\d{16,}$/;
 
-const exactly = (text: string): unknown =>
-  JSON.parse(/\d{16}/.test(text) ? text.replace(LONG_NUMBERS, (found) => (found.startsWith('"') || Number.isSafeInteger(Number(found)) ? found : `"${found}"`)) : text);
+/** What a text of JSON says. A whole number that is too large to be a number here becomes a text, with all its digits. */
+export const exactly = (text: string): unknown =>
+  JSON.parse(/\d{16}/.test(text) ? text.replace(TOKENS, (found) => (LONG.test(found) && !Number.isSafeInteger(Number(found)) ? `"${found}"` : found)) : text);
 
 /** A browser says no more than that it could not fetch something. */
 async function reached(address: string, request: RequestInit): Promise<Response> {
