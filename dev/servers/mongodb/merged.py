@@ -101,7 +101,7 @@ class Merged:
             if not self.waiting[number] and self.ids[number]:
                 await self._fill(number)
         least = min(self.marks, key=lambda mark: mark["_data"])
-        if not any(self.waiting) and least["_data"] > self.high["_data"]:
+        if not self.over and not any(self.waiting) and least["_data"] > self.high["_data"]:
             self.high = least
         return out
 

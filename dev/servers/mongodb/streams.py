@@ -166,7 +166,8 @@ class ChangeStream:
         while count is None or len(out) < count:
             event = self._next()
             if event is None:
-                self._advance()
+                if not self._ended:  # a stream that is over stays behind its last event
+                    self._advance()
                 break
             length = len(encode(event))
             if length > LARGEST:

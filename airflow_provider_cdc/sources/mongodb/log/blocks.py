@@ -89,23 +89,32 @@ class BlockBuilder:
             yield from self.close()
         if not len(kept):
             return
-        group = _groups(events, kept)
-        ids, times = _transactions(events, kept, group)
         last, tail = int(kept[-1]), int(at[-1])
-        goes_on = bool(events.transaction[last] >= 0 and events.transaction[last] == events.transaction[tail])
-        rows = []
+        self._open = None
+        if events.transaction[last] < 0 or events.transaction[last] != events.transaction[tail]:
+            yield self._block(events, kept, position_at(events, tail))
+            return
+        group = _groups(events, kept)
+        # what is complete is a block of its own: events of the open transaction are counted by its blocks
+        if whole := int(np.searchsorted(group, group[-1])):
+            before = position_at(events, int(kept[whole - 1]))
+            yield self._block(events, kept[:whole], before)
+        end = position_at(events, tail)
+        self._open = OpenTransaction(transaction_id(events, last), int(events.txn_number[last]), end.time, end)
+        yield self._block(events, kept[whole:], before, open=True)
+
+    def _block(self, events: ChangeEvents, kept: Ints, position: MongoPosition, *, open: bool = False) -> LogBlock:
+        """A block of events of captured collections."""
+        indices, names = events.namespaces
+        group = _groups(events, kept)
         of_table = indices[kept]
+        rows = []
         for number in np.unique(of_table):
             mine = np.flatnonzero(of_table == number)
-            table = tables[number]
+            table = _table(names[number])
             assert table is not None
             rows.append(self._rows(table, events, kept[mine], mine, group[mine]))
-        position = _behind(events, kept, group, before) if goes_on else position_at(events, tail)
-        self._open = None
-        if goes_on:
-            end = position_at(events, tail)
-            self._open = OpenTransaction(ids[-1].as_py(), int(events.txn_number[last]), end.time, end)
-        yield LogBlock(rows, Transactions(ids, times), position, open=goes_on)
+        return LogBlock(rows, Transactions(*_transactions(events, kept, group)), position, open=open)
 
     def _rows(
         self, table: TableId, events: ChangeEvents, at: Ints, order: Ints, group: npt.NDArray[np.int32]
@@ -217,12 +226,6 @@ def _transactions(events: ChangeEvents, kept: Ints, group: npt.NDArray[np.int32]
     for k in np.flatnonzero(events.txn_number[first] != MISSING):
         ids[k] = transaction_id(events, int(first[k]))
     return pa.array(ids, pa.string()), (times >> np.uint64(32)).astype(np.int64) * 1_000_000
-
-
-def _behind(events: ChangeEvents, kept: Ints, group: npt.NDArray[np.int32], before: MongoPosition) -> MongoPosition:
-    """The position behind the last complete transaction."""
-    complete = np.flatnonzero(group < group[-1])
-    return position_at(events, int(kept[complete[-1]])) if len(complete) else before
 
 
 def _images(key: pa.StringArray, document: pa.Array, absent: npt.NDArray[np.bool_]) -> pa.StructArray:

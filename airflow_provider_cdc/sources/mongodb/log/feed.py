@@ -62,6 +62,10 @@ class Feed:
         self._member: Member | None = None
         self._cursor: RawCursor | None = None
         self._first: Answer | None = None
+        self._shown = False
+        """Whether this member has shown the event that the stream was opened behind, or a later one."""
+        self._ended: MongoPosition | None = None
+        """Behind the event with which the server has closed the stream."""
         self._attempts, self._again_at = 0, 0.0
         self._primary: tuple[str, int | None] | None = None
 
@@ -84,7 +88,6 @@ class Feed:
         except driver.PyMongoError as e:
             self._lost(e)
             return None
-        self._attempts = 0
         return self._batch(reply)
 
     def invalidated(self, position: MongoPosition) -> None:
@@ -106,14 +109,16 @@ class Feed:
             reply, self._first = self._first, None
             return reply
         assert self._cursor is not None
-        return self._cursor.more(wait_ms=wait_ms)
+        reply = self._cursor.more(wait_ms=wait_ms)
+        self._attempts = 0  # a stream that can be opened, and not read, is lost each time
+        return reply
 
     def _open(self) -> None:
         if self._member is None:
             self._member = Member(self._config, self._client)
             if self._primary not in (None, self._member.address):
                 self._metrics.elections += 1
-            self._primary = self._member.address
+            self._primary, self._shown = self._member.address, False
         self._start = self.position
         try:
             self._cursor = self._opened(by_time=False)
@@ -130,12 +135,20 @@ class Feed:
     def _opened(self, *, by_time: bool, bare: bool = False) -> RawCursor:
         assert self._member is not None
         database, what = target(self._config)
-        pipeline = stages(self._config, self._deployment, beginning(self.position, by_time=by_time))
+        pipeline = stages(self._config, self._deployment, beginning(self._begins, by_time=by_time))
         command = {
             "aggregate": what, "pipeline": pipeline[:1] if bare else pipeline, "cursor": {"batchSize": 1} if bare else {},
             "readConcern": {"level": "majority"},
         }  # fmt: skip
         return RawCursor(self._member, database, command, seen=self.position.order)
+
+    @property
+    def _begins(self) -> MongoPosition:
+        """The position, or the event of its moment that closed the stream: one that began at the moment would be closed by that event again, and again."""
+        ended = self._ended
+        if ended is None or ended.token is None or self.position.token is not None or ended.time != self.position.time:
+            return self.position
+        return ended
 
     def _batch(self, reply: Answer) -> Batch:
         documents, after = reply.documents, self.position
@@ -144,13 +157,21 @@ class Feed:
         if reply.token is not None:
             self._move(reply.token, quiet=documents is None and reply.bare)
         if self._cursor is not None and not self._cursor.open:
+            self._ended = None if reply.token is None else MongoPosition.behind(reply.token)
             self._drop()
         return Batch(documents, after, self.position)
 
     def _move(self, token: dict[str, object], *, quiet: bool) -> None:
         reached = MongoPosition.behind(token)
         data = str(token["_data"])
-        if quiet and not self._deployment.sharded and not (is_mark(data) and time_of(data) <= self._start.time):
+        # a member that has just become primary may not know yet that a majority has that event: what comes with it has not been looked at
+        self._shown = self._shown or not quiet or data != self._begins.token
+        if (
+            quiet
+            and self._shown
+            and not self._deployment.sharded
+            and not (is_mark(data) and time_of(data) <= self._start.time)
+        ):
             # the server has come to the end of its oplog: there is no more of that moment. A router may still wait for other shards
             reached = MongoPosition(time_of(data))
         if reached.reached(self.position):

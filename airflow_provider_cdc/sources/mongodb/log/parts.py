@@ -36,17 +36,28 @@ class Parts:
         :raises UnknownLogEvent: the parts do not come in their order
         """
         if number != len(self._parts) + 1:
-            raise UnknownLogEvent(
-                f"Part {number} of {of} of a large event came where part {len(self._parts) + 1} was to come.",
-                safe="Everything before this event is captured.",
-                remedy="run again: the event is read from its first part on; if that does not help, set cursor.oversize.handling.mode=fail",
-            )
+            raise self._another(f"Part {number} of {of} of a large event")
         self._parts.append(part)
         if number < of:
             return None
         event = joined(self._parts)
         self._parts.clear()
         return event
+
+    def complete(self) -> None:
+        """Make sure that no part is missing, as another event comes.
+
+        :raises UnknownLogEvent: there is one
+        """
+        if self._parts:
+            raise self._another("Another event")
+
+    def _another(self, came: str) -> UnknownLogEvent:
+        return UnknownLogEvent(
+            f"{came} came where part {len(self._parts) + 1} of a large event was to come.",
+            safe="Everything before this event is captured.",
+            remedy="run again: the event is read from its first part on; if that does not help, set cursor.oversize.handling.mode=fail",
+        )
 
 
 def joined(parts: list[bytes]) -> bytes:

@@ -31,7 +31,11 @@ class EventReader:
     """
 
     def __init__(
-        self, config: MongoDbConfig, tables: Tables, until: MongoPosition | None, metrics: StreamMetrics
+        self,
+        config: MongoDbConfig,
+        tables: Tables,
+        until: MongoPosition | None,
+        metrics: StreamMetrics,
     ) -> None:
         self._until, self._tables, self._metrics = until, tables, metrics
         self._blocks = BlockBuilder(tables, Shaping(config))
@@ -107,12 +111,13 @@ class EventReader:
     def _whole(self, events: ChangeEvents) -> ChangeEvents | None:
         """Events of which none is a part of one; ``None``: there is none yet."""
         numbers, counts = events.splits
-        if not counts.any():
+        if not counts.any() and not self._parts.open:
             return events
         found: list[bytes] = []
         for i in range(len(events)):
             raw = events.documents.raw(i)
             if not counts[i]:
+                self._parts.complete()
                 found.append(raw)
             elif (event := self._parts.take(raw, int(numbers[i]), int(counts[i]))) is not None:
                 self._metrics.joined += 1
