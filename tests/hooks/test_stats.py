@@ -14,7 +14,9 @@ from airflow.sdk.exceptions import AirflowException
 from airflow.sdk.observability import stats
 from airflow.sdk.observability.metrics import stats_utils
 
+from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.support.face import Shop, context, make_shop
 
 TOPIC = "shop.inventory.orders"
@@ -97,14 +99,19 @@ def test_statsd_gets_documented_names_with_connector_and_topic(shop: Shop, stats
     assert 0 <= float(milliseconds) < 60_000
 
 
-def test_statsd_gets_those_of_a_run_that_fails(shop: Shop, statsd: StatsD) -> None:
+def test_statsd_gets_those_of_a_run_that_fails(shop: Shop, statsd: StatsD, monkeypatch: pytest.MonkeyPatch) -> None:
     capture(shop)
     statsd.received()
-    with shop.store.lease("shop", "somebody", wait_s=0), pytest.raises(AirflowException):
-        capture(shop, lease_wait=0)
+    monkeypatch.setattr(MemorySource, "current_position", gone)
+    with pytest.raises(AirflowException, match="it is gone"):
+        capture(shop)
     found = statsd.received()
     assert found["airflow.cdc.run.LastRunFailed,connector=shop"] == "1|g"
     assert found["airflow.cdc.run.TotalNumberOfFailedRuns,connector=shop"] == "1|c"
+
+
+def gone(source: MemorySource) -> Any:
+    raise SourceUnavailable("it is gone")
 
 
 @pytest.fixture
