@@ -30,8 +30,8 @@ def cdc_group_dag(
     state_conn_id: str = DEFAULT_CONN_ID,
     spark_conn_id: str = "spark_default",
     wait: bool = True,
-    poll_interval: float = 10.0,
-    wait_timeout: timedelta = timedelta(days=7),
+    poll_interval: float | timedelta = 10.0,
+    wait_timeout: float | timedelta = timedelta(days=7),
     capture: Mapping[str, Any] | None = None,
     apply: Mapping[str, Any] | None = None,
     **dag: Any,
@@ -53,7 +53,7 @@ def cdc_group_dag(
     :param target: kind of all tables, ``delta`` or ``iceberg``
     :param schedule: as of ``DAG``. With a fixed schedule, ``wait=False`` keeps runs from waiting
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
-    :param wait_timeout: how long to wait for changes; then the run is skipped, not failed
+    :param wait_timeout: how long to wait for changes; a run in which nothing changes is skipped, not failed
     :param capture: further arguments of :class:`~airflow_provider_cdc.operators.capture_group.CaptureGroupOperator`
     :param apply: further arguments of :class:`~airflow_provider_cdc.operators.apply_connectors.ApplyConnectorsOperator`
     :param dag: further arguments of ``DAG``

@@ -42,8 +42,8 @@ def cdc_task_group(
     storage_conn_id: str | None = None,
     spark_conn_id: str = "spark_default",
     wait: bool = True,
-    poll_interval: float = 10.0,
-    wait_timeout: timedelta = timedelta(days=7),
+    poll_interval: float | timedelta = 10.0,
+    wait_timeout: float | timedelta = timedelta(days=7),
     run_for: float | timedelta | None = None,
     continuous: bool = False,
     apply: Mapping[str, Any] | None = None,
@@ -61,7 +61,7 @@ def cdc_task_group(
     :param on_spark: have Spark (``spark_conn_id``) bring changes into the database, for loads that outgrow one machine:
         :class:`~airflow_provider_cdc.operators.apply_to_database_on_spark.ApplyToDatabaseOnSparkOperator`
     :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
-    :param wait_timeout: how long to wait for changes; then the run is skipped, not failed
+    :param wait_timeout: how long to wait for changes; a run in which nothing changes is skipped, not failed
     :param run_for: capture for this long instead of up to the present end of the log
     :param continuous: capture and apply side by side for ``run_for`` (an hour), without the sensor: changes are in the tables within
         seconds. The DAG has to begin a run every ``run_for``, and allow two at once: the tasks of a run go on until those of the next one
@@ -93,14 +93,13 @@ def cdc_task_group(
     return group
 
 
-def waiting(poll_interval: float, wait_timeout: timedelta) -> dict[str, Any]:
+def waiting(poll_interval: float | timedelta, wait_timeout: float | timedelta) -> dict[str, Any]:
     """Arguments of the sensor that a run begins with.
 
-    :param poll_interval: seconds between two looks
-    :param wait_timeout: after which the run is skipped, not failed
+    :param poll_interval: seconds between two polls
+    :param wait_timeout: after which a run in which nothing changes is skipped, not failed
     """
-    timeout = wait_timeout.total_seconds()
-    return {"task_id": "wait", "poll_interval": poll_interval, "timeout": timeout, "soft_fail": True}
+    return {"task_id": "wait", "poll_interval": poll_interval, "timeout": wait_timeout, "soft_fail": True}
 
 
 def _all_the_time(

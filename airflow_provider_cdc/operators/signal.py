@@ -20,6 +20,7 @@ from airflow_provider_cdc.hooks.signal_texts import failure_text
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.task_base import StateFields, failure, origin, sender
 from airflow_provider_cdc.runtime import ConnectorDefinition
+from airflow_provider_cdc.triggers.polls import poll_seconds
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class SendSignalOperator(StateFields, BaseOperator):
         state_conn_id: str = DEFAULT_CONN_ID,
         wait: bool = False,
         deferrable: bool = True,
-        poll_interval: float = 5.0,
+        poll_interval: float | timedelta = 5.0,
         wait_timeout: timedelta | None = None,
         **kwargs: Any,
     ) -> None:
@@ -73,12 +74,8 @@ class SendSignalOperator(StateFields, BaseOperator):
         self._set_connector_name(connector, state_conn_id)
         self._defined = isinstance(connector, ConnectorDefinition)
         self.type, self.data, self.id = type, data, id
-        self.wait, self.deferrable, self.poll_interval, self.wait_timeout = (
-            wait,
-            deferrable,
-            poll_interval,
-            wait_timeout,
-        )
+        self.wait, self.deferrable, self.wait_timeout = wait, deferrable, wait_timeout
+        self.poll_interval = poll_seconds(poll_interval)
 
     def execute(self, context: Context) -> dict[str, Any]:
         try:

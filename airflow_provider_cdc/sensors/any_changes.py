@@ -6,19 +6,18 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
-
 from airflow_provider_cdc.core.errors import CdcError, TransientError
-from airflow_provider_cdc.hooks.group import CaptureOf, GroupFields, look_at
+from airflow_provider_cdc.hooks.group import CaptureOf, GroupFields, Looked, look_at
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import failure
+from airflow_provider_cdc.sensors.waiting import WaitingSensor
 from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class AnyChangesSensor(GroupFields, BaseSensorOperator):
+class AnyChangesSensor(GroupFields, WaitingSensor):
     """Succeeds when a capture of any of several connectors would find something, as
     :class:`~airflow_provider_cdc.sensors.changes_available.ChangesAvailableSensor` does for one. Meanwhile it occupies no worker. A connector that cannot be
     asked does not hold up the others. If a person must act for it, the sensor succeeds, in the triggerer after five minutes in which no other has changes, and what
@@ -42,15 +41,32 @@ class AnyChangesSensor(GroupFields, BaseSensorOperator):
         *,
         connectors: Sequence[CaptureOf],
         state_conn_id: str = DEFAULT_CONN_ID,
-        poll_interval: float = 10.0,
+        poll_interval: float | timedelta = 10.0,
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**{"poke_interval": poll_interval, **kwargs})
+        super().__init__(poll_interval=poll_interval, deferrable=deferrable, **kwargs)
         self._set_group(connectors, state_conn_id)
-        self.poll_interval, self.deferrable = poll_interval, deferrable
 
     def poke(self, context: Context) -> bool:
+        return any(one.reason is not None or _not_by_itself(one.error) for one in self._looked())
+
+    def poke_at_timeout(self, context: Context) -> bool:
+        """Have a connector that cannot be asked captured, too: the capture fails and names it."""
+        return any(one.reason is not None or one.error is not None for one in self._looked())
+
+    def wait(self, context: Context) -> None:
+        try:
+            accesses = self.accesses
+        except CdcError as e:
+            raise failure(e) from e
+        self.defer_to(AnyChangesTrigger.of(accesses, self.poll_interval))
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
+        """Take the event of the trigger."""
+        self._found(event["connector"], event["reason"])
+
+    def _looked(self) -> list[Looked]:
         try:
             looked = list(look_at(self.accesses))
         except CdcError as e:
@@ -60,24 +76,7 @@ class AnyChangesSensor(GroupFields, BaseSensorOperator):
                 self._found(one.access.definition.name, one.reason)
             if one.error is not None:
                 self.log.warning("Connector %s cannot be asked: %s", one.access.definition.name, one.error)
-        return any(one.reason is not None or _not_by_itself(one.error) for one in looked)
-
-    def execute(self, context: Context) -> Any:
-        if not self.deferrable:
-            return super().execute(context)
-        try:
-            accesses = self.accesses
-        except CdcError as e:
-            raise failure(e) from e
-        self.defer(
-            trigger=AnyChangesTrigger.of(accesses, self.poll_interval),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=self.timeout),
-        )
-
-    def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
-        """Take the event of the trigger."""
-        self._found(event["connector"], event["reason"])
+        return looked
 
     def _found(self, connector: str, reason: str) -> None:
         self.log.info("There is something to capture from %s: %s.", connector, reason)

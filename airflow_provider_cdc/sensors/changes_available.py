@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
+from airflow_provider_cdc.sensors.waiting import WaitingSensor
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
 
-class ChangesAvailableSensor(ConnectorFields, BaseSensorOperator):
+class ChangesAvailableSensor(ConnectorFields, WaitingSensor):
     """Succeeds when a capture of the connector would find something: at once before the first capture, afterwards when the
     source's log has gone on or the connector's properties were changed. Meanwhile it occupies no worker.
 
@@ -42,13 +43,12 @@ class ChangesAvailableSensor(ConnectorFields, BaseSensorOperator):
         definition: ConnectorDefinition,
         conn_id: str,
         state_conn_id: str = DEFAULT_CONN_ID,
-        poll_interval: float = 10.0,
+        poll_interval: float | timedelta = 10.0,
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**{"poke_interval": poll_interval, **kwargs})
+        super().__init__(poll_interval=poll_interval, deferrable=deferrable, **kwargs)
         self._set_connector(definition, conn_id, state_conn_id, None)
-        self.poll_interval, self.deferrable = poll_interval, deferrable
 
     def poke(self, context: Context) -> bool:
         try:
@@ -56,27 +56,19 @@ class ChangesAvailableSensor(ConnectorFields, BaseSensorOperator):
         except CdcError as e:
             raise failure(e) from e
 
-    def execute(self, context: Context) -> Any:
-        if not self.deferrable:
-            return super().execute(context)
+    def wait(self, context: Context) -> None:
         try:
             if self._look():
-                return None
+                return
             self.log.info("Nothing to capture from %s yet; waiting in the triggerer.", self.connector)
         except TransientError as e:
             self.log.warning("Connector %s cannot be asked now; trying again in the triggerer: %s", self.connector, e)
         except CdcError as e:
             raise failure(e) from e
-        self.defer(
-            trigger=ChangesAvailableTrigger(self.access.document(), self.poll_interval),
-            method_name="execute_complete",
-            timeout=timedelta(seconds=self.timeout),
-        )
+        self.defer_to(ChangesAvailableTrigger(self.access.document(), self.poll_interval))
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> None:
         """Take the event of the trigger."""
-        from airflow.sdk.exceptions import AirflowFailException
-
         if "error" in event:
             raise AirflowFailException(event["error"])
         self._found(str(event["reason"]))

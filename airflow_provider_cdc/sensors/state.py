@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
 from airflow.sdk.bases.sensor import PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -15,6 +14,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.task_base import StateFields, failure
+from airflow_provider_cdc.sensors.waiting import WaitingSensor
 from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.runtime import ConnectorDefinition
 
 
-class StateSensor(StateFields, BaseSensorOperator):
+class StateSensor(StateFields, WaitingSensor):
     """Waits with a :class:`~airflow_provider_cdc.triggers.state.StateTrigger`; meanwhile it occupies no worker.
 
     :param connector: the connector, or its name (templated)
@@ -41,13 +41,12 @@ class StateSensor(StateFields, BaseSensorOperator):
         *,
         connector: str | ConnectorDefinition,
         state_conn_id: str = DEFAULT_CONN_ID,
-        poll_interval: float = 5.0,
+        poll_interval: float | timedelta = 5.0,
         deferrable: bool = True,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**{"poke_interval": poll_interval, **kwargs})
+        super().__init__(poll_interval=poll_interval, deferrable=deferrable, **kwargs)
         self._set_connector_name(connector, state_conn_id)
-        self.poll_interval, self.deferrable = poll_interval, deferrable
 
     @abc.abstractmethod
     def trigger(self) -> StateTrigger:
@@ -61,9 +60,7 @@ class StateSensor(StateFields, BaseSensorOperator):
         answer = self._ask(self.trigger())
         return False if answer.event is None else PokeReturnValue(True, self.result(answer.event))
 
-    def execute(self, context: Context) -> Any:
-        if not self.deferrable:
-            return super().execute(context)
+    def wait(self, context: Context) -> Any:
         trigger = self.trigger()
         try:
             answer = self._ask(trigger)
@@ -73,7 +70,7 @@ class StateSensor(StateFields, BaseSensorOperator):
             raise
         except AirflowException as e:
             self.log.warning("The state tables cannot be asked now; trying again in the triggerer: %s", e)
-        self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
+        self.defer_to(trigger)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """Take the event of the trigger."""
