@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -79,6 +80,16 @@ class Signals:
         r = SignalRow
         found = sa.select(r.id).where(r.connector == connector, r.id > after, r.id <= upto, r.received_at > sent_after)
         found = found.where(r.state == SignalState.RECEIVED.value).order_by(r.id)
+        return self._fail(connector, found, message)
+
+    def fail_lost(self, connector: str, *, upto: int, requests: Collection[int], message: str) -> list[int]:
+        """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.fail_lost_signals`."""
+        r = SignalRow
+        found = sa.select(r.id).where(r.connector == connector, r.id <= upto, r.id.not_in(sorted(requests)))
+        found = found.where(r.state.in_([state.value for state in SignalState if not state.final])).order_by(r.id)
+        return self._fail(connector, found, message)
+
+    def _fail(self, connector: str, found: sa.Select[tuple[int]], message: str) -> list[int]:
         for attempt in self._database.attempts():
             with attempt, self._database.write() as c:
                 numbers = [int(number) for number in c.scalars(found)]

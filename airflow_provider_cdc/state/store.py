@@ -152,6 +152,9 @@ class StateStore:
     def refuse_signals(self, connector: str, *, after: int, upto: int, sent_after: datetime, message: str) -> list[int]:
         return self._signals.refuse(connector, after=after, upto=upto, sent_after=sent_after, message=message)
 
+    def fail_lost_signals(self, connector: str, *, upto: int, requests: Collection[int], message: str) -> list[int]:
+        return self._signals.fail_lost(connector, upto=upto, requests=requests, message=message)
+
     def set_signal_state(
         self, connector: str, number: int, state: SignalState, message: str = "", progress: dict[str, Any] | None = None
     ) -> None:

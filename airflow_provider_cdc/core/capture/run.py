@@ -165,6 +165,7 @@ class Run:
         stop, state = self._stop, self._state
         stop.deadline = None if run_for_s is None else time.monotonic() + run_for_s
         try:
+            self._signals.fail_lost()
             self._plan()
             while True:
                 self._snapshot()

@@ -68,6 +68,18 @@ class SignalProcessor:
         self._committer.commit()
         self._incremental.feed(self._state.incremental)
 
+    def fail_lost(self) -> None:
+        """Have signals fail whose work is neither in the offset nor ended: state tables that were put back, or tables that are gone.
+
+        Called before the run takes signals.
+        """
+        offset = self._batcher.offset
+        working = {*offset.snapshot.requests.values(), *(scan.request for scan in offset.incremental.scans)}
+        message = "Its end is not known: the connector's offset has no work of this signal. If its tables were not read, send it again."
+        lost = self._store.fail_lost_signals(self._connector, upto=offset.signal, requests=working, message=message)
+        if lost:
+            log.warning("Signals %s have failed. %s", ", ".join(map(str, lost)), message)
+
     def failed(self, requests: set[int], reason: str) -> None:
         """End the signals of requests that failed before their end."""
         for number in requests:

@@ -6,7 +6,7 @@ SQLAlchemy nor fsspec, and so that what they promise is written in one module.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -80,6 +80,14 @@ class StateStore(Protocol):
 
         :param after: and ``upto``: only numbers above the one, and not above the other
         :param sent_after: only those that were recorded after this
+        :return: their numbers
+        """
+
+    def fail_lost_signals(self, connector: str, *, upto: int, requests: Collection[int], message: str) -> list[int]:
+        """Have signals fail that were taken, have no final state, and of which the offset has no work.
+
+        :param upto: the last signal that the offset has taken
+        :param requests: those whose work is in the offset
         :return: their numbers
         """
 

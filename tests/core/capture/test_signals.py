@@ -512,3 +512,21 @@ def test_a_signal_that_has_the_number_of_another_one_after_a_restore_does_not_en
     assert again > number
     assert signal_state(connector, again) == ("done", "")
     assert rows_read(connector) == {"a": 30, "b": 30}
+
+
+@pytest.mark.parametrize("kind", ["INCREMENTAL", "BLOCKING"])
+def test_a_signal_without_work_in_the_offset_fails_and_one_with_work_is_carried_out(
+    db: MemoryDatabase, tmp_path: Path, kind: str
+) -> None:
+    """State tables that were put back may have a signal run whose end was in an offset that is gone."""
+    connector = streaming(db, tmp_path)
+    lost, ended = snapshot(connector, "shop.a", type=kind), snapshot(connector, "shop.b", type=kind)
+    connector.capture()
+    with connector.store.database.write() as c:
+        c.execute(sa.update(SignalRow).where(SignalRow.id == lost).values(state="running", ended_at=None))
+    insert(db, "shop.a", 100)
+    waiting = snapshot(connector, "shop.b", type=kind)
+    connector.capture()
+    state, message = signal_state(connector, lost)
+    assert (state, "its tables were not read, send it again" in message) == ("failed", True)
+    assert [signal_state(connector, number)[0] for number in (ended, waiting)] == ["done", "done"]
