@@ -44,12 +44,15 @@ def _header(buf: npt.NDArray[np.uint8], p: int, events: npt.NDArray[np.int64], n
 
 @jit
 def split_packets(
-    buf: npt.NDArray[np.uint8], start: int, end: int, events: npt.NDArray[np.int64], checksum: int
+    buf: npt.NDArray[np.uint8], start: int, end: int, events: npt.NDArray[np.int64], checksum: int, largest: int
 ) -> tuple[int, int, int]:
     """Find the events in network packets: a length of 3 bytes, a sequence number, a status byte, the event.
 
+    It ends with a FORMAT_DESCRIPTION, which says whether the events after it have checksums.
+
     :param events: output, ``int64[events, EV_FIELDS]``
     :param checksum: 4 if events end in a CRC-32, which is verified; else 0
+    :param largest: length of a packet whose event goes on in the next packet
     :return: number of events, offset of the first unused byte, and why it stopped
     """
     n, p = 0, start
@@ -59,12 +62,12 @@ def split_packets(
         length = np.int64(buf[p]) | np.int64(buf[p + 1]) << 8 | np.int64(buf[p + 2]) << 16
         if buf[p + 4] == 0xFE and length < 9:
             return n, p, END_OF_FILE
+        if length == largest and buf[p + 4] == 0:
+            return n, p, SPLIT_PACKET
         if end - p < 4 + length:
             return n, p, MORE
         if buf[p + 4] != 0:
             return n, p, SERVER_ERROR
-        if length == 0xFFFFFF:
-            return n, p, SPLIT_PACKET
         q = p + 5
         size = length - 1
         if size < HEADER + checksum or u32(buf, q + 9) != size:
@@ -76,6 +79,8 @@ def split_packets(
         _header(buf, q, events, n, checksum)
         n += 1
         p += 4 + length
+        if not plain and buf[q + 4] == FORMAT_DESCRIPTION:
+            break
     return n, p, EVENTS_FULL
 
 
