@@ -20,6 +20,7 @@ from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem,
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
+from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
 from airflow_provider_cdc.sources.mysql.kernels import event_codes as code
 from airflow_provider_cdc.sources.mysql.log.event_reader import LARGEST_PACKET, EventReader
 from airflow_provider_cdc.sources.mysql.log.rows.row_metadata import schema_of_table_map
@@ -45,7 +46,9 @@ def packets(payload: bytes, largest: int = LARGEST_PACKET) -> bytes:
     return bytes(out)
 
 
-def event(kind: int, body: bytes, end: int, *, flags: int = 0, checksums: bool = True, at: int = 1_700_000_000) -> bytes:
+def event(
+    kind: int, body: bytes, end: int, *, flags: int = 0, checksums: bool = True, at: int = 1_700_000_000
+) -> bytes:
     """An event with its header and checksum."""
     size = 19 + len(body) + 4 * checksums
     whole = struct.pack("<IBIIIH", at, kind, 1, size, end & 0xFFFFFFFF, flags) + body
@@ -67,14 +70,16 @@ def table_map(table_id: int, table: bytes = b"t", names: Sequence[bytes] = (b"id
     body = struct.pack("<Q", table_id)[:6] + b"\1\0" + b"\1d\0" + bytes([len(table)]) + table + b"\0"
     body += b"\2" + bytes([3, 252]) + b"\1\4" + b"\2"
     listed = b"".join(lenenc(len(name)) + name for name in names)
-    for kind, value in ((1, b"\0"), (4, listed), (8, b"\0")):
+    for kind, value in ((1, b"\0"), (2, b"\x3f"), (4, listed), (8, b"\0")):
         body += bytes([kind]) + lenenc(len(value)) + value
     return body
 
 
 def rows(kind: int, table_id: int, images: Sequence[tuple[int, bytes]]) -> bytes:
     """Body of a row event; ``images`` are (id, v), with both images of each row of an update."""
-    body = struct.pack("<Q", table_id)[:6] + b"\1\0" + b"\2\0" + b"\2" + (b"\3\3" if kind == code.UPDATE_ROWS else b"\3")
+    body = (
+        struct.pack("<Q", table_id)[:6] + b"\1\0" + b"\2\0" + b"\2" + (b"\3\3" if kind == code.UPDATE_ROWS else b"\3")
+    )
     return body + b"".join(b"\0" + struct.pack("<iI", id_, len(v)) + v for id_, v in images)
 
 
@@ -254,7 +259,13 @@ class MadeServer:
         self, log: MadeLog, dumps: Sequence[Dump] = (), *, largest: int = LARGEST_PACKET, buffer: int = 4 << 20,
         pieces: Sequence[int] = (1 << 16,),
     ) -> None:  # fmt: skip
-        self.log, self._dumps, self._largest, self._buffer, self._pieces = log, list(dumps), largest, buffer, list(pieces)
+        self.log, self._dumps, self._largest, self._buffer, self._pieces = (
+            log,
+            list(dumps),
+            largest,
+            buffer,
+            list(pieces),
+        )
         self.sent, self.asked = (0, 4), 0
         mode = "ON" if log.gtids else "OFF"
         variables = {"gtid_mode": mode, "binlog_checksum": "CRC32" if log.checksums else "NONE"}
@@ -270,7 +281,7 @@ class MadeServer:
         return Connection(
             ours, config, start, checksums=self.log.checksums, buffer=self._buffer, silence_s=20, largest=self._largest,
             patience=options.get("patience"),
-        )  # fmt: skip
+        ).after(start.gtids)  # fmt: skip
 
     def _send(self, to: socket.socket, start: MySqlPosition, dump: Dump) -> None:
         with to, contextlib.suppress(OSError):
@@ -295,19 +306,37 @@ class MadeServer:
     def _events(self, start: MySqlPosition, limit: int | None) -> Iterator[tuple[bytes, tuple[int, int]]]:
         names = [file.name for file in self.log.files]
         count, first = 0, names.index(start.file)
+        has = MySqlGtids.parse(start.gtids) if self.log.gtids else MySqlGtids()
         for number in range(first, len(names)):
             file = self.log.files[number]
-            at = start.pos if number == first else 4
+            # asked by GTIDs, a server begins at the head of the file, and skips
+            at = start.pos if number == first and not has.sources else 4
             yield self._artificial(code.ROTATE, struct.pack("<Q", at) + file.name.encode()), (number, 0)
             if at > 4:
-                yield self._artificial(code.FORMAT_DESCRIPTION, file.events[0].data[19:-4] if self.log.checksums else file.events[0].data[19:]), (number, 0)  # fmt: skip
+                end = -4 if self.log.checksums else None
+                yield self._artificial(code.FORMAT_DESCRIPTION, file.events[0].data[19:end]), (number, 0)
+            skips = skipped = 0
             for stored in file.events:
                 if stored.start < at:
+                    continue
+                if stored.data[4] == code.GTID:
+                    own = MySqlGtids({SERVER_UUID: [(int.from_bytes(stored.data[36:44], "little"),) * 2]})
+                    skips = has.covers(own)
+                if skips:
+                    skips, skipped = not stored.closes, stored.end
                     continue
                 if limit is not None and count >= limit:
                     return
                 count += 1
+                if skipped:
+                    yield self._heartbeat(file.name, skipped), (number, 0)
+                    skipped = 0
                 yield stored.data, (number, stored.end)
+            if skipped:
+                yield self._heartbeat(file.name, skipped), (number, skipped)
+
+    def _heartbeat(self, file: str, end: int) -> bytes:
+        return event(code.HEARTBEAT, file.encode(), end, checksums=self.log.checksums)
 
     def _artificial(self, kind: int, body: bytes) -> bytes:
         return event(kind, body, 0, flags=ARTIFICIAL, checksums=self.log.checksums)
@@ -317,6 +346,10 @@ class Connection(EventReader):
     """What a stream reads from."""
 
     gtids = ""
+
+    def after(self, gtids: str) -> Self:
+        self.gtids = gtids
+        return self
 
     def __enter__(self) -> Self:
         return self
@@ -333,7 +366,7 @@ class _Catalog:
         return None
 
     def charsets(self) -> dict[int, str]:
-        return {}
+        return {63: "binary"}
 
 
 CATALOG = PresentCatalog(lambda question: question(_Catalog()))  # type: ignore[arg-type]
@@ -343,7 +376,7 @@ def tables() -> Fixed:
     """The tables of a made log."""
     id_ = TableId(namespace="d", name="t")
     known = parse_table_map(table_map(1), mariadb=False)
-    return Fixed({id_: schema_of_table_map(known, id_, [], CONFIG, {})})
+    return Fixed({id_: schema_of_table_map(known, id_, [], CONFIG, {63: "binary"})})
 
 
 @dataclass
@@ -393,6 +426,8 @@ class Applied:
 
 
 def _rows(block: Any) -> Iterator[tuple[int, tuple[int, int], int]]:
-    for order, row, pos in zip(block.order.tolist(), block.after.to_pylist(), block.source["pos"].to_pylist(), strict=True):
+    for order, row, pos in zip(
+        block.order.tolist(), block.after.to_pylist(), block.source["pos"].to_pylist(), strict=True
+    ):
         assert row["v"] == bytes([row["id"] % 251]) * len(row["v"]), f"the value of row {row['id']} is another one"
         yield order, (row["id"], len(row["v"])), pos

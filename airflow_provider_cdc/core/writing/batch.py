@@ -80,7 +80,7 @@ class Batcher:
         self._schemas: dict[str, dict[str, TableSchema]] = {}
         self._changes: list[SchemaChangeRecord] = []
         self._left_out: dict[tuple[str, str], LeftOutRecord] = {}
-        self._marked: tuple[int, int, Counter[str], dict[tuple[str, str], LeftOutRecord]] = self._state()
+        self._marked = self._state()
 
     @property
     def offset(self) -> Offset:
@@ -165,16 +165,20 @@ class Batcher:
         if self._writer is not None:
             self._writer.settle()
 
-    def _state(self) -> tuple[int, int, Counter[str], dict[tuple[str, str], LeftOutRecord]]:
-        return self._seq, self.rows, self.counts.copy(), dict(self._left_out)
+    def _state(self) -> tuple[int, int, Counter[str], dict[tuple[str, str], LeftOutRecord], int]:
+        return self._seq, self.rows, self.counts.copy(), dict(self._left_out), len(self._changes)
 
     def rollback(self) -> None:
-        """Take back the events added since :meth:`mark`."""
+        """Take back the events added since :meth:`mark`. Schema changes stay, as a rollback does not undo them: they get the next numbers."""
         if self._writer is not None:
             self._writer.rollback()
             self._writer.settle()
-        self._seq, self.rows = self._marked[:2]
-        self.counts, self._left_out = self._marked[2].copy(), dict(self._marked[3])
+        self._seq, self.rows, counts, left_out, changes = self._marked
+        self.counts, self._left_out = counts.copy(), dict(left_out)
+        for number in range(changes, len(self._changes)):
+            self._seq += 1
+            self._changes[number] = self._changes[number].model_copy(update={"seq": self._seq})
+        self._marked = self._state()
 
     def commit(self, offset: Offset) -> None:
         """Commit the batch and move the offset to ``offset``, whose ``seq`` and ``batch`` are filled in here.

@@ -22,3 +22,7 @@ SERVER_ERROR: Final = 3  # an error packet
 BAD_CHECKSUM: Final = 4
 BAD_LENGTH: Final = 5
 EVENTS_FULL: Final = 6  # no room for another event, or the last one was a FORMAT_DESCRIPTION
+
+MAP_DESCRIPTION: Final = (
+    8  # offset in the body of a table map after its table id and flags, which change while the table stays the same
+)

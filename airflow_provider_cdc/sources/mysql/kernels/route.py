@@ -30,6 +30,7 @@ from airflow_provider_cdc.sources.mysql.kernels.event_fields import (
     EV_START,
     EV_TYPE,
     HEADER,
+    MAP_DESCRIPTION,
 )
 from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little, u32
 from airflow_provider_cdc.sources.mysql.kernels.tagged import BAD_GTID, GTID_NUMBER, NO_GTID, read_tagged
@@ -107,7 +108,8 @@ def route(
     """Find the ends of transactions, and the layout and transaction of each row event.
 
     Known table maps are in a hash table of ``SLOTS`` slots, by table id: ``map_ids`` (-1 = free), ``map_spans[slot]`` = (offset,
-    length) of the event's body in ``map_bytes``, and the layout's number. A table map that differs in any byte counts as new.
+    length) of the event's body in ``map_bytes``, without its id and flags, and the layout's number. A table map that differs in any
+    other byte counts as new.
 
     :param state: ``int64[STATE]``; kept between calls
     :param layout_of: output, per event: number of its layout, ``NOT_WANTED`` or ``NOT_ROWS``
@@ -134,9 +136,9 @@ def route(
         elif kind == TABLE_MAP:
             table = little(buf, start + HEADER, 6)
             slot = table % SLOTS
-            length = end - start - HEADER
+            length = end - start - HEADER - MAP_DESCRIPTION
             known = map_ids[slot] == table and map_spans[slot, 1] == length
-            if not known or not _same(buf, start + HEADER, map_bytes, map_spans[slot, 0], length):
+            if not known or not _same(buf, start + HEADER + MAP_DESCRIPTION, map_bytes, map_spans[slot, 0], length):
                 return NEW_MAP
         elif kind == XID:
             if not state[OPEN]:

@@ -114,7 +114,8 @@ class BinlogConnection(EventReader):
 
     def _dump_request(self) -> bytes:
         flags = 0 if self._follow else _NON_BLOCK
-        if self._server.mariadb and self._config.include_query:
+        # where an event does not say at which offset it ends, all events before it have to be there
+        if self._server.mariadb and (self._config.include_query or self._server.number >= (11, 4, 0)):
             flags |= _SEND_ANNOTATE
         if self.gtids and self._server.gtids and not self._server.mariadb:
             encoded = MySqlGtids.parse(self.gtids).encode()

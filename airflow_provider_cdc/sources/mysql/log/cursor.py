@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.mysql.connect import Server
-from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids, parse_gtids
+from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids, missing_gtids, parse_gtids
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import add_gtid_numbers
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 
@@ -27,6 +27,7 @@ class OpenTransaction:
     :param row_events: number of its row events that have left the buffer
     :param savepoints: name → number of its row events before the savepoint
     :param xa: its XA id, if it has one
+    :param begins: file and offset at which it begins, once that event has left the buffer
     """
 
     id: str | None = None
@@ -36,6 +37,7 @@ class OpenTransaction:
     row_events: int = 0
     savepoints: dict[str, int] = field(default_factory=dict)
     xa: str | None = None
+    begins: tuple[str, int] | None = None
 
 
 class LogCursor:
@@ -46,16 +48,17 @@ class LogCursor:
     :ivar position: the position after the last complete transaction
     :ivar file: the log file that is being read
     :ivar created: when that file was created, seconds since the epoch; 0 = not known
-    :ivar end: offset (64 bits) in the file after the last event that was used
+    :ivar end: offset (64 bits) in the file at which the next set of events begins
+    :ivar passed: what comes next in the log is after ``until``
     :ivar gtids: the GTIDs executed up to the position
     :ivar open: state of the transaction of which a part was delivered
     :ivar rolled_back: ranges of row event numbers in the open transaction that it rolls back later
     """
 
-    __slots__ = ("created", "end", "file", "gtids", "open", "position", "rolled_back", "server", "until")
+    __slots__ = ("created", "end", "file", "gtids", "open", "passed", "position", "rolled_back", "server", "until")
 
     def __init__(self, server: Server, start: MySqlPosition, until: MySqlPosition | None) -> None:
-        self.server, self.until = server, until
+        self.server, self.until, self.passed = server, until, False
         self.rolled_back: list[tuple[int, int]] = []
         self._move_to(start)
 
@@ -71,7 +74,18 @@ class LogCursor:
     @property
     def reached(self) -> bool:
         """Whether the stream has reached ``until`` and no transaction is open."""
-        return self.until is not None and self.open.id is None and self.position.reached(self.until)
+        if self.until is None or self.open.id is not None:
+            return False
+        return self.passed or self.position.reached(self.until)
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the position, where the server has ended the log, has all that ``until`` has: in the log, or by GTIDs alone, as the
+        log may end with bytes that the server has skipped, or does not send yet."""
+        if self.reached:
+            return True
+        mine, theirs = self.position.gtids, "" if self.until is None else self.until.gtids
+        return bool(mine and theirs) and self.open.id is None and not missing_gtids(mine, theirs)
 
     def is_past(self, pos: int) -> bool:
         """Whether an offset in the current file is at or after ``until``."""
@@ -111,9 +125,13 @@ class LogCursor:
         self.position = self._position(end, str(self.gtids))
         self.open, self.rolled_back = OpenTransaction(), []
 
-    def leave_open(self, transaction: OpenTransaction) -> None:
-        """A part of a transaction was delivered; the rest follows in a later buffer."""
-        self.open = transaction
+    def leave_open(self, transaction: OpenTransaction, end: int) -> None:
+        """A part of a transaction was delivered, up to offset ``end``; the rest follows in a later buffer."""
+        self.open, self.end = transaction, end
+
+    def abandon(self) -> None:
+        """The open transaction has no end in the log."""
+        self.open, self.rolled_back = OpenTransaction(), []
 
     def roll_back(self, since: int, to: int) -> bool:
         """The open transaction rolls back row events that were delivered, numbers ``since`` up to ``to``.
@@ -148,10 +166,6 @@ class LogCursor:
 
     def begin_file(self, name: str, pos: int) -> None:
         """The log continues at offset ``pos`` of a file, the next one or the current one."""
-        until = self.until
-        if until is not None and until.same_log(self.position) and until.file == self.file != name:
-            pos = max(until.pos, self.position.pos)
-            self.position = replace(self.position, file=self.file, pos=pos, created=self.created)
         # asked by GTID, the server begins at the head of a file; asked by file and offset, it repeats that offset
         self.end = pos
         if name != self.file:
@@ -165,28 +179,23 @@ class LogCursor:
         """These GTIDs were executed before the current file."""
         self.gtids = gtids
 
-    def heartbeat(self, end: int) -> None:
-        """Move to the end of the log as the server reports it; the bytes before it may be no transaction, as the head of a new file."""
-        gtids = str(self.gtids) if self.server.gtids else ""
-        position = self._position(end, gtids)
-        # while the server skips transactions that a reader by GTIDs has, it reports earlier offsets: never move back
-        if self.until is None and (not position.same_log(self.position) or position.reached(self.position)):
+    def read_up_to(self, end: int) -> None:
+        """Move to an offset in the file at which no transaction is open: the bytes before it may be no transaction, as the head of a file.
+
+        Never moves back: asked by GTIDs, the server begins at the head of a file, and reports the transactions that it skips.
+        """
+        self.end = end
+        if (self.file, end) == (self.position.file, self.position.pos):
+            return
+        position = self._position(end, str(self.gtids) if self.server.gtids else "")
+        if not position.same_log(self.position) or _coordinates(position) >= _coordinates(self.position):
             self.position = position
-
-    def move_to_until(self) -> None:
-        """Move to ``until``: what comes next in the log is after it. The bytes before ``until`` may belong to no transaction."""
-        assert self.until is not None
-        file = self.until.file
-        created = self.created if file == self.file else self.position.created if file == self.position.file else 0
-        self.position = replace(self.position, file=file, pos=self.until.pos, created=created)
-
-    def end_log(self) -> None:
-        """The server has reached the end of its log, which is at or after ``until``."""
-        until = self.until
-        if until is not None and until.same_log(self.position) and not self.position.reached(until):
-            self.move_to_until()
 
     def _position(self, pos: int, gtids: str) -> MySqlPosition:
         return replace(
             self.position, file=self.file, pos=pos, gtids=gtids, created=self.created, server=self.server.identity
         )
+
+
+def _coordinates(position: MySqlPosition) -> tuple[int, int]:
+    return file_number(position.file) if position.file else -1, position.pos

@@ -17,6 +17,8 @@ from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import gtid_numbers, transaction_columns
 
 Int64s = npt.NDArray[np.int64]
+_REPEATED = np.array([ev.FORMAT_DESCRIPTION, ev.MARIADB_GTID_LIST, ev.MARIADB_START_ENCRYPTION])
+"""Events at the head of a file. A server that begins to send it elsewhere repeats them, without an offset."""
 
 
 class EventBuffer:
@@ -35,9 +37,9 @@ class EventBuffer:
         self.events = events
         n = len(events)
         self.transactions = np.full((n + 1, k.TX_FIELDS), -1, np.int64)
-        ends = _ends(events, cursor.end)
+        ends = _ends(events.table, cursor.end)
         self.routed = RoutedEvents(events, np.full(n, k.NOT_ROWS, np.int32), np.zeros(n, np.int32), ends, cursor.file)
-        self.lo = self.first = 0
+        self.lo = self.first = self._file_from = 0
         self._route_state = np.zeros(k.STATE, np.int64)
         self._rolled_back: set[int] = set()
         self._uncounted: set[int] = set()
@@ -105,14 +107,19 @@ class EventBuffer:
         """Id of the server that first wrote an event."""
         return int(self.events.table[i, k.EV_SERVER])
 
-    def begin_file(self, i: int, name: str) -> None:
-        """The events after ``i`` are of another file."""
-        self.routed.file = name
-        self.routed.ends[i + 1 :] = self.events.table[i + 1 :, k.EV_END]
+    def begin_file(self, i: int, name: str, pos: int) -> None:
+        """The events after ``i`` are of another file, from offset ``pos`` on."""
+        self.routed.file, self._file_from = name, i + 1
+        self.routed.ends[i + 1 :] = _ends(self.events.table[i + 1 :], pos)
 
     def is_past(self, i: int, cursor: LogCursor) -> bool:
         """Whether an event begins at or after ``until``."""
         return not self.flags(i) & ev.ARTIFICIAL_FLAG and cursor.is_past(self.start(i))
+
+    def end_before(self, i: int) -> int | None:
+        """Offset after the last event before event ``i`` in its file; ``None`` if there is none in the buffer."""
+        ends = self.routed.ends[self._file_from : i]
+        return int(ends.max()) or None if len(ends) else None
 
     # -- transactions -------------------------------------------------------------------------------------------------
 
@@ -145,6 +152,14 @@ class EventBuffer:
         self.exclude_rows(np.flatnonzero(self.rows(self.tx, i)))
         self.close(i)
 
+    def abandon(self) -> None:
+        """Forget the open transaction: its end is not in the log."""
+        self.routed.layout_of[: self.at][self.routed.transaction_of[: self.at] == self.tx] = k.NOT_ROWS
+        self.transactions[self.tx] = -1
+        self._transaction_states.pop(self.tx, None)
+        self._route_state[k.TX] -= 1
+        self._route_state[k.OPEN] = 0
+
     def mark_rolled_back(self) -> None:
         """Count the last transaction as rolled back."""
         self._rolled_back.add(self.tx)
@@ -172,6 +187,9 @@ class EventBuffer:
         note = self.state_of(tx)
         if gtid >= 0:
             note = replace(note, gtid=gtid_numbers(self.events, np.array([gtid])), standalone=self.is_standalone(tx))
+        first = int(self.transactions[tx, k.TX_FIRST])
+        if first >= 0:
+            note = replace(note, begins=(self.routed.file, self.start(first)))
         thread = int(self.transactions[tx, k.TX_THREAD])
         return replace(note, id=id_, thread=thread, row_events=self.rows_before(len(self)))
 
@@ -252,17 +270,25 @@ class EventBuffer:
         }  # fmt: skip
 
 
-def _ends(events: Events, end: int) -> Int64s:
-    """64-bit offset after each event. Headers have the low 32 bits only, and artificial events have no offset.
+def _ends(table: Int64s, end: int) -> Int64s:
+    """64-bit offset after each event. Headers have the low 32 bits only; artificial events have no offset.
 
+    Nor have events within a transaction of MariaDB 11.4 and newer (``binlog_legacy_event_pos=OFF``): these follow each other in the file.
+
+    :param table: of events of one file
     :param end: the offset at which the first event begins
     """
-    table = events.table
     ends = table[:, k.EV_END].copy()
-    artificial = (table[:, k.EV_FLAGS] & ev.ARTIFICIAL_FLAG) != 0
-    real = np.flatnonzero(~artificial & (ends > 0))
-    low = np.concatenate([[end & 0xFFFFFFFF], ends[real]])
-    # offsets also fall at the head of a new file, which begins with a FORMAT_DESCRIPTION: that is no carry
-    carry = np.cumsum((np.diff(low) < 0) & (table[real, k.EV_TYPE] != ev.FORMAT_DESCRIPTION))
-    ends[real] += (end & ~0xFFFFFFFF) + (carry << 32)
+    repeated = (ends == 0) & np.isin(table[:, k.EV_TYPE], _REPEATED)
+    real = np.flatnonzero(((table[:, k.EV_FLAGS] & ev.ARTIFICIAL_FLAG) == 0) & ~repeated)
+    known = np.flatnonzero(ends[real] > 0)
+    low = np.concatenate([[end & 0xFFFFFFFF], ends[real[known]]])
+    ends[real[known]] += (end & ~0xFFFFFFFF) + (np.cumsum(np.diff(low) < 0) << 32)
+    if len(known) < len(real):
+        # before each event: the last one whose end is known, and the bytes that followed it
+        last = np.searchsorted(known, np.arange(len(real)), side="right")
+        bytes_ = np.cumsum(table[real, k.EV_SIZE])
+        ends[real] = (
+            np.concatenate([[end], ends[real[known]]])[last] + bytes_ - np.concatenate([[0], bytes_[known]])[last]
+        )
     return ends

@@ -50,8 +50,8 @@ class EventDispatcher:
     """Turns events into log items. It owns the cursor: nothing else moves it while the log is read.
 
     :param tables: the table schemas in force
-    :param prepared_rows: reads the rows of a prepared XA transaction, given its start in the log
-    :param single: read one prepared XA transaction as if it were committed, then stop
+    :param prepared_rows: reads the rows of a prepared XA transaction, given its XA id and its start in the log
+    :param single: read the prepared XA transaction of this id as if it were committed, then stop
     """
 
     def __init__(
@@ -63,11 +63,12 @@ class EventDispatcher:
         queries: QueryEvents,
         metrics: LogMetrics,
         *,
-        prepared_rows: Callable[[dict[str, Any]], Iterator[LogBlock]],
-        single: bool = False,
+        prepared_rows: Callable[[str, dict[str, Any]], Iterator[LogItem]],
+        single: str | None = None,
     ) -> None:
         self.cursor, self._tables, self._maps, self._blocks, self._queries = cursor, tables, maps, blocks, queries
         self._metrics, self._prepared_rows, self._single = metrics, prepared_rows, single
+        self._single_found = False
 
     def dispatch(self, events: Events) -> Generator[LogItem, None, int | None]:
         """Yield the log items of these events, in log order.
@@ -76,6 +77,8 @@ class EventDispatcher:
         :raises SourceLogDamaged: an event cannot be parsed
         :raises ReadAgain: the log has to be read again from the cursor's position
         """
+        if self.cursor.open.id is None:
+            self._maps.trim()
         buffer = EventBuffer(events, self.cursor)
         try:
             return (yield from self._dispatch(buffer))
@@ -96,7 +99,7 @@ class EventDispatcher:
                 break
             yield from (self._new_map if why == k.NEW_MAP else self._event)(buffer.at, buffer)
         yield from self._complete(buffer)
-        self._stop_at_until(buffer)
+        self._read_up_to(buffer)
         if not buffer.open or cursor.reached:
             return None
         if buffer.events.full or buffer.has_delivered_part(buffer.tx):
@@ -113,6 +116,8 @@ class EventDispatcher:
         """
         while not self.cursor.reached and (done := self._count_complete(buffer)) > buffer.first:
             last = int(buffer.transactions[done - 1, k.TX_END])
+            if self._single is not None and not self._single_found:
+                raise self._another(last, buffer)
             block = self._blocks.build(buffer, self.cursor, last + 1, done)
             count, rolled_back = buffer.count(done)
             large, id_ = buffer.has_delivered_part(buffer.first), block.transactions.id[-1].as_py()
@@ -120,14 +125,14 @@ class EventDispatcher:
             self._metrics.transactions_ended(count, rolled_back, large=large, last=id_)
             self._delivered(buffer, last)
             yield replace(block, position=self.cursor.position)
-            if self._single:
+            if self._single is not None:
                 break
         return self.cursor.reached
 
     def _count_complete(self, buffer: EventBuffer) -> int:
         """Index after the last transaction that can be delivered in the next block."""
         first, done = buffer.first, buffer.tx + 1 - buffer.open
-        if self._single:
+        if self._single is not None:
             return min(done, first + 1)
         return first + self.cursor.count_within(buffer.routed.ends[buffer.transactions[first:done, k.TX_END]])
 
@@ -140,7 +145,10 @@ class EventDispatcher:
     def _part(self, buffer: EventBuffer) -> LogBlock:
         """The buffered part of a transaction that is larger than the buffer, as an open block."""
         block = self._blocks.build(buffer, self.cursor, len(buffer), buffer.tx + 1)
-        self.cursor.leave_open(buffer.continued(block.transactions.id[0].as_py()))
+        end = buffer.end_before(len(buffer))
+        self.cursor.leave_open(
+            buffer.continued(block.transactions.id[0].as_py()), self.cursor.end if end is None else end
+        )
         self._delivered(buffer, len(buffer) - 1)
         return replace(block, open=True)
 
@@ -150,11 +158,17 @@ class EventDispatcher:
         if buffer.has_delivered_part(buffer.tx):
             yield Rollback()
 
-    def _stop_at_until(self, buffer: EventBuffer) -> None:
-        """Move the cursor to ``until`` if the next transaction or event begins after it."""
+    def _read_up_to(self, buffer: EventBuffer) -> None:
+        """Move the cursor to where the events end that belong to no transaction, or to a complete one. Notes whether ``until`` is passed."""
+        cursor = self.cursor
         at = int(buffer.transactions[buffer.first, k.TX_FIRST]) if buffer.first <= buffer.tx else buffer.at
-        if 0 <= at < len(buffer) and buffer.is_past(at, self.cursor):
-            self.cursor.move_to_until()
+        if at < 0:  # in a transaction that has begun in an earlier buffer
+            return
+        if at < len(buffer) and buffer.is_past(at, cursor):
+            cursor.passed = True
+            cursor.read_up_to(buffer.start(at))
+        elif (end := buffer.end_before(at)) is not None:
+            cursor.read_up_to(end)
 
     def _delivered(self, buffer: EventBuffer, i: int) -> None:
         """Report event ``i`` as the last one delivered, for the metrics."""
@@ -203,11 +217,19 @@ class EventDispatcher:
     # -- files --------------------------------------------------------------------------------------------------------
 
     def _rotate(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
+        if (
+            buffer.open
+        ):  # no transaction is in two files: the server died while it wrote this one, and has rolled it back
+            if buffer.has_delivered_part(buffer.tx):
+                yield Rollback()
+            buffer.abandon()
+            self.cursor.abandon()
         if (yield from self._complete(buffer)):
             return
         name, pos = parse_rotate(buffer.events.body(i))
         self.cursor.begin_file(name, pos)
-        buffer.begin_file(i, name)
+        self.cursor.read_up_to(pos)
+        buffer.begin_file(i, name, pos)
 
     def _before_file(self, i: int, buffer: EventBuffer) -> None:
         """Take the GTIDs executed before this file from its head: a position by file and offset may come without GTIDs."""
@@ -217,7 +239,7 @@ class EventDispatcher:
 
     def _heartbeat(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
         if not buffer.open and not (yield from self._complete(buffer)):
-            self.cursor.heartbeat(buffer.end(i))
+            self.cursor.read_up_to(buffer.end(i))
             yield Heartbeat(self.cursor.position)
 
     # -- statements ---------------------------------------------------------------------------------------------------
@@ -298,10 +320,11 @@ class EventDispatcher:
 
     def _prepare(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
         """XA PREPARE: the rows before it wait for XA COMMIT, unless it is ``XA COMMIT … ONE PHASE``."""
-        if self._single or control.is_one_phase(i, buffer):
+        xid = control.xid_of(i, buffer)
+        self._single_found = xid == self._single
+        if self._single is not None or control.is_one_phase(i, buffer):
             buffer.close(i)
             return
-        xid = control.xid_of(i, buffer)
         if (yield from self._complete(buffer)):
             return
         buffer.mark_uncounted()
@@ -313,12 +336,24 @@ class EventDispatcher:
         cursor = self.cursor
         if not end.commit:
             buffer.mark_rolled_back()
-        start = None if self._single else control.start_of_prepared(end, i, buffer, cursor)
+        start = None if self._single is not None else control.start_of_prepared(end, i, buffer, cursor)
         if (yield from self._complete(buffer)):
             return
         if start is not None:
             gtid = buffer.source(i, cursor)["gtid"]
-            for block in self._prepared_rows(start):
-                ids = Transactions(pa.array([str(gtid or end.xid)]), np.array([buffer.ts_us(i)]))
-                yield replace(block, position=cursor.position, transactions=ids)
+            ids = Transactions(pa.array([str(gtid or end.xid)]), np.array([buffer.ts_us(i)]))
+            for item in self._prepared_rows(end.xid, start):
+                if isinstance(item, LogBlock):
+                    item = replace(item, position=cursor.position, transactions=ids)
+                elif isinstance(item, SchemaChange):
+                    item = replace(item, position=cursor.position, open=True)
+                yield item
         cursor.end_prepared(end.xid)
+
+    def _another(self, i: int, buffer: EventBuffer) -> SourceLogDamaged:
+        return SourceLogDamaged(
+            f"The rows of XA transaction {self._single}, which was prepared, are not where the offset has them: another transaction is there.",
+            where=buffer.where(i),
+            safe="Everything before its XA COMMIT is captured; no row of another transaction was taken for one of it.",
+            remedy="read the tables again with snapshot.mode=always for one run",
+        )

@@ -5,12 +5,13 @@ Kernels read row events, a buffer full at a time; :mod:`.event_dispatcher` reads
 
 from __future__ import annotations
 
+import time
 import zlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback
+from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
@@ -27,6 +28,11 @@ from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
 
+PATIENCE_S: Final = 10.0
+"""How long a server may send nothing new of a log that goes on."""
+_FIRST_PAUSE_S: Final = 0.02
+_LONGEST_PAUSE_S: Final = 0.5
+
 
 class BinlogStream:
     """Reads the log once, from ``start`` on. Iterate :meth:`items` once.
@@ -35,7 +41,7 @@ class BinlogStream:
     :param patience: seconds to wait for events before a heartbeat is given, asked before each wait; see
         :meth:`airflow_provider_cdc.core.spi.source.Source.stream`
     :param metrics: the counters to add to
-    :param single: read one prepared XA transaction as if it were committed, then stop
+    :param single: read the prepared XA transaction of this id as if it were committed
     """
 
     def __init__(
@@ -48,7 +54,7 @@ class BinlogStream:
         catalog: PresentCatalog,
         *,
         patience: Callable[[], float] | None = None,
-        single: bool = False,
+        single: str | None = None,
         metrics: LogMetrics | None = None,
     ) -> None:
         self._config, self._server, self._tables, self._single = config, server, tables, single
@@ -77,21 +83,34 @@ class BinlogStream:
         :raises SourceLogDamaged: an event cannot be read
         :raises UnknownLogEvent: an event that may carry data is not known
         """
+        patience = _Patience()
         while True:
+            began_at = self._cursor.position
             try:
-                yield from self._pass()
-                return
+                if (yield from self._pass()):
+                    return
             except ReadAgain:
-                yield Rollback()
-                self._cursor.read_again()
+                yield from self._begin_again()
+                continue
+            yield from self._begin_again()
+            yield Heartbeat(self._cursor.position)
+            if self._cursor.position != began_at:
+                patience.begin()
+            elif patience.over:
+                raise self._ended_early()
+            patience.pause()
 
-    def _pass(self) -> Iterator[LogItem]:
-        """Read from the cursor's position to the end of the stream."""
-        cursor, follow = self._cursor, self._cursor.until is None and not self._single
+    def _pass(self) -> Generator[LogItem, None, bool]:
+        """Read from the cursor's position to the end of the dump.
+
+        :return: whether that is the end of the stream
+        """
+        cursor, follow = self._cursor, self._cursor.until is None and self._single is None
         patience = self._patience if follow else None
         with BinlogConnection(
-            self._config, self._server, cursor.position, follow=follow, unregistered=self._single, patience=patience
-        ) as connection:
+            self._config, self._server, cursor.position,
+            follow=follow, unregistered=self._single is not None, patience=patience,
+        ) as connection:  # fmt: skip
             cursor.start_after(connection.gtids)
             for events in self._received(connection):
                 if events is None:
@@ -102,10 +121,29 @@ class BinlogStream:
                 for part in self._decompressed(events):
                     keep = yield from self._dispatcher.dispatch(part)
                     if cursor.reached:
-                        return
+                        yield Heartbeat(cursor.position)
+                        return True
                 connection.keep_from(keep)
-        cursor.end_log()
-        yield Heartbeat(cursor.position)
+        if cursor.has_all:
+            yield Heartbeat(cursor.position)
+        return cursor.has_all
+
+    def _begin_again(self) -> Iterator[LogItem]:
+        """Go back to the last complete transaction."""
+        if self._cursor.open.id is not None:
+            yield Rollback()
+        self._cursor.read_again()
+
+    def _ended_early(self) -> SourceUnavailable:
+        self._metrics.disconnected()
+        what = "the end of the log" if self._cursor.until is None else f"{self._cursor.until}, which it has written"
+        return SourceUnavailable(
+            f"The server has ended its log before {what}, for {PATIENCE_S:.0f} s at each attempt.",
+            where=f"{self._config.database_hostname}:{self._config.database_port}, reading from {self._cursor.position}",
+            safe="Everything before this position is captured.",
+            remedy="a retry goes on from there; if it happens again and again, find out whether someone ends the connection (KILL QUERY), and "
+            "whether the server can write its log to the disk (sync_binlog, binlog_group_commit_sync_delay, a disk that is full or slow)",
+        )
 
     def _received(self, connection: BinlogConnection) -> Iterator[Events | None]:
         try:
@@ -125,21 +163,40 @@ class BinlogStream:
                 remedy="run the capture again; if the error stays, read the tables again with snapshot.mode=always for one run",
             ) from e
 
-    def _prepared_rows(self, begin: dict[str, Any]) -> Iterator[LogBlock]:
-        """The rows of a prepared XA transaction.
+    def _prepared_rows(self, xid: str, begin: dict[str, Any]) -> Iterator[LogItem]:
+        """The rows of a prepared XA transaction, and what concerns them: schema changes, rollbacks.
 
-        :param begin: file and offset at which the transaction begins, as ``MySqlPosition.prepared`` has it
+        :param xid: its XA id
+        :param begin: file and offset at which it begins, as ``MySqlPosition.prepared`` has it
         """
         start = MySqlPosition(str(begin["file"]), int(str(begin["pos"])), server=self._server.identity)
-        stream = BinlogStream(self._config, self._server, start, None, self._tables, self._catalog, single=True)
+        stream = BinlogStream(self._config, self._server, start, None, self._tables, self._catalog, single=xid)
         for item in stream.items():
-            if isinstance(item, LogBlock):
+            if isinstance(item, LogBlock | Rollback | SchemaChange):
                 yield item
-                if not item.open:
-                    return
-        raise SourceLogDamaged(
-            "The rows of a prepared XA transaction end with the log.",
-            where=str(start),
-            safe="Everything before its XA COMMIT is captured.",
-            remedy="run the capture again; if the error stays, read the tables again with snapshot.mode=always for one run",
-        )
+            if isinstance(item, LogBlock) and not item.open:
+                return
+
+
+class _Patience:
+    """How long a stream goes on asking for a log that ends before its end.
+
+    MySQL counts a transaction as written that it does not send yet: it waits for the disk (``sync_binlog=1``), and for other transactions
+    to write with it (``binlog_group_commit_sync_delay``). And a server ends a dump without an error on ``KILL QUERY``.
+    """
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Wait from now on: something has come."""
+        self._until, self._pause_s = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
+
+    @property
+    def over(self) -> bool:
+        return time.monotonic() > self._until
+
+    def pause(self) -> None:
+        """Wait before asking again, longer each time."""
+        time.sleep(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)

@@ -102,9 +102,9 @@ def xid_of(i: int, buffer: EventBuffer) -> str:
 
 def start_of_open(buffer: EventBuffer, cursor: LogCursor) -> dict[str, Any]:
     """File, offset and server at which the open transaction begins, as ``MySqlPosition.prepared`` keeps it."""
-    first = int(buffer.transactions[buffer.tx, k.TX_FIRST])
-    pos = buffer.start(first) if first >= 0 else cursor.position.pos
-    return {"file": cursor.file, "pos": pos, "server": cursor.server.identity}
+    first, begins = int(buffer.transactions[buffer.tx, k.TX_FIRST]), buffer.state_of(buffer.tx).begins
+    file, pos = begins if begins is not None else (cursor.file, buffer.start(first))
+    return {"file": file, "pos": pos, "server": cursor.server.identity}
 
 
 def start_of_prepared(end: EndPrepared, i: int, buffer: EventBuffer, cursor: LogCursor) -> dict[str, Any] | None:

@@ -184,18 +184,10 @@ def _are_gtids(ids: pa.StringArray) -> bool:
     return len(ids) > 0 and not ids[0].as_py().startswith("file=")
 
 
-def _position(routed: RoutedEvents, event: int) -> str:
-    """Where an event begins. Events within a transaction may not say where they end (MariaDB 11.8): then where one before it does."""
-    end = int(routed.ends[event])
-    if end:
-        return f"{routed.file}:{end - int(routed.events.table[event, k.EV_SIZE])}"
-    known = routed.ends[:event][routed.ends[:event] > 0]
-    return f"{routed.file}, after {int(known[-1])}" if len(known) else routed.file
-
-
 def _unreadable(routed: RoutedEvents, layout: Layout, status: int, resume: Int64s) -> Exception:
     event = int(resume[1])
-    where = f"{layout.schema.id}, {_position(routed, event)}"
+    begins = int(routed.ends[event] - routed.events.table[event, k.EV_SIZE])
+    where = f"{layout.schema.id}, {routed.file}:{begins}"
     if status == k.BAD_IMAGE and (generated := [c.name for c in layout.schema.columns if c.declared.generated]):
         return PrerequisiteError(
             f"A row of {layout.schema.id} was logged without all of its columns: binlog_row_image was not FULL when it was written; or the server "

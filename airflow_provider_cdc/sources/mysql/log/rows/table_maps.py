@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,17 @@ from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCat
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
 
 log = logging.getLogger(__name__)
+
+_MOST_TABLE_IDS: Final = 1 << 16
+_MOST_BYTES: Final = 32 << 20
+
+
+class _Known(NamedTuple):
+    """A table map without its table id and flags: where the kernel has its bytes, and the number of its layout."""
+
+    offset: int
+    length: int
+    number: int
 
 
 class TableMaps:
@@ -50,8 +62,8 @@ class TableMaps:
         self._layout_numbers = np.full(k.SLOTS, k.NOT_WANTED, np.int32)
         self._bytes = np.zeros(1 << 16, np.uint8)
         self._bytes_used = 0
-        self._body_of_table: dict[int, bytes] = {}
-        self._layout_of_body: dict[bytes, int] = {}
+        self._of_body: dict[bytes, _Known] = {}
+        self._of_table_id: dict[int, _Known] = {}
 
     @property
     def lookup(
@@ -66,15 +78,24 @@ class TableMaps:
         self.layouts.clear()
         self.left_out.clear()
         self._bytes_used = 0
-        self._body_of_table.clear()
-        self._layout_of_body.clear()
+        self._of_body.clear()
+        self._of_table_id.clear()
+
+    def trim(self) -> None:
+        """Forget all maps if there are many. No transaction may be open: its rows may need a map that came before.
+
+        A server gives a table another id whenever it opens it again, which it does all the time if its ``table_definition_cache`` is
+        smaller than the number of its tables.
+        """
+        if len(self._of_table_id) > _MOST_TABLE_IDS or self._bytes_used > _MOST_BYTES:
+            self.forget()
 
     def known(self, table_id: int) -> bool:
         """Whether a map with this table id was seen; if so, it is put back where the kernel finds it."""
-        body = self._body_of_table.get(table_id)
-        if body is None:
+        found = self._of_table_id.get(table_id)
+        if found is None:
             return False
-        self._remember(table_id, body, self._layout_of_body[body[8:]])
+        self._remember(table_id, found)
         return True
 
     def learn(self, body: bytes, where: str) -> TableSchema | None:
@@ -85,10 +106,10 @@ class TableMaps:
             change and calls again. Otherwise ``None``
         :raises SchemaConflict: no schema matches the map
         """
-        table_map = parse_table_map(body, mariadb=self._mariadb)
-        number = self._layout_of_body.get(body[8:])
-        if number is None:
-            number = k.NOT_WANTED
+        described = body[k.MAP_DESCRIPTION :]
+        known = self._of_body.get(described)
+        if known is None:
+            table_map, number = parse_table_map(body, mariadb=self._mariadb), k.NOT_WANTED
             table = TableId(namespace=table_map.database, name=table_map.table)
             if table.namespace not in SYSTEM_DATABASES and self._tables.captured(table):
                 found = self._layout(table_map, table, where)
@@ -96,9 +117,8 @@ class TableMaps:
                     return found
                 number = len(self.layouts)
                 self.layouts.append(found)
-            self._layout_of_body[body[8:]] = number
-        self._body_of_table[table_map.table_id] = body
-        self._remember(table_map.table_id, body, number)
+            known = self._of_body[described] = _Known(self._store(described), len(described), number)
+        self._remember(int.from_bytes(body[:6], "little"), known)
         return None
 
     def _layout(self, table_map: TableMap, table: TableId, where: str) -> Layout | TableSchema:
@@ -172,16 +192,18 @@ class TableMaps:
         """Why rows under a schema are only counted; ``None`` when they are captured."""
         return next((why for other, why in self.left_out if other is schema), None)
 
-    def _remember(self, table_id: int, body: bytes, number: int) -> None:
-        if self._bytes_used + len(body) > len(self._bytes):
-            grown = np.zeros(max(2 * len(self._bytes), self._bytes_used + len(body)), np.uint8)
-            grown[: self._bytes_used] = self._bytes[: self._bytes_used]
+    def _store(self, described: bytes) -> int:
+        """Store the bytes of a map for the kernel; returns their offset."""
+        at, self._bytes_used = self._bytes_used, self._bytes_used + len(described)
+        if self._bytes_used > len(self._bytes):
+            grown = np.zeros(max(2 * len(self._bytes), self._bytes_used), np.uint8)
+            grown[:at] = self._bytes[:at]
             self._bytes = grown
+        self._bytes[at : self._bytes_used] = np.frombuffer(described, np.uint8)
+        return at
+
+    def _remember(self, table_id: int, known: _Known) -> None:
         slot = table_id % k.SLOTS
-        self._bytes[self._bytes_used : self._bytes_used + len(body)] = np.frombuffer(body, np.uint8)
-        self._table_ids[slot], self._body_spans[slot], self._layout_numbers[slot] = (
-            table_id,
-            (self._bytes_used, len(body)),
-            number,
-        )
-        self._bytes_used += len(body)
+        self._of_table_id[table_id] = known
+        self._table_ids[slot], self._body_spans[slot] = table_id, (known.offset, known.length)
+        self._layout_numbers[slot] = known.number
