@@ -55,14 +55,16 @@ def waits(name: str, record: ConnectorRecord | None, properties: Mapping[str, An
 
 
 def gone_on(source: Source, offset: Offset, end: Position | None = None) -> str | None:
-    """Whether the log has gone on since the offset, in words; ``None`` if not.
+    """Whether a run would find more in the log than the offset has, or another log, in words; ``None`` if not.
 
     :param end: of the log, where it is known; otherwise the source is asked
     :raises CdcError: the source cannot be reached
     """
     assert offset.position is not None
-    current = source.current_position() if end is None else end
-    return None if source.parse_position(offset.position).reached(current) else f"the log has gone on to {current}"
+    current, position = source.current_position() if end is None else end, source.parse_position(offset.position)
+    if not source.may_have_changed(position, current):
+        return None
+    return f"the log {'ends at' if position.reached(current) else 'has gone on to'} {current}"
 
 
 class AskFirst:

@@ -175,6 +175,13 @@ class Source(abc.ABC):
         :raises PositionLost: it cannot; the error says what is missing
         """
 
+    def may_have_changed(self, position: Position, end: Position) -> bool:
+        """Whether a run at a position would find more in the log, or another log. Asks the source nothing.
+
+        :param end: of the log
+        """
+        return not position.reached(end)
+
     @abc.abstractmethod
     def parse_position(self, document: dict[str, Any]) -> Position:
         """Build the position that :meth:`Position.to_json` described."""

@@ -151,6 +151,17 @@ def position_lost(message: str, where: str) -> CdcError:
     return _LOST.error(message, where)
 
 
+def another_log(why: str, where: str) -> CdcError:
+    """The error for a log that was begun again, with transactions that have the GTIDs of captured ones."""
+    return PositionLost(
+        f"The server's log is another one than the position's, although its GTIDs match: {why}.",
+        where=where,
+        safe="Everything before the position is captured. Nothing was read from this log; what it has is in the tables.",
+        remedy="find out whether the server was reset (RESET BINARY LOGS AND GTIDS, RESET MASTER), or restored from a backup and written to; "
+        "set snapshot.mode=when_needed to read all tables again as they are there",
+    )
+
+
 def dump_error(message: str, where: str) -> CdcError:
     """The error for the server's message at the end of a dump.
 

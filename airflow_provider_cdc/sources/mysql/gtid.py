@@ -116,6 +116,14 @@ class MySqlGtids:
                     left.add(source, low, high)
         return left
 
+    def union(self, other: MySqlGtids) -> MySqlGtids:
+        """The GTIDs of both sets."""
+        both = self.copy()
+        for source, intervals in other.sources.items():
+            for low, high in intervals:
+                both.add(source, low, high)
+        return both
+
     def copy(self) -> MySqlGtids:
         return MySqlGtids({source: list(intervals) for source, intervals in self.sources.items()})
 
@@ -173,7 +181,12 @@ class MariaDbGtids:
 
     def covers(self, other: MariaDbGtids) -> bool:
         """Whether every domain of ``other`` is at least as far here."""
-        return all(self.domains.get(d, (0, 0))[1] >= sequence for d, (_, sequence) in other.domains.items())
+        return all(self._has(domain, *last) for domain, last in other.domains.items())
+
+    def _has(self, domain: int, server: int, sequence: int) -> bool:
+        """Whether a transaction is not after the last one of its domain. Of two servers' transactions with one number, only one is the last."""
+        mine = self.domains.get(domain, (0, -1))
+        return mine[1] > sequence or mine == (server, sequence)
 
     def without(self, other: MariaDbGtids) -> MariaDbGtids:
         """The domains that are further here than in ``other``."""

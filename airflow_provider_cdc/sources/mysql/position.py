@@ -24,6 +24,8 @@ class MySqlPosition:
     :param created: when the file was created, seconds since the epoch; distinguishes files of the same name after a RESET; 0 = unknown
     :param server: ``server_uuid`` or, with MariaDB, ``server_id``
     :param prepared: XA transactions that are prepared but not ended: XA id → file, offset and server at which they begin
+    :param last: the last captured transaction, which identifies the log: ``gtid``, ``file`` and ``pos`` at which it begins, and ``time``, see
+        :mod:`airflow_provider_cdc.sources.mysql.log.log_identity`; empty if it is not known
     """
 
     file: str
@@ -32,6 +34,7 @@ class MySqlPosition:
     created: int = 0
     server: str = ""
     prepared: dict[str, dict[str, Any]] = field(default_factory=dict)
+    last: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, document: Mapping[str, Any]) -> Self:
@@ -53,6 +56,8 @@ class MySqlPosition:
         prepared = document.get("prepared", {})
         if not isinstance(prepared, dict) or not all(isinstance(at, dict) for at in prepared.values()):
             raise TypeError("prepared is a JSON object of objects")
+        if not isinstance(document.get("last", {}), dict):
+            raise TypeError("last is a JSON object")
         return cls(**document)
 
     def to_json(self) -> dict[str, Any]:
@@ -61,22 +66,30 @@ class MySqlPosition:
             document["gtids"] = self.gtids
         if self.prepared:
             document["prepared"] = self.prepared
+        if self.last:
+            document["last"] = self.last
         return document
 
     def reached(self, other: MySqlPosition) -> bool:
-        """Whether this position is at or after another one: by file and offset on the same server, otherwise by GTIDs."""
-        if not (self.file and other.file):
-            return not other.gtids or (bool(self.gtids) and _covers(self.gtids, other.gtids))
-        if self.same_log(other):
-            return self._coordinates() >= other._coordinates()
+        """Whether this position is at or after another one.
+
+        Where both have GTIDs, they alone decide: files and offsets begin again when a log is reset, and differ between servers. Otherwise
+        files and offsets decide, on the same server.
+        """
         if self.gtids and other.gtids:
             return _covers(self.gtids, other.gtids)
+        if not (self.file and other.file):
+            return not other.gtids
         # a position that does not name a server is assumed to be of the same one
-        return not (self.server and other.server) and self._coordinates() >= other._coordinates()
+        return (self.same_log(other) or not (self.server and other.server)) and not self.before(other)
 
     def same_log(self, other: MySqlPosition) -> bool:
         """Whether both are of the same server, so that files and offsets can be compared."""
         return self.server == other.server
+
+    def before(self, other: MySqlPosition) -> bool:
+        """Whether file and offset are before those of another position of the same log."""
+        return self._coordinates() < other._coordinates()
 
     def _coordinates(self) -> tuple[int, int]:
         return file_number(self.file), self.pos

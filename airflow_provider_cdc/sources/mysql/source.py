@@ -31,6 +31,7 @@ from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_mar
 from airflow_provider_cdc.sources.mysql.log.failover import verify_beginnings, verify_gtids
 from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.log.log_end import log_end, log_files
+from airflow_provider_cdc.sources.mysql.log.log_identity import LogIdentity
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
@@ -93,20 +94,26 @@ class MySqlSource(Source):
             files = cursor.fetchall()
         return MySqlPosition(str(files[0][0]), 4, "", self._file_created(str(files[0][0])), self.server.identity)
 
+    def may_have_changed(self, position: Position, end: Position) -> bool:
+        if not position.reached(end):
+            return True
+        # a log that ends before the position is another one; of excluded sources, a server need not have all transactions
+        return GtidSources.of(self._config).all and not end.reached(position)
+
     def verify_position(self, position: Position) -> None:
         assert isinstance(position, MySqlPosition)
-        with translated(self._config, str(position)), self._connected().cursor() as cursor:
-            cursor.execute("SHOW BINARY LOGS")
-            files = {str(row[0]): int(row[1]) for row in cursor.fetchall()}
-        same_server = position.server == self.server.identity
-        if same_server and position.file in files:
-            self._verify_file(position, files[position.file])
+        by_gtids, identity = bool(position.gtids) and self.server.gtids, self._identity
+        with translated(self._config, str(position)):
+            files = log_files(self._connected())
+            another = identity.why_not_same(position, files)
+            if another and not by_gtids:
+                raise position_lost(another, str(position))
+            if by_gtids:
+                self._verify_gtids(position)
+                if another:
+                    identity.verify_last_transaction(position)
+        if not another:
             self._tell_expiry(position, [*files])
-        elif not (position.gtids and self.server.gtids):
-            kept = f"it keeps {min(files)} to {max(files)}" if files else "it keeps no file"
-            raise position_lost(f"the server has purged {position.file}; {kept}", str(position))
-        if position.gtids and self.server.gtids:
-            self._verify_gtids(position)
         # the rest only the server can check: request its log at the position
         self._probe(position)
 
@@ -119,7 +126,7 @@ class MySqlSource(Source):
                 files, kept = log_files(connection), kept_for_s(connection)
             finally:
                 connection.close()
-        if position.server != self.server.identity or position.file not in files:
+        if self._identity.why_not_same(position, files):
             return LogWindow()
         names = [*files]
         at = names.index(position.file)
@@ -144,19 +151,6 @@ class MySqlSource(Source):
             verify_gtids(connection, self.server, position, sources, self._config.database_hostname)
             if self.server.mariadb:
                 verify_beginnings(connection, position, sources, self._first_of)
-
-    def _verify_file(self, position: MySqlPosition, size: int) -> None:
-        created = self._file_created(position.file)
-        if position.created and created and position.created != created:
-            raise position_lost(
-                f"{position.file} is another file than the one that was read: the server's log was reset or replaced",
-                str(position),
-            )
-        if position.pos > size:
-            raise position_lost(
-                f"{position.file} has {size} bytes, less than the saved position: the server's log was reset or cut",
-                str(position),
-            )
 
     def _tell_expiry(self, position: MySqlPosition, files: list[str]) -> None:
         """Warn if the position's log file may soon be purged."""
@@ -314,11 +308,12 @@ class MySqlSource(Source):
             with translated(self._config):
                 return question(Catalog(self._connected(), self._config, mariadb=mariadb))
 
+    @property
+    def _identity(self) -> LogIdentity:
+        return LogIdentity(self._connected(), self.server, self._log_from)
+
     def _file_created(self, file: str) -> int:
-        """When a log file was created, seconds since the epoch, from its FORMAT_DESCRIPTION event; 0 = not known."""
-        position = MySqlPosition(file, 4, server=self.server.identity)
-        with self._log_from(position) as connection:
-            return next((at for kind, at in connection.event_headers() if kind == ev.FORMAT_DESCRIPTION), 0)
+        return self._identity.created(file)
 
 
 class MariaDbSource(MySqlSource):

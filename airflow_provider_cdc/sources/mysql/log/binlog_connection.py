@@ -13,7 +13,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, translated
 from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
 from airflow_provider_cdc.sources.mysql.log.event_reader import EventReader
-from airflow_provider_cdc.sources.mysql.log.failover import dump_gtids
+from airflow_provider_cdc.sources.mysql.log.failover import dump_gtids, executed_without_log
 from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
@@ -39,6 +39,7 @@ class BinlogConnection(EventReader):
     :param unregistered: read the log without registering as a replica; not together with ``follow``
     :param patience: see :class:`EventReader`
     :ivar gtids: the GTIDs that the server was told the reader has: those of ``start``, and those of excluded sources
+    :ivar without_log: the GTIDs that its log does not have, where ``start`` has none, see :func:`.failover.executed_without_log`
     :raises AccessDenied: user, password or privileges are wrong
     :raises PositionLost: the server does not have the position any more
     :raises SourceUnavailable: no server answers
@@ -94,6 +95,9 @@ class BinlogConnection(EventReader):
                 if seconds := getattr(self._config, f"binlog_net_{name}_timeout"):
                     cursor.execute(f"SET net_{name}_timeout = {seconds}")
             self.gtids = dump_gtids(self._connection, self._server, self._start, GtidSources.of(self._config))
+            self.without_log = MySqlGtids()
+            if self._server.gtids and not self._start.gtids:
+                self.without_log = executed_without_log(self._connection, self._server)
             if self._server.mariadb:
                 cursor.execute("SET @mariadb_slave_capability = 4")
                 if self.gtids:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.mysql.connect import Server
-from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids, missing_gtids, parse_gtids
-from airflow_provider_cdc.sources.mysql.log.transaction_ids import add_gtid_numbers
+from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids, parse_gtids
+from airflow_provider_cdc.sources.mysql.log.transaction_ids import add_gtid_numbers, first_that_reaches
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 
 Int64s = npt.NDArray[np.int64]
@@ -24,6 +24,7 @@ class OpenTransaction:
     :param gtid: its GTID event as numbers, once that event has left the buffer
     :param standalone: it consists of one statement (flag of MariaDB's GTID event)
     :param thread: session id, from its BEGIN
+    :param identity: what identifies it, see :attr:`.position.MySqlPosition.last`, once its GTID event has left the buffer
     :param row_events: number of its row events that have left the buffer
     :param savepoints: name → number of its row events before the savepoint
     :param xa: its XA id, if it has one
@@ -34,6 +35,7 @@ class OpenTransaction:
     gtid: Int64s | None = None
     standalone: bool = False
     thread: int = -1
+    identity: dict[str, Any] = field(default_factory=dict)
     row_events: int = 0
     savepoints: dict[str, int] = field(default_factory=dict)
     xa: str | None = None
@@ -50,12 +52,15 @@ class LogCursor:
     :ivar created: when that file was created, seconds since the epoch; 0 = not known
     :ivar end: offset (64 bits) in the file at which the next set of events begins
     :ivar passed: what comes next in the log is after ``until``
-    :ivar gtids: the GTIDs executed up to the position
+    :ivar gtids: the GTIDs executed up to the position; while :attr:`lacks_gtids`, those that the stream has met
+    :ivar lacks_gtids: the server has GTIDs, but those executed before the stream's beginning are not known
     :ivar open: state of the transaction of which a part was delivered
     :ivar rolled_back: ranges of row event numbers in the open transaction that it rolls back later
     """
 
-    __slots__ = ("created", "end", "file", "gtids", "open", "passed", "position", "rolled_back", "server", "until")
+    __slots__ = (
+        "created", "end", "file", "gtids", "lacks_gtids", "open", "passed", "position", "rolled_back", "server", "until",
+    )  # fmt: skip
 
     def __init__(self, server: Server, start: MySqlPosition, until: MySqlPosition | None) -> None:
         self.server, self.until, self.passed = server, until, False
@@ -66,7 +71,8 @@ class LogCursor:
         self.position = start
         self.file, self.created, self.end = start.file, start.created, start.pos
         empty: Gtids = MariaDbGtids() if self.server.mariadb else MySqlGtids()
-        self.gtids = parse_gtids(start.gtids) if start.gtids else empty
+        self.gtids = parse_gtids(start.gtids) if start.gtids and self.server.gtids else empty
+        self.lacks_gtids = self.server.gtids and not start.gtids
         self.open = OpenTransaction()
 
     # -- questions ----------------------------------------------------------------------------------------------------
@@ -78,51 +84,54 @@ class LogCursor:
             return False
         return self.passed or self.position.reached(self.until)
 
-    @property
-    def has_all(self) -> bool:
-        """Whether the position, where the server has ended the log, has all that ``until`` has: in the log, or by GTIDs alone, as the
-        log may end with bytes that the server has skipped, or does not send yet."""
-        if self.reached:
-            return True
-        mine, theirs = self.position.gtids, "" if self.until is None else self.until.gtids
-        return bool(mine and theirs) and self.open.id is None and not missing_gtids(mine, theirs)
-
     def is_past(self, pos: int) -> bool:
-        """Whether an offset in the current file is at or after ``until``."""
-        if self.until is None or not self.until.same_log(self.position):
+        """Whether an offset in the current file is at or after ``until``, where file and offset decide."""
+        if self.until is None or self.ends_by_gtids or not self.until.same_log(self.position):
             return False
         return (file_number(self.file), pos) >= (file_number(self.until.file), self.until.pos)
 
     @property
-    def lacks_gtids(self) -> bool:
-        """Whether the server has GTIDs but the cursor knows none yet."""
-        return self.server.gtids and not str(self.gtids)
+    def ends_by_gtids(self) -> bool:
+        """Whether GTIDs decide where ``until`` is; otherwise file and offset do."""
+        return self.until is not None and bool(self.until.gtids and self.position.gtids)
 
     def count_within(self, ends: Int64s) -> int:
-        """How many of the next transactions are not after ``until`` and may be committed at once.
+        """How many of the next transactions are not after ``until``, by file and offset, and may be committed at once.
 
         :param ends: offsets at which the transactions end, ascending
         """
         if self.until is None or not len(ends):
             return len(ends)
         if not self.until.same_log(self.position):
-            return 1  # positions of another server are compared by GTIDs, transaction by transaction
+            return 1
         if file_number(self.file) != file_number(self.until.file):
             return len(ends) if file_number(self.file) < file_number(self.until.file) else 0
         return int(np.searchsorted(ends, self.until.pos, side="right"))
 
+    def count_to_gtids(self, numbers: Int64s) -> int:
+        """How many of the next transactions may be committed at once: up to the one with which ``until`` is reached by GTIDs.
+
+        :param numbers: their GTIDs, a row of the ``read_gtids`` kernel for each
+        """
+        assert self.until is not None
+        return first_that_reaches(self.gtids, parse_gtids(self.until.gtids), numbers)
+
     # -- transactions -------------------------------------------------------------------------------------------------
 
-    def commit(self, end: int, executed: Int64s | None = None) -> None:
+    def commit(self, end: int, executed: Int64s | None = None, last: dict[str, Any] | None = None) -> None:
         """Move after complete transactions. No transaction is open then.
 
         :param end: offset after the last of them
         :param executed: their GTIDs, as rows of the ``read_gtids`` kernel
+        :param last: what identifies the last of them, see ``MySqlPosition.last``
         """
         if executed is not None:
             add_gtid_numbers(self.gtids, executed)
         self.end = end
-        self.position = self._position(end, str(self.gtids))
+        self.position = self._position(end)
+        if last:
+            self.position = replace(self.position, last=last)
+        self._learn_gtids()
         self.open, self.rolled_back = OpenTransaction(), []
 
     def leave_open(self, transaction: OpenTransaction, end: int) -> None:
@@ -158,8 +167,13 @@ class LogCursor:
 
     # -- files --------------------------------------------------------------------------------------------------------
 
-    def start_after(self, gtids: str) -> None:
-        """The server sends the transactions after these GTIDs."""
+    def start_after(self, gtids: str, without_log: MySqlGtids) -> None:
+        """The server sends the transactions after these GTIDs.
+
+        :param without_log: those that its log does not have, if the position has none
+        """
+        if isinstance(self.gtids, MySqlGtids) and self.lacks_gtids:
+            self.gtids = self.gtids.union(without_log)
         if gtids != self.position.gtids:
             self.gtids = parse_gtids(gtids)
             self.position = replace(self.position, gtids=gtids)
@@ -176,8 +190,10 @@ class LogCursor:
         self.created = seconds
 
     def executed_before_file(self, gtids: Gtids) -> None:
-        """These GTIDs were executed before the current file."""
-        self.gtids = gtids
+        """These GTIDs were executed before the current file. From now on the position has GTIDs."""
+        if isinstance(gtids, MySqlGtids) and isinstance(self.gtids, MySqlGtids):
+            gtids = gtids.union(self.gtids)
+        self.gtids, self.lacks_gtids = gtids, False
 
     def read_up_to(self, end: int) -> None:
         """Move to an offset in the file at which no transaction is open: the bytes before it may be no transaction, as the head of a file.
@@ -187,11 +203,25 @@ class LogCursor:
         self.end = end
         if (self.file, end) == (self.position.file, self.position.pos):
             return
-        position = self._position(end, str(self.gtids) if self.server.gtids else "")
+        position = self._position(end)
         if not position.same_log(self.position) or _coordinates(position) >= _coordinates(self.position):
             self.position = position
+            self._learn_gtids()
 
-    def _position(self, pos: int, gtids: str) -> MySqlPosition:
+    def _learn_gtids(self) -> None:
+        """Take the GTIDs of ``until`` where the stream has come there by file and offset: they were executed up to there."""
+        until = self.until
+        if not self.lacks_gtids or until is None or not until.gtids or not self.position.reached(until):
+            return
+        if not isinstance(self.gtids, MySqlGtids):  # MariaDB says its GTIDs after file and offset, so they may be ahead
+            return
+        # some that the stream has met may not count as executed yet
+        self.gtids, self.lacks_gtids = MySqlGtids.parse(until.gtids).union(self.gtids), False
+        self.position = replace(self.position, gtids=str(self.gtids))
+
+    def _position(self, pos: int) -> MySqlPosition:
+        # some of the GTIDs would be worse than none: by them, the server sends the others again
+        gtids = "" if self.lacks_gtids else str(self.gtids)
         return replace(
             self.position, file=self.file, pos=pos, gtids=gtids, created=self.created, server=self.server.identity
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +13,7 @@ from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor, OpenTransac
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_bodies import MariaDbGtid, parse_mariadb_gtid
 from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.log_identity import Event, begin_of_transaction
 from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import RoutedEvents
 from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import gtid_numbers, transaction_columns
@@ -186,7 +188,8 @@ class EventBuffer:
         tx, gtid = self.tx, self.gtid(self.tx)
         note = self.state_of(tx)
         if gtid >= 0:
-            note = replace(note, gtid=gtid_numbers(self.events, np.array([gtid])), standalone=self.is_standalone(tx))
+            numbers = gtid_numbers(self.events, np.array([gtid]))
+            note = replace(note, gtid=numbers, standalone=self.is_standalone(tx), identity=self._identity(gtid))
         first = int(self.transactions[tx, k.TX_FIRST])
         if first >= 0:
             note = replace(note, begins=(self.routed.file, self.start(first)))
@@ -240,6 +243,25 @@ class EventBuffer:
         here = gtid_numbers(self.events, picked[picked >= 0])
         begun = self.state_of(lo).gtid
         return here if begun is None else np.concatenate([begun, here])
+
+    def gtids(self, lo: int, hi: int) -> Int64s:
+        """GTIDs of the transactions ``lo`` to ``hi`` as numbers, a row for each; the number of a transaction without one is negative."""
+        numbers, begun = gtid_numbers(self.events, self.transactions[lo:hi, k.TX_GTID]), self.state_of(lo).gtid
+        if begun is not None and len(numbers):
+            numbers[0] = begun[0]
+        return numbers
+
+    def identity_of(self, tx: int) -> dict[str, Any]:
+        """What identifies a transaction, see ``MySqlPosition.last``; empty if that is not known."""
+        gtid = self.gtid(tx)
+        return self.state_of(tx).identity if gtid < 0 else self._identity(gtid)
+
+    def _identity(self, gtid: int) -> dict[str, Any]:
+        following = (self._event(i) for i in range(gtid + 1, len(self)))
+        return begin_of_transaction(self._event(gtid), following, self.routed.file, self.start(gtid))
+
+    def _event(self, i: int) -> Event:
+        return Event(self.kind(i), self.server_id(i), self.seconds(i), self.events.body(i))
 
     def mariadb_gtid(self, tx: int) -> MariaDbGtid | None:
         """The parsed GTID event of a transaction of MariaDB; ``None`` if the buffer has none."""

@@ -134,12 +134,15 @@ class EventDispatcher:
         first, done = buffer.first, buffer.tx + 1 - buffer.open
         if self._single is not None:
             return min(done, first + 1)
+        if self.cursor.ends_by_gtids:
+            return first + self.cursor.count_to_gtids(buffer.gtids(first, done))
         return first + self.cursor.count_within(buffer.routed.ends[buffer.transactions[first:done, k.TX_END]])
 
     def _commit(self, buffer: EventBuffer, last: int, done: int) -> None:
         """Move the cursor after the transactions before index ``done``; ``last`` is their last event."""
         gtids = self.cursor.server.gtids
-        self.cursor.commit(buffer.end(last), buffer.executed(buffer.first, done) if gtids else None)
+        executed = buffer.executed(buffer.first, done) if gtids else None
+        self.cursor.commit(buffer.end(last), executed, buffer.identity_of(done - 1))
         buffer.mark_delivered(last, done)
 
     def _part(self, buffer: EventBuffer) -> LogBlock:
@@ -232,7 +235,7 @@ class EventDispatcher:
         buffer.begin_file(i, name, pos)
 
     def _before_file(self, i: int, buffer: EventBuffer) -> None:
-        """Take the GTIDs executed before this file from its head: a position by file and offset may come without GTIDs."""
+        """Take the GTIDs executed before this file from its head, if the stream has begun at a position without GTIDs."""
         if self.cursor.lacks_gtids and not buffer.flags(i) & ev.ARTIFICIAL_FLAG:
             gtids = MariaDbGtids if self.cursor.server.mariadb else MySqlGtids
             self.cursor.executed_before_file(gtids.decode(buffer.events.body(i)))

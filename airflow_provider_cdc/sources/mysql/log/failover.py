@@ -87,6 +87,17 @@ def _verify_mysql(connection: Connection, position: MySqlPosition, sources: Gtid
     return str(counted.without(executed))
 
 
+def executed_without_log(connection: Connection, server: Server) -> MySqlGtids:
+    """The GTIDs that a MySQL server counts as executed and that its log does not have. The heads of log files may not list them: not those
+    of the files before ``gtid_purged`` was set. Empty with MariaDB."""
+    return MySqlGtids() if server.mariadb else _mysql_sets(connection)[1]
+
+
+def held_by_mysql(connection: Connection, position: MySqlPosition) -> MySqlGtids:
+    """The captured transactions that are in the server's log: all but those purged, of a server that has executed them."""
+    return MySqlGtids.parse(position.gtids).without(_mysql_sets(connection)[1])
+
+
 def _mysql_dump(connection: Connection, server: Server, captured: MySqlGtids, sources: GtidSources) -> MySqlGtids:
     executed, purged = _mysql_sets(connection)
     # a server refuses a reader that has more transactions of this server's UUID than the server itself
@@ -97,10 +108,7 @@ def _mysql_dump(connection: Connection, server: Server, captured: MySqlGtids, so
     asked = captured.without(MySqlGtids(own))
     others = sources.excluded(purged)
     assert isinstance(others, MySqlGtids)
-    for source, intervals in others.sources.items():
-        for low, high in intervals:
-            asked.add(source, low, high)
-    return asked
+    return asked.union(others)
 
 
 # -- MariaDB ----------------------------------------------------------------------------------------------------------
@@ -159,12 +167,31 @@ def _mariadb_dump(connection: Connection, captured: MariaDbGtids, sources: GtidS
     return MariaDbGtids({d: one for d, one in asked.items() if d in captured.domains or not sources.includes(str(d))})
 
 
+def held_by_mariadb(connection: Connection, position: MySqlPosition) -> MariaDbGtids:
+    """The last captured transactions of domains that are in the server's log, and not from before its oldest file."""
+    last, _ = _mariadb_state(connection)
+    purged = _mariadb_purged(connection)
+    return MariaDbGtids(
+        {
+            d: (s, n)
+            for d, (s, n) in MariaDbGtids.parse(position.gtids).domains.items()
+            if last.get((d, s), -1) >= n and not purged.covers(MariaDbGtids({d: (s, n)}))
+        }
+    )
+
+
 def _mariadb_purged(connection: Connection) -> MariaDbGtids:
     """The last transaction of each domain before the oldest file of the log."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW BINARY LOGS")
         oldest = str(cursor.fetchall()[0][0])
-        cursor.execute("SHOW BINLOG EVENTS IN %s LIMIT 4", (oldest,))
+    return before_file(connection, oldest)
+
+
+def before_file(connection: Connection, file: str) -> MariaDbGtids:
+    """The last transaction of each domain before a file of MariaDB's log, as its head lists them."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW BINLOG EVENTS IN %s LIMIT 4", (file,))
         lists = [str(row[5]) for row in cursor.fetchall() if str(row[2]) == "Gtid_list"]
     return MariaDbGtids.parse(lists[0].strip("[]")) if lists else MariaDbGtids()
 

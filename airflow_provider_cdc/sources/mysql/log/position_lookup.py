@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -25,11 +25,12 @@ from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConne
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_bodies import parse_rotate
 from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
+from airflow_provider_cdc.sources.mysql.log.failover import executed_without_log
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import add_gtid_numbers, gtid_numbers
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 
 _FORMS: Final = (
-    'valid forms are {"binlog_filename": "binlog.000003", "binlog_position": 1234}, {"gtid_set": "<GTIDs>"}, and what '
+    'valid forms are {"binlog_filename": "binlog.000003", "binlog_position": 1234}, {"file": …, "pos": …}, {"gtid_set": "<GTIDs>"}, and what '
     "`airflow cdc offsets` shows"
 )
 _FILE = re.compile(r"[A-Za-z0-9_.-]+\.\d{6,}")
@@ -42,7 +43,7 @@ _HEAD: Final = {ev.FORMAT_DESCRIPTION, ev.PREVIOUS_GTIDS, ev.MARIADB_GTID_LIST, 
 def position_of(
     data: Mapping[str, Any], config: MySqlConfig, server: Server, connection: Connection
 ) -> MySqlPosition | None:
-    """The position that the data of a signal name; ``None`` if they have neither ``gtid_set`` nor ``binlog_filename``.
+    """The position that the data of a signal name; ``None`` if it is a whole one, as ``airflow cdc offsets`` shows it.
 
     :raises ConfigError: the server has no such position, or the data are malformed
     """
@@ -51,16 +52,21 @@ def position_of(
         if names != {"gtid_set"}:
             raise _wrong(f"gtid_set and {', '.join(sorted(names - {'gtid_set'}))} exclude each other")
         return _by_gtids(data["gtid_set"], server, connection)
+    if names == {"file", "pos"}:  # of this server; its GTIDs are looked up
+        return _named(data["file"], data["pos"], config, server, connection)
     if not names & {"binlog_filename", "binlog_position"}:
         return None
     if names != {"binlog_filename", "binlog_position"}:
         missing = {"binlog_filename", "binlog_position"} - names
         raise _wrong(f"{missing.pop()} is missing" if missing else f"{', '.join(sorted(names))} do not belong together")
-    file, pos = data["binlog_filename"], data["binlog_position"]
+    return _named(data["binlog_filename"], data["binlog_position"], config, server, connection)
+
+
+def _named(file: Any, pos: Any, config: MySqlConfig, server: Server, connection: Connection) -> MySqlPosition:
     if not isinstance(file, str) or not _FILE.fullmatch(file):
-        raise _wrong(f"binlog_filename is {file!r}, which is not the name of a log file")
+        raise _wrong(f"the file is {file!r}, which is not the name of a log file")
     if not isinstance(pos, int) or isinstance(pos, bool) or pos < 0:
-        raise _wrong(f"binlog_position is {pos!r}, not a number from 0 on")
+        raise _wrong(f"the offset is {pos!r}, not a number from 0 on")
     return _by_file(file, max(pos, 4), config, server, connection)
 
 
@@ -130,7 +136,11 @@ def _by_file(file: str, pos: int, config: MySqlConfig, server: Server, connectio
         raise _wrong(f"the server has no file {file}; it keeps {min(sizes)} to {max(sizes)}")
     if pos > sizes[file]:
         raise _wrong(f"{file} has {sizes[file]} bytes")
-    return _Search(config, server, file, pos).position()
+    found = _Search(config, server, file, pos).position()
+    if found.gtids and not server.mariadb:
+        gtids = MySqlGtids.parse(found.gtids).union(executed_without_log(connection, server))
+        return replace(found, gtids=str(gtids))
+    return found
 
 
 @dataclass(slots=True)

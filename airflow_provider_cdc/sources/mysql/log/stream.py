@@ -111,7 +111,10 @@ class BinlogStream:
             self._config, self._server, cursor.position,
             follow=follow, unregistered=self._single is not None, patience=patience,
         ) as connection:  # fmt: skip
-            cursor.start_after(connection.gtids)
+            cursor.start_after(connection.gtids, connection.without_log)
+            if cursor.reached:  # only transactions of excluded sources were missing, which the server has purged
+                yield Heartbeat(cursor.position)
+                return True
             for events in self._received(connection):
                 if events is None:
                     if cursor.open.id is None:
@@ -124,9 +127,9 @@ class BinlogStream:
                         yield Heartbeat(cursor.position)
                         return True
                 connection.keep_from(keep)
-        if cursor.has_all:
+        if cursor.reached:
             yield Heartbeat(cursor.position)
-        return cursor.has_all
+        return cursor.reached
 
     def _begin_again(self) -> Iterator[LogItem]:
         """Go back to the last complete transaction."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.model.events import Transactions
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids
+from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
 
 Int64s = npt.NDArray[np.int64]
@@ -100,3 +100,42 @@ def add_gtid_numbers(gtids: Gtids, numbers: Int64s) -> None:
         for source in np.unique(sources, axis=0):
             mine = (sources == source).all(axis=1)
             gtids.add_all(source_of(*source.tolist()), numbers[mine, k.GTID_NUMBER])
+
+
+def first_that_reaches(gtids: Gtids, target: Gtids, numbers: Int64s) -> int:
+    """How many of some transactions it takes until a GTID set covers another one; all of them if they do not suffice.
+
+    :param gtids: the set before them
+    :param target: the set to be covered
+    :param numbers: the transactions, as rows of the ``read_gtids`` kernel
+    """
+    count = len(numbers)
+    if isinstance(gtids, MariaDbGtids):
+        assert isinstance(target, MariaDbGtids)
+        at = 0
+        for domain, (server, sequence) in target.domains.items():
+            if gtids.covers(MariaDbGtids({domain: (server, sequence)})):
+                continue
+            number = numbers[:, k.GTID_NUMBER]
+            found = (number > sequence) | ((number == sequence) & (numbers[:, 1] == server))
+            mine = np.flatnonzero((numbers[:, 0] == domain) & found)
+            if not len(mine):
+                return count
+            at = max(at, int(mine[0]) + 1)
+        return at
+    assert isinstance(target, MySqlGtids)
+    missing, wanted = 0, np.zeros(count, np.bool_)
+    for source, intervals in target.without(gtids).sources.items():
+        mine = (np.delete(numbers, k.GTID_NUMBER, axis=1) == _numbers_of(source)).all(axis=1)
+        for low, high in intervals:
+            missing += high - low + 1
+            wanted |= mine & (numbers[:, k.GTID_NUMBER] >= low) & (numbers[:, k.GTID_NUMBER] <= high)
+    found_at = np.flatnonzero(wanted)
+    return int(found_at[missing - 1]) + 1 if 0 < missing <= len(found_at) else count if missing else 0
+
+
+def _numbers_of(source: str) -> Int64s:
+    """The inverse of :func:`source_of`."""
+    server, _, tag = source.partition(":")
+    halves = np.frombuffer(uuid.UUID(server).bytes, ">i8").astype(np.int64)
+    return np.concatenate([halves, np.frombuffer(tag.encode("ascii").ljust(32, b"\0"), "<i8")])

@@ -1,0 +1,201 @@
+"""What identifies a log: a server's id, the names of its files and the numbers of its transactions may all come again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.runtime import open_lifecycle, open_source
+from airflow_provider_cdc.sources.mysql.log import failover
+from tests.support.server_life import Life
+
+OTHER = "11111111-2222-3333-4444-555555555555"
+
+
+@pytest.fixture(scope="module")
+def servers(mysql_factory: Any, mariadb_factory: Any) -> Iterator[Any]:
+    """Servers that are reset and switched by the tests of this module, each started when it is first asked for."""
+    started: dict[str, Any] = {}
+
+    def server(kind: str) -> Any:
+        if kind not in started:
+            if kind in ("10.11", "11.8"):
+                started[kind] = mariadb_factory(
+                    None if kind == "10.11" else kind, server_id="11", log_slave_updates="ON"
+                )
+            else:
+                on = not kind.endswith("off")
+                started[kind] = mysql_factory(
+                    kind.split()[0], gtid_mode=on, enforce_gtid_consistency=True, sync_binlog=1, server_id=71
+                )
+        return started[kind]
+
+    yield server
+    for one in started.values():
+        one.close()
+
+
+@pytest.fixture(autouse=True)
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No server here is going to catch up."""
+    monkeypatch.setattr(failover, "PATIENCE_S", 0.2)
+
+
+def _life(servers: Any, folder: Path, kind: str) -> Life:
+    return Life(servers(kind), folder, "mariadb" if kind in ("10.11", "11.8") else "mysql")
+
+
+def _flushed(life: Life, times: int = 3) -> None:
+    for _ in range(times):
+        life.flush()
+
+
+@pytest.mark.parametrize("kind", ["9.7", "8.0"])
+def test_a_replica_that_is_made_again_in_place_is_read_by_its_gtids(servers: Any, tmp_path: Path, kind: str) -> None:
+    """H3a. Its uuid and the names of its files are the same, the files are others, and its GTIDs are those of before."""
+    life = _life(servers, tmp_path, kind)
+    life.write_for_another(f"{OTHER}:1", 1)
+    _flushed(life)
+    life.write_for_another(f"{OTHER}:3", 10)
+    assert life.capture() == ""
+    life.provision()
+    life.write_for_another(f"{OTHER}:23", 5)
+    assert life.capture() == ""
+    _flushed(life, 4)
+    life.write_for_another(f"{OTHER}:33", 2)
+    assert life.capture() == ""
+
+
+@pytest.mark.parametrize("kind", ["10.11", "11.8"])
+def test_a_mariadb_replica_that_is_made_again_is_read_by_its_gtids(servers: Any, tmp_path: Path, kind: str) -> None:
+    """H3b. The new one has the same rows, ``gtid_slave_pos``, server id and address, and a log that begins after them."""
+    life = _life(servers, tmp_path, kind)
+    life.begin()
+    _flushed(life)
+    life.write_for_another("0-99-1", 10)
+    assert life.capture() == ""
+    life.server.sql("RESET MASTER", "SET GLOBAL gtid_slave_pos = '0-99-20'")
+    life.write_for_another("0-99-21", 5)
+    assert life.capture() == ""
+    _flushed(life, 4)
+    life.write_for_another("0-99-31", 2)
+    assert life.capture() == ""
+
+
+def test_a_log_that_goes_on_under_another_name_is_read_by_its_gtids(servers: Any, tmp_path: Path) -> None:
+    """H3c. The numbers of its files begin again."""
+    life = _life(servers, tmp_path, "9.7")
+    _flushed(life)
+    life.write(3)
+    assert life.capture() == ""
+    life.server.restart(log_bin="newbin")
+    life.write(3)
+    assert life.capture() == ""
+    life.server.restart(log_bin="binlog")
+    life.write(1)
+    assert life.capture() == ""
+
+
+@pytest.mark.parametrize("kind", ["9.7", "8.0", "10.11", "11.8"])
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "snapshot only"])
+def test_a_log_that_was_reset_is_an_error_however_far_it_is(
+    servers: Any, tmp_path: Path, kind: str, streamed: bool
+) -> None:
+    """H3d. New transactions have the GTIDs of captured ones, and there are more of them."""
+    life = _life(servers, tmp_path, kind)
+    life.begin()
+    _flushed(life)
+    life.write(5)
+    if streamed:
+        assert life.capture() == ""
+    else:
+        life.connector.capture({"snapshot.mode": "always"})
+        life.pending = 0
+    life.reset()
+    life.write(60)
+    assert "reset" in life.capture()
+    _flushed(life, 4)
+    life.write(1)
+    assert "reset" in life.capture()
+    life.read_again()
+
+
+@pytest.mark.parametrize("kind", ["9.7", "8.0", "10.11"])
+@pytest.mark.parametrize("purged", [0, 3, 12])
+def test_a_log_that_was_reset_and_has_come_past_the_position_is_an_error(
+    servers: Any, tmp_path: Path, kind: str, purged: int
+) -> None:
+    """H3d2. The position's file was purged under its name, and the GTIDs of captured transactions are those of new ones."""
+    life = _life(servers, tmp_path, kind)
+    life.begin()
+    _flushed(life)
+    life.write(20)
+    assert life.capture() == ""
+    life.reset()
+    life.write(purged)
+    _flushed(life, 5)
+    life.purge()
+    life.write(60)
+    assert life.capture()
+    life.read_again()
+    life.write(2)
+    assert life.capture() == ""
+
+
+@pytest.mark.parametrize("run_for_s", [None, 3.0], ids=["bounded", "continuous"])
+def test_gtids_that_are_switched_on_while_the_log_is_captured(
+    servers: Any, tmp_path: Path, run_for_s: float | None
+) -> None:
+    """H4. Transactions of the time before have GTIDs, too, and were captured without them."""
+    life = _life(servers, tmp_path, "9.7 off")
+    while life.mode != "OFF":
+        life.change_mode(-1)
+    run = {} if run_for_s is None else {"run_for_s": run_for_s}
+    life.write(1)
+    life.change_mode(1)
+    life.change_mode(1)
+    life.write(1)
+    assert life.capture(**run) == ""
+    life.write(1)
+    life.change_mode(1)
+    life.write(1)
+    for _ in range(3):
+        assert life.capture(**run) == ""
+        life.write(1)
+    assert life.capture() == ""
+    assert life.offset["gtids"] == life.executed
+
+
+@pytest.mark.parametrize("kind", ["9.7", "9.7 off", "8.0", "10.11", "11.8"])
+def test_a_position_is_set_by_the_file_and_offset_that_people_see(servers: Any, tmp_path: Path, kind: str) -> None:
+    """L6. As ``airflow cdc offset set --to '{"file": …, "pos": …}'`` does; it gets its GTIDs from the log."""
+    life = _life(servers, tmp_path, kind)
+    here, before = life.offset, life.executed
+    life.write(2)
+    assert life.capture() == ""
+    connector = life.connector
+    with (
+        open_source(connector.definition(), connector.secrets) as source,
+        open_lifecycle(connector.definition(), connector.state_url, secrets=connector.secrets) as lifecycle,
+    ):
+        target = source.position_of({"file": here["file"], "pos": here["pos"]})
+        assert target.to_json().get("gtids", "") == (before if life.has_gtids else "")
+        plan = lifecycle.plan_offset(target)
+    assert plan.problems == ()
+    assert plan.effect.value == "repeat"
+
+
+KINDS = ["9.7", "9.7 off", "8.0", "10.11", "11.8"]
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_life_of_a_server_loses_a_transaction_silently(servers: Any, tmp_path: Path, kind: str, seed: int) -> None:
+    """H3, H4: writes, rotations, purges, resets, replicas made again in place, GTIDs switched on and off, domains."""
+    life = _life(servers, tmp_path, kind)
+    life.live(random.Random(f"{kind} {seed}"), 25, modes=kind.endswith("off"))

@@ -1,0 +1,198 @@
+"""A server's life beside a connector: what is done to its log and its GTIDs between writes, and what a capture must say then.
+
+The source's rows are the oracle: a capture that ends well has brought them all, and :class:`tests.support.replay.Replay` objects to each event
+that comes twice or out of order. A capture that fails must have a reason: the life knows whether transactions were lost for the log.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.runtime import open_source
+from tests.support.connectors import mysql_connector
+from tests.support.mysql_server import applied
+from tests.support.workload import source_rows
+
+MODES = ("OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
+
+
+class Life:
+    """A database with one table on a server, and its connector.
+
+    :ivar broken: why the next capture may fail; empty = it has to succeed
+    """
+
+    def __init__(self, server: Any, folder: Path, kind: str) -> None:
+        self.server, self.kind, self.name = server, kind, f"life_{uuid4().hex[:8]}"
+        self.broken, self.written, self.pending = "", 0, 0
+        self.begun: list[str] = []
+        server.sql(f"CREATE DATABASE {self.name}", f"CREATE TABLE {self.name}.t (id INT PRIMARY KEY, v INT)")
+        self.connector = mysql_connector(server, folder, kind, database_include_list=self.name)
+        self.write(1)
+        self.connector.capture()
+
+    @property
+    def mariadb(self) -> bool:
+        return self.kind == "mariadb"
+
+    @property
+    def has_gtids(self) -> bool:
+        return self.mariadb or self.mode == "ON"
+
+    @property
+    def mode(self) -> str:
+        return str(self.server.sql("SELECT @@GLOBAL.gtid_mode")[0][0])
+
+    @property
+    def executed(self) -> str:
+        variable = "gtid_binlog_pos" if self.mariadb else "gtid_executed"
+        return str(self.server.sql(f"SELECT @@GLOBAL.{variable}")[0][0]).replace("\n", "")
+
+    @property
+    def offset(self) -> dict[str, Any]:
+        return dict(self.connector.store.load("test").offset.position)  # type: ignore[union-attr,arg-type]
+
+    # -- what is written ----------------------------------------------------------------------------------------------
+
+    def statements(self, count: int) -> list[str]:
+        """Inserts, each with an update of another row, so that an event that comes again meets a row that is newer."""
+        found = []
+        for _ in range(count):
+            self.written += 1
+            n = self.written
+            found.append(f"INSERT INTO {self.name}.t VALUES ({n}, {n})")
+            found.append(f"UPDATE {self.name}.t SET v = {n} WHERE id = {max(n - 1, 1)}")
+        self.pending += len(found)
+        return found
+
+    def write(self, count: int = 2) -> None:
+        if count:
+            self.server.sql(*self.statements(count))
+
+    def write_for_another(self, first: str, count: int = 2) -> None:
+        """Transactions of another server, as replication brings them, with their GTIDs."""
+        applied(self.server, first, *self.statements(count))
+
+    # -- what is done to the log --------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        self.server.sql("FLUSH BINARY LOGS")
+
+    def purge(self) -> None:
+        """Purge all but the newest file."""
+        if self.broken and self.executed == self.offset.get("gtids"):
+            return  # what the new log had is gone, and its GTIDs are those of the position: nothing is left to tell them apart
+        self.server.sql("FLUSH BINARY LOGS")
+        newest = self.server.sql("SHOW BINARY LOGS")[-1][0]
+        self.server.sql(f"PURGE BINARY LOGS TO '{newest}'")
+        if self.pending or not self.has_gtids or not self.offset.get("gtids"):
+            self.broken = self.broken or "purged"
+
+    def reset(self) -> None:
+        """As a person who does not know of the connector."""
+        self._reset()
+        self.broken = "reset"
+
+    def begin(self) -> None:
+        """Begin with a new log."""
+        self.reset()
+        self.read_again()
+
+    def _reset(self) -> None:
+        old = self.mariadb or str(self.server.sql("SELECT VERSION()")[0][0]).startswith("8.0")
+        self.server.sql("RESET MASTER" if old else "RESET BINARY LOGS AND GTIDS")
+
+    def provision(self) -> None:
+        """Begin the log again with the GTIDs of the old one, as a replica that is made again in place does."""
+        if not self.has_gtids:
+            return
+        had = self.executed
+        self._reset()
+        if self.mariadb:
+            self.server.sql(f"SET GLOBAL gtid_binlog_state = '{had}'")
+        else:
+            self.server.sql(f"SET GLOBAL gtid_purged = '{had}'")
+        if self.pending:
+            self.broken = self.broken or "purged"
+
+    def change_mode(self, by: int) -> None:
+        at = MODES.index(self.mode) + by
+        if 0 <= at < len(MODES):
+            self.server.sql(f"SET GLOBAL gtid_mode = '{MODES[at]}'")
+
+    # -- what is captured ---------------------------------------------------------------------------------------------
+
+    def capture(self, **run: Any) -> str:
+        """Capture, and compare with the source; returns the error's text, empty if there was none.
+
+        Without ``run`` a sensor is asked before, too: it must not keep still where the run finds something, or fails.
+        """
+        with open_source(self.connector.definition(), self.connector.secrets) as source:
+            position = source.parse_position(self.offset)
+            quiet = not source.may_have_changed(position, source.current_position())
+        error, events = None, 0
+        try:
+            events = self.connector.capture(**run).events
+        except CdcError as e:
+            error = e
+        if error is not None:
+            assert self.broken, f"{error}: {self}"
+            assert error.remedy
+            assert not quiet or not self.has_gtids, f"a sensor keeps still: {self}"
+            return str(error)
+        assert self.rows() == source_rows(self.server, self.name, "t"), str(self)
+        assert not quiet or events == 0, str(self)
+        self.pending, self.broken = 0, ""
+        return ""
+
+    def read_again(self) -> None:
+        """What the error says to do."""
+        self.connector.capture({"snapshot.mode": "when_needed"})
+        assert self.rows() == source_rows(self.server, self.name, "t"), str(self)
+        self.pending, self.broken = 0, ""
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.connector.rows(f"{self.name}.t")
+
+    def __str__(self) -> str:
+        return f"{self.begun}, offset {self.offset}, server {self.executed}, {self.server.sql('SHOW BINARY LOGS')}"
+
+    def live(self, random_: random.Random, steps: int, *, modes: bool = False) -> None:
+        """Random steps, captured now and then and at the end."""
+        doing: list[tuple[int, Callable[[], object]]] = [
+            (6, lambda: self.write(random_.randint(1, 4))),
+            (1, lambda: self.write(30)),
+            (3, self.flush),
+            (2, self.purge),
+            (1, self.reset),
+            (1, self.provision),
+            (6, self.capture_or_read_again),
+        ]
+        if modes:
+            doing += [(4, lambda: self.change_mode(1)), (3, lambda: self.change_mode(-1))]
+        if self.mariadb:
+            doing += [(2, lambda: self._write_elsewhere(random_))]
+        weights, acts = zip(*doing, strict=True)
+        for _ in range(steps):
+            (number,) = random_.choices(range(len(acts)), weights)
+            self.begun.append(f"{number}")
+            acts[number]()
+        self.capture_or_read_again()
+        self.write()
+        self.capture_or_read_again()
+
+    def _write_elsewhere(self, random_: random.Random) -> None:
+        """In another domain."""
+        with self.server.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(f"SET gtid_domain_id = {random_.choice((1, 7))}")
+            for statement in self.statements(random_.randint(1, 3)):
+                cursor.execute(statement)
+
+    def capture_or_read_again(self) -> None:
+        if self.capture():
+            self.read_again()
