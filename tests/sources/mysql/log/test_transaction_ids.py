@@ -1,0 +1,56 @@
+"""Where a stream that ends by GTIDs ends: at the first transaction after which the set of GTIDs covers that of its end."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
+from airflow_provider_cdc.sources.mysql.log.transaction_ids import add_gtid_numbers, first_that_reaches, source_of
+
+SOURCES = [(1, -2, 0, 0, 0, 0), (1, 2, 0, 0, 0, 0), (1, 2, int.from_bytes(b"tag", "little"), 0, 0, 0)]
+
+
+def _one_by_one(gtids: Gtids, target: Gtids, numbers: np.ndarray) -> int:
+    for n in range(len(numbers) + 1):
+        if gtids.covers(target):  # type: ignore[arg-type]
+            return n
+        if n < len(numbers):
+            add_gtid_numbers(gtids, numbers[n : n + 1])
+    return len(numbers)
+
+
+def _row(source: tuple[int, ...], number: int) -> list[int]:
+    return [*source[:2], number, *source[2:]]
+
+
+@given(data=st.data())
+def test_a_stream_of_mysql_ends_with_the_transaction_that_completes_the_set(data: st.DataObject) -> None:
+    transactions = st.tuples(st.sampled_from(SOURCES), st.integers(1, 12))
+    before = data.draw(st.sets(transactions))
+    log = data.draw(st.lists(st.one_of(transactions.filter(lambda t: t not in before), st.just(None)), unique_by=repr))
+    wanted = data.draw(st.sets(st.one_of(transactions, st.sampled_from([t for t in log if t] or [(SOURCES[0], 1)]))))
+    numbers = np.array(
+        [_row(*t) if t else _row(SOURCES[0], k.NO_GTID) for t in log], np.int64
+    ).reshape(-1, k.GTID_FIELDS)  # fmt: skip
+    gtids, target = MySqlGtids(), MySqlGtids()
+    for source, number in before:
+        gtids.add(source_of(*source), number, number)
+    for source, number in wanted:
+        target.add(source_of(*source), number, number)
+    assert first_that_reaches(gtids, target, numbers) == _one_by_one(gtids.copy(), target, numbers)
+
+
+@given(data=st.data())
+def test_a_stream_of_mariadb_ends_when_every_domain_is_there(data: st.DataObject) -> None:
+    domains = st.dictionaries(st.integers(0, 2), st.tuples(st.integers(1, 2), st.integers(1, 6)), max_size=3)
+    gtids, target = MariaDbGtids(data.draw(domains)), MariaDbGtids(data.draw(domains))
+    last = {domain: number for domain, (_, number) in gtids.domains.items()}
+    rows = []
+    for domain, server in data.draw(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 2)), max_size=20)):
+        last[domain] = last.get(domain, 0) + data.draw(st.integers(1, 2))
+        rows.append([domain, server, last[domain], 0, 0, 0, 0])
+    numbers = np.array(rows, np.int64).reshape(-1, k.GTID_FIELDS)
+    assert first_that_reaches(gtids, target, numbers) == _one_by_one(gtids.copy(), target, numbers)
