@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.runtime import open_lifecycle, open_source
 from airflow_provider_cdc.sources.mysql.log import failover
-from tests.support.server_life import Life
+from tests.support.server_life import Life, TwoLives
 
 OTHER = "11111111-2222-3333-4444-555555555555"
 
@@ -199,3 +199,16 @@ def test_no_life_of_a_server_loses_a_transaction_silently(servers: Any, tmp_path
     """H3, H4: writes, rotations, purges, resets, replicas made again in place, GTIDs switched on and off, domains."""
     life = _life(servers, tmp_path, kind)
     life.live(random.Random(f"{kind} {seed}"), 25, modes=kind.endswith("off"))
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", ["9.7", "10.11"])
+def test_no_life_of_a_primary_and_its_replica_loses_a_transaction_silently(
+    servers: Any, mysql_factory: Any, mariadb_factory: Any, tmp_path: Path, kind: str, seed: int
+) -> None:
+    """H3: the connector's host name leads to one or the other, and the replica is made again in place, from backups of different age."""
+    factory = mariadb_factory if kind == "10.11" else mysql_factory
+    with factory(**({"log_slave_updates": "ON"} if kind == "10.11" else {}), server_id=72) as replica:
+        life = TwoLives(servers(kind), replica, tmp_path, "mariadb" if kind == "10.11" else "mysql")
+        life.live(random.Random(f"{kind} {seed}"), 25)

@@ -67,5 +67,30 @@ def applied(server: Any, gtid: str, *statements: str) -> None:
 def reset_log(*servers: Any) -> None:
     """Let servers forget their log, and the GTIDs of all transactions that they have executed."""
     for server in servers:
-        mariadb = "MariaDB" in server.sql("SELECT VERSION()")[0][0]
-        server.sql(f"RESET {'MASTER' if mariadb else 'BINARY LOGS AND GTIDS'}")
+        server.sql(f"RESET {'MASTER' if is_mariadb(server) else 'BINARY LOGS AND GTIDS'}")
+
+
+def is_mariadb(server: Any) -> bool:
+    return "MariaDB" in server.sql("SELECT VERSION()")[0][0]
+
+
+def replicate(primary: Any, replica: Any) -> None:
+    """Let a server follow another one by GTIDs."""
+    login = f"HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='admin', MASTER_PASSWORD='admin'"
+    if is_mariadb(replica):
+        replica.sql(f"CHANGE MASTER TO MASTER_{login}, MASTER_USE_GTID=slave_pos", "START SLAVE")
+    else:
+        login = f"SOURCE_{login.replace('MASTER_', 'SOURCE_')}"
+        replica.sql(
+            f"CHANGE REPLICATION SOURCE TO {login}, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", "START REPLICA"
+        )
+
+
+def replicated(primary: Any, replica: Any) -> None:
+    """Wait until a replica has everything."""
+    if is_mariadb(primary):
+        (reached,) = replica.sql(f"SELECT MASTER_GTID_WAIT('{primary.sql('SELECT @@gtid_binlog_pos')[0][0]}', 60)")
+        assert reached[0] == 0
+    else:
+        gtids = primary.sql("SELECT @@gtid_executed")[0][0].replace("\n", "")
+        assert replica.sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', 60)")[0][0] == 0

@@ -14,8 +14,9 @@ from uuid import uuid4
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
 from tests.support.connectors import mysql_connector
-from tests.support.mysql_server import applied
+from tests.support.mysql_server import applied, replicate, replicated, reset_log
 from tests.support.workload import source_rows
 
 MODES = ("OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
@@ -117,13 +118,15 @@ class Life:
             self.server.sql(f"SET GLOBAL gtid_binlog_state = '{had}'")
         else:
             self.server.sql(f"SET GLOBAL gtid_purged = '{had}'")
-        if self.pending:
+        if self.pending or not self.offset.get("gtids"):
             self.broken = self.broken or "purged"
 
     def change_mode(self, by: int) -> None:
         at = MODES.index(self.mode) + by
         if 0 <= at < len(MODES):
             self.server.sql(f"SET GLOBAL gtid_mode = '{MODES[at]}'")
+            if self.pending and MODES[at] in ("OFF", "ON"):
+                self.broken = self.broken or "mode"
 
     # -- what is captured ---------------------------------------------------------------------------------------------
 
@@ -176,7 +179,11 @@ class Life:
         if modes:
             doing += [(4, lambda: self.change_mode(1)), (3, lambda: self.change_mode(-1))]
         if self.mariadb:
-            doing += [(2, lambda: self._write_elsewhere(random_))]
+            doing += [(2, lambda: self.write_elsewhere(random_))]
+        self.act(doing, random_, steps)
+
+    def act(self, doing: list[tuple[int, Callable[[], object]]], random_: random.Random, steps: int) -> None:
+        """Do some of these, each with its weight; then a capture must bring what was written after the last one."""
         weights, acts = zip(*doing, strict=True)
         for _ in range(steps):
             (number,) = random_.choices(range(len(acts)), weights)
@@ -186,7 +193,7 @@ class Life:
         self.write()
         self.capture_or_read_again()
 
-    def _write_elsewhere(self, random_: random.Random) -> None:
+    def write_elsewhere(self, random_: random.Random) -> None:
         """In another domain."""
         with self.server.connect(autocommit=True) as connection, connection.cursor() as cursor:
             cursor.execute(f"SET gtid_domain_id = {random_.choice((1, 7))}")
@@ -194,5 +201,80 @@ class Life:
                 cursor.execute(statement)
 
     def capture_or_read_again(self) -> None:
-        if self.capture():
+        error = self.capture()
+        if "gtid_mode was changed" in error:
+            self.broken = "" if self.broken == "mode" else self.broken
+            self.change_mode(1 if self.mode == "OFF" else -1)
+            error = self.capture()
+        if error:
             self.read_again()
+
+
+class TwoLives(Life):
+    """A primary and its replica, and a connector whose host name leads to one or the other.
+
+    :ivar replica: which is made again, from a backup of now or of earlier
+    """
+
+    def __init__(self, primary: Any, replica: Any, folder: Path, kind: str) -> None:
+        self.replica = replica
+        reset_log(primary, replica)
+        replicate(primary, replica)
+        super().__init__(primary, folder, kind)
+        self.backups = [(self.executed, self.written)]
+
+    def write(self, count: int = 2) -> None:
+        super().write(count)
+        # its statements lie seconds apart, and the replica has the times of both
+        with self.server.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            for statement in self.statements(1):
+                cursor.execute(statement)
+                cursor.execute("SELECT SLEEP(0.3)")
+            connection.commit()
+
+    def back_up(self) -> None:
+        self.backups.append((self.executed, self.written))
+
+    def restore(self, random_: random.Random) -> None:
+        """Make the replica again in place, from a backup. What it then lacks comes by replication, with the GTIDs and times of before."""
+        gtids, written = random_.choice(self.backups)
+        replicated(self.server, self.replica)
+        role = "SLAVE" if self.mariadb else "REPLICA"
+        self.replica.sql(
+            f"STOP {role}", *([] if self.mariadb else ["RESET REPLICA"])
+        )  # MySQL asks for nothing that it has received
+        with self.replica.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute("SET sql_log_bin = 0")
+            cursor.execute(f"DELETE FROM {self.name}.t WHERE id > {written}")
+            cursor.execute(f"UPDATE {self.name}.t SET v = id + (id < {written})")
+        reset_log(self.replica)
+        self.replica.sql(f"SET GLOBAL gtid_{'slave_pos' if self.mariadb else 'purged'} = '{gtids}'", f"START {role}")
+        captured = MariaDbGtids if self.mariadb else MySqlGtids
+        if not captured.parse(self.offset["gtids"]).covers(captured.parse(gtids)):  # type: ignore[arg-type]
+            self.at_primary()  # the replica's log lacks some that are not captured
+
+    def at_primary(self) -> None:
+        self._at(self.server)
+
+    def at_replica(self) -> None:
+        """Promote the replica, as far as the connector can see."""
+        self._at(self.replica)
+
+    def _at(self, server: Any) -> None:
+        self.connector.secrets |= {"database.hostname": server.host, "database.port": server.port}
+
+    def live(self, random_: random.Random, steps: int, *, modes: bool = False) -> None:
+        doing: list[tuple[int, Callable[[], object]]] = [
+            (5, lambda: self.write(random_.randint(1, 3))),
+            (2, self.back_up),
+            (2, lambda: self.restore(random_)),
+            (2, lambda: random_.choice((self.server, self.replica)).sql("FLUSH BINARY LOGS")),
+            (2, self.at_primary),
+            (4, self.at_replica),
+            (5, self.capture),
+        ]
+        self.act(doing, random_, steps)
+
+    def capture(self, **run: Any) -> str:
+        replicated(self.server, self.replica)
+        return super().capture(**run)

@@ -78,8 +78,8 @@ _WITHOUT_GTIDS = Meaning(
     PrerequisiteError,
     "The log has transactions with GTIDs and others without, and cannot be read by GTIDs across them",
     safe=_SAFE,
-    remedy="gtid_mode was changed since the position: read the tables again with snapshot.mode=always for one run, and leave gtid_mode "
-    "as it is",
+    remedy="gtid_mode was changed before all transactions were captured: set it one step back (to ON_PERMISSIVE, if it is ON now, or to "
+    "OFF_PERMISSIVE), run the capture, and set it forward again; or read the tables again with snapshot.mode=always for one run",
 )
 _IN_TROUBLE = Meaning(
     SourceUnavailable,

@@ -15,7 +15,7 @@ from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.log import failover
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import mysql_connector
-from tests.support.mysql_server import applied, reset_log
+from tests.support.mysql_server import applied, replicate, replicated, reset_log
 from tests.support.signals import signal_ended, signal_state, snapshot
 from tests.support.workload import source_rows
 
@@ -30,24 +30,8 @@ def _topology(request: pytest.FixtureRequest, kind: str) -> tuple[Any, Any]:
         primary = factory("9.7", server_id="11")
         replica = factory("9.7", server_id="12")
     replica.sql(f"RESET {'MASTER' if kind == 'mariadb' else 'BINARY LOGS AND GTIDS'}")
-    login = f"HOST='{primary.host}', MASTER_PORT={primary.port}, MASTER_USER='admin', MASTER_PASSWORD='admin'"
-    if kind == "mariadb":
-        replica.sql(f"CHANGE MASTER TO MASTER_{login}, MASTER_USE_GTID=slave_pos", "START SLAVE")
-    else:
-        login = f"SOURCE_{login.replace('MASTER_', 'SOURCE_')}"
-        replica.sql(
-            f"CHANGE REPLICATION SOURCE TO {login}, SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", "START REPLICA"
-        )
+    replicate(primary, replica)
     return primary, replica
-
-
-def _replicated(primary: Any, replica: Any, kind: str) -> None:
-    if kind == "mariadb":
-        (reached,) = replica.sql(f"SELECT MASTER_GTID_WAIT('{primary.sql('SELECT @@gtid_binlog_pos')[0][0]}', 60)")
-        assert reached[0] == 0
-    else:
-        gtids = primary.sql("SELECT @@gtid_executed")[0][0].replace("\n", "")
-        assert replica.sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{gtids}', 60)")[0][0] == 0
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mysql"])
@@ -60,7 +44,7 @@ def test_capture_goes_on_at_the_replica(request: pytest.FixtureRequest, tmp_path
         connector = mysql_connector(primary, tmp_path, kind, database_include_list="f")
         connector.capture()
         primary.sql("UPDATE f.t SET b = 'second' WHERE a < 10", "DELETE FROM f.t WHERE a > 40")
-        _replicated(primary, replica, kind)
+        replicated(primary, replica)
         replica.sql("FLUSH BINARY LOGS")
         primary.kill()
         # the replica is the primary now
