@@ -56,7 +56,7 @@ _WITHOUT_SERVER = {
     "mongodb": mongodb.run,
     "page": page.run,
 }
-_BIG = {"innodb_buffer_pool_size": "512M", "max_binlog_size": "1G"}
+_BIG = {"innodb_buffer_pool_size": "512M", "max_binlog_size": "1G", "sync_binlog": 0}
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ class MariaDb(MySqlFamily):
         "innodb_buffer_pool_size": "64M",
         "innodb_log_file_size": "32M",
         "innodb_flush_log_at_trx_commit": 2,
-        "sync_binlog": 0,
+        "sync_binlog": 1,
         "skip_name_resolve": True,
     }
 

@@ -26,7 +26,7 @@ class MySql(MySqlFamily):
         "max_allowed_packet": "64M",
         "innodb_buffer_pool_size": "64M",
         "innodb_flush_log_at_trx_commit": 2,
-        "sync_binlog": 0,
+        "sync_binlog": 1,  # as servers have it: what is in the log and not on the disk is not sent (MySQL)
         "skip_name_resolve": True,
         "max_connections": 100,  # this and the two caches: 100 MB less memory
         "table_definition_cache": 400,

@@ -364,5 +364,5 @@ def test_a_continuous_run_goes_on_after_kill_query(without_gtids: Any, tmp_path:
                 step()
             return bool(connector.rows(f"{db.name}.t"))
 
-        connector.capture({"batch.max.seconds": 0.2}, run_for_s=60, until=go_on)
+        connector.capture({"batch.max.rows": 1}, run_for_s=60, until=go_on)
         _equal(connector, db)

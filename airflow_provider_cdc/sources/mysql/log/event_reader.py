@@ -289,4 +289,4 @@ class EventReader:
 
 
 def _intact(event: npt.NDArray[np.uint8]) -> bool:
-    return zlib.crc32(event[:-4]) == int.from_bytes(event[-4:].tobytes(), "little")
+    return zlib.crc32(event[:-4].data) == int.from_bytes(event[-4:].tobytes(), "little")
