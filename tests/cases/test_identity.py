@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_cdc.runtime import open_lifecycle, open_source
 from airflow_provider_cdc.sources.mysql.log import failover
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.server_life import Life, TwoLives
 
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -100,6 +101,7 @@ def test_a_log_that_goes_on_under_another_name_is_read_by_its_gtids(servers: Any
     assert life.capture() == ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["9.7", "8.0", "10.11", "11.8"])
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "snapshot only"])
 def test_a_log_that_was_reset_is_an_error_however_far_it_is(
@@ -124,6 +126,7 @@ def test_a_log_that_was_reset_is_an_error_however_far_it_is(
     life.read_again()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["9.7", "8.0", "10.11"])
 @pytest.mark.parametrize("purged", [0, 3, 12])
 def test_a_log_that_was_reset_and_has_come_past_the_position_is_an_error(
@@ -189,6 +192,44 @@ def test_a_position_is_set_by_the_file_and_offset_that_people_see(servers: Any, 
     assert plan.effect.value == "repeat"
 
 
+LAST = {
+    "a row": ["INSERT INTO t VALUES (100, 1)"],
+    "DDL": ["ALTER TABLE t ADD w INT"],
+    "large": ["CREATE TABLE u (v LONGBLOB)", "INSERT INTO u SELECT REPEAT('x', 1200000) FROM t"],
+    "statement": ["SET SESSION binlog_format = 'STATEMENT'", "CREATE TABLE v (v INT)", "FLUSH TABLES"],
+    "XA": ["XA START 'x'", "UPDATE t SET v = 7", "XA END 'x'", "XA PREPARE 'x'", "XA COMMIT 'x'"],
+    "a new file": ["UPDATE t SET v = 8", "FLUSH BINARY LOGS"],
+    "several statements": ["BEGIN", "UPDATE t SET v = 9", "UPDATE t SET v = 10", "COMMIT"],
+}
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("kind", ["9.7", "9.7 off", "10.11"])
+def test_the_last_transaction_is_found_where_it_was(servers: Any, tmp_path: Path, kind: str, packed: bool) -> None:
+    """Of whatever form it is, compressed too; without GTIDs, a capture would fail otherwise."""
+    life = _life(servers, tmp_path, kind)
+    life.write(3)
+    variable = "log_bin_compress" if life.mariadb else "binlog_transaction_compression"
+    if packed:
+        life.server.sql(f"SET GLOBAL {variable} = ON")
+    try:
+        for form, statements in LAST.items():
+            life.server.sql(*statements, database=life.name)
+            life.connector.capture()
+            last = life.offset["last"]
+            with open_source(life.connector.definition(), life.connector.secrets) as source:
+                position = source.parse_position(life.offset)
+                source.verify_position(position)
+                files = {str(row[0]): int(row[1]) for row in life.server.sql("SHOW BINARY LOGS")}
+                assert source._identity.why_not_same(position, files) == "", form  # type: ignore[attr-defined]
+                other = source.parse_position({**life.offset, "last": {**last, "time": last["time"] + 1_000_000}})
+                if last["file"] == life.offset["file"]:
+                    assert "another transaction" in source._identity.why_not_same(other, files)  # type: ignore[attr-defined]
+    finally:
+        life.server.sql(f"SET GLOBAL {variable} = OFF")
+
+
 KINDS = ["9.7", "9.7 off", "8.0", "10.11", "11.8"]
 
 
@@ -212,3 +253,24 @@ def test_no_life_of_a_primary_and_its_replica_loses_a_transaction_silently(
     with factory(**({"log_slave_updates": "ON"} if kind == "10.11" else {}), server_id=72) as replica:
         life = TwoLives(servers(kind), replica, tmp_path, "mariadb" if kind == "10.11" else "mysql")
         life.live(random.Random(f"{kind} {seed}"), 25)
+
+
+@pytest.mark.parametrize(
+    ("here", "end", "reached"),
+    [
+        # H2(1) GTID: flushed, and not in gtid_executed of the position
+        ({"file": "b.000002", "pos": 900, "gtids": f"{OTHER}:1-4"}, {"file": "b.000002", "pos": 900, "gtids": f"{OTHER}:1-5"}, False),
+        ({"file": "b.000002", "pos": 500, "gtids": f"{OTHER}:1-5"}, {"file": "b.000002", "pos": 900, "gtids": f"{OTHER}:1-5"}, True),
+        # H3a, H3c: the numbers of files begin again
+        ({"file": "b.000004", "pos": 900, "gtids": f"{OTHER}:1-4"}, {"file": "b.000001", "pos": 500, "gtids": f"{OTHER}:1-5"}, False),
+        ({"file": "b.000004", "pos": 900, "gtids": "0-1-4"}, {"file": "c.000001", "pos": 500, "gtids": "0-1-5"}, False),
+        ({"file": "b.000001", "pos": 900, "gtids": "0-1-4"}, {"file": "c.000004", "pos": 500, "gtids": "0-1-4"}, True),
+        ({"file": "b.000004", "pos": 900, "gtids": "0-1-4"}, {"file": "b.000004", "pos": 900, "gtids": "0-1-4,7-1-1"}, False),
+        # H4: one of them has none
+        ({"file": "b.000004", "pos": 900}, {"file": "b.000005", "pos": 500, "gtids": f"{OTHER}:1-5"}, False),
+        ({"file": "b.000005", "pos": 500, "gtids": f"{OTHER}:1-5"}, {"file": "b.000004", "pos": 900}, True),
+    ],
+)  # fmt: skip
+def test_where_both_have_gtids_they_alone_decide(here: dict[str, Any], end: dict[str, Any], reached: bool) -> None:
+    """H2(1), H3, H4: whether a position is at the end of the log, on one server."""
+    assert MySqlPosition(**here, server="s").reached(MySqlPosition(**end, server="s")) is reached

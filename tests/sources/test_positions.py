@@ -13,7 +13,8 @@ from airflow_provider_cdc.sources import SOURCES, load_source
 WRITTEN: dict[str, list[dict[str, Any]]] = {
     "memory": [{"entry": 3}],
     "mysql": [
-        {"file": "binlog.000012", "pos": 4, "created": 1, "server": "1", "gtids": "24bc7850-2c16-11e6-a073-0242ac110002:1-9"},
+        {"file": "binlog.000012", "pos": 4, "created": 1, "server": "1", "gtids": "24bc7850-2c16-11e6-a073-0242ac110002:1-9",
+         "last": {"gtid": "0-1-5", "file": "binlog.000012", "pos": 4, "time": 1, "changes": 5}},
         {"file": "", "pos": 4, "gtids": "0-1-5", "prepared": {"x": {"file": "binlog.000001", "pos": 9, "server": "1"}}},
     ],
     "oracle": [{"scn": "324567897", "commit_scn": "324567900:1:6.28.807", "read_scn": "324567890", "resetlogs": "1", "dbid": 2, "given_up": "a-b"}],

@@ -26,11 +26,13 @@ class Life:
     """A database with one table on a server, and its connector.
 
     :ivar broken: why the next capture may fail; empty = it has to succeed
+    :ivar pending: number of statements that are not captured
+    :ivar another_log: the log was begun again since the last capture, and GTIDs tell that nothing is missing
     """
 
     def __init__(self, server: Any, folder: Path, kind: str) -> None:
         self.server, self.kind, self.name = server, kind, f"life_{uuid4().hex[:8]}"
-        self.broken, self.written, self.pending = "", 0, 0
+        self.broken, self.written, self.pending, self.another_log = "", 0, 0, False
         self.begun: list[str] = []
         server.sql(f"CREATE DATABASE {self.name}", f"CREATE TABLE {self.name}.t (id INT PRIMARY KEY, v INT)")
         self.connector = mysql_connector(server, folder, kind, database_include_list=self.name)
@@ -118,6 +120,7 @@ class Life:
             self.server.sql(f"SET GLOBAL gtid_binlog_state = '{had}'")
         else:
             self.server.sql(f"SET GLOBAL gtid_purged = '{had}'")
+        self.another_log = True
         if self.pending or not self.offset.get("gtids"):
             self.broken = self.broken or "purged"
 
@@ -127,6 +130,8 @@ class Life:
             self.server.sql(f"SET GLOBAL gtid_mode = '{MODES[at]}'")
             if self.pending and MODES[at] in ("OFF", "ON"):
                 self.broken = self.broken or "mode"
+            if self.another_log and MODES[at] != "ON":  # only GTIDs tell that nothing is missing in it
+                self.broken = self.broken or "purged"
 
     # -- what is captured ---------------------------------------------------------------------------------------------
 
@@ -150,14 +155,14 @@ class Life:
             return str(error)
         assert self.rows() == source_rows(self.server, self.name, "t"), str(self)
         assert not quiet or events == 0, str(self)
-        self.pending, self.broken = 0, ""
+        self.pending, self.broken, self.another_log = 0, "", False
         return ""
 
     def read_again(self) -> None:
         """What the error says to do."""
         self.connector.capture({"snapshot.mode": "when_needed"})
         assert self.rows() == source_rows(self.server, self.name, "t"), str(self)
-        self.pending, self.broken = 0, ""
+        self.pending, self.broken, self.another_log = 0, "", False
 
     def rows(self) -> list[dict[str, Any]]:
         return self.connector.rows(f"{self.name}.t")

@@ -46,18 +46,20 @@ class MySqlPosition:
         texts = [document.get(name, "") for name in ("file", "gtids", "server")]
         if not all(isinstance(text, str) for text in texts):
             raise TypeError("file, gtids and server are texts")
-        places = [document.get(name, 0) for name in ("pos", "created")]
-        if not all(
-            isinstance(n, (int, np.integer)) and n is not True and n is not False and 0 <= n < 1 << 63 for n in places
-        ):
+        if not all(_is_number(document.get(name, 0)) for name in ("pos", "created")):
             raise ValueError("pos and created are numbers from 0 to 2^63 - 1")
         if texts[0] and not _FILE.fullmatch(texts[0]):
             raise ValueError(f"{texts[0]!r} is not the name of a log file")
         prepared = document.get("prepared", {})
         if not isinstance(prepared, dict) or not all(isinstance(at, dict) for at in prepared.values()):
             raise TypeError("prepared is a JSON object of objects")
-        if not isinstance(document.get("last", {}), dict):
-            raise TypeError("last is a JSON object")
+        last = document.get("last", {})
+        if not isinstance(last, dict) or not all(
+            isinstance(value, str) if name in ("gtid", "file") else _is_number(value) for name, value in last.items()
+        ):
+            raise TypeError("last has texts and numbers")
+        if last and not {"gtid", "file", "pos", "time"} <= set(last):
+            raise ValueError("last has gtid, file, pos and time")
         return cls(**document)
 
     def to_json(self) -> dict[str, Any]:
@@ -98,6 +100,10 @@ class MySqlPosition:
         if not self.file:
             return f"GTIDs {self.gtids}"
         return f"{self.file}:{self.pos}" + (f" (GTIDs {self.gtids})" if self.gtids else "")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _covers(mine: str, theirs: str) -> bool:

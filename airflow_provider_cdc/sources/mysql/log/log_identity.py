@@ -27,6 +27,7 @@ from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.dump_errors import another_log
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids, missing_gtids
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
+from airflow_provider_cdc.sources.mysql.log.events.decompress import decompress_query, decompress_rows
 from airflow_provider_cdc.sources.mysql.log.events.event_bodies import commit_time, has_checksums, parse_mariadb_gtid
 from airflow_provider_cdc.sources.mysql.log.failover import before_file, held_by_mariadb, held_by_mysql
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 
 _BEGIN: Final = frozenset({ev.GTID, ev.ANONYMOUS_GTID, ev.GTID_TAGGED, ev.MARIADB_GTID})
-_CHANGES: Final = frozenset({*ev.ROWS, *ev.COMPRESSED_ROWS, ev.QUERY})
+_CHANGES: Final = frozenset({*ev.ROWS, *ev.COMPRESSED_ROWS, ev.QUERY, ev.MARIADB_QUERY_COMPRESSED})
 _FARTHEST: Final = 0xFFFF_FFFF
 """Offsets beyond 4 GiB cannot be requested."""
 _NEAR: Final = 8
@@ -79,9 +80,14 @@ def _first_change(events: Iterable[Event]) -> tuple[int, int]:
     """Time (µs since the epoch) and checksum of the first change of a transaction; 0 = not known."""
     for event in itertools.islice(events, _NEAR):
         if event.kind in _CHANGES:
+            kind, body = event.kind, event.body
+            if kind in ev.COMPRESSED_ROWS:
+                kind, body = decompress_rows(kind, body)
+            elif kind == ev.MARIADB_QUERY_COMPRESSED:
+                kind, body = ev.QUERY, decompress_query(body)
             # a replica has other numbers of tables and sessions
-            start = 8 if event.kind != ev.QUERY else 13 + int.from_bytes(event.body[11:13], "little")
-            return event.seconds * 1_000_000, zlib.crc32(event.body[start : start + 4096])
+            start = 8 if kind != ev.QUERY else 13 + int.from_bytes(body[11:13], "little")
+            return event.seconds * 1_000_000, zlib.crc32(body[start : start + 4096])
     return 0, 0
 
 
@@ -131,23 +137,23 @@ class LogIdentity:
         held = held_by_mariadb if self._server.mariadb else held_by_mysql
         gtids = held(self._connection, position)
         if not last.get("gtid"):
-            if own := self._own(gtids):
+            if own := self._own(position, gtids):
                 raise another_log(f"it has {own}, and was begun after the position", str(position))
             return
         if missing_gtids(str(gtids), last["gtid"]):
             return
         found = self._find(position, last["gtid"])
-        if any(found.get(what) != last.get(what) for what in ("time", "changes")) and found:
+        if found and any(found.get(what) != last.get(what) for what in ("time", "changes")):
             raise another_log(f"its transaction {last['gtid']} is not the one that was captured", str(position))
 
-    def _own(self, gtids: MySqlGtids | MariaDbGtids) -> str:
+    def _own(self, position: MySqlPosition, gtids: MySqlGtids | MariaDbGtids) -> str:
         """Those of some GTIDs that the server itself has given. It receives them by replication only if it was restored meanwhile."""
         if isinstance(gtids, MySqlGtids):
             mine = {s: i for s, i in gtids.sources.items() if s.partition(":")[0] == self._server.identity}
             return str(MySqlGtids(mine))
-        return str(
-            MariaDbGtids({d: (s, n) for d, (s, n) in gtids.domains.items() if f"id-{s}" == self._server.identity})
-        )
+        own = [f"{d}-{s}-{n}" for d, (s, n) in gtids.domains.items() if f"id-{s}" == self._server.identity]
+        # the state of a log that was begun again may have been set by hand
+        return ",".join(gtid for gtid in own if self._find(position, gtid))
 
     # -- reading the log ----------------------------------------------------------------------------------------------
 
