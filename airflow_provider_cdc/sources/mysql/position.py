@@ -103,7 +103,7 @@ class MySqlPosition:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= value < 1 << 63
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and 0 <= int(value) < 1 << 63
 
 
 def _covers(mine: str, theirs: str) -> bool:

@@ -257,6 +257,8 @@ class EventBuffer:
         return self.state_of(tx).identity if gtid < 0 else self._identity(gtid)
 
     def _identity(self, gtid: int) -> dict[str, Any]:
+        if not self.events.table[gtid, k.EV_END]:
+            return {}  # an event without an offset cannot be found again
         following = (self._event(i) for i in range(gtid + 1, len(self)))
         return begin_of_transaction(self._event(gtid), following, self.routed.file, self.start(gtid))
 
