@@ -96,6 +96,8 @@ class Sink(TableWriter):
     def _applied(self, done: Done, began: float) -> None:
         report = self._reports.register(TARGET, done.place)
         self._ensure_tables()
+        if self._config.insert_mode is not InsertMode.INSERT:  # to repeat inserts would be an error
+            self._retried(lambda connection: self._markers.separate(connection, [*report.get("stands", {})]))
         board = self._changelog.board(self._connector)
         work = WorkProgress("Apply", "batches", where=f"{TARGET} at {done.place}", board=board, logger=log)
         with Ticker(work, self._told):

@@ -5,11 +5,17 @@ The row of the topic ``*`` says it of all tables; a table that is behind the oth
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import uuid4
 
 import sqlalchemy as sa
+
+from airflow_provider_cdc.sink.exact_names import exact_name, make_exact
+
+log = logging.getLogger(__name__)
 
 ALL = "*"
 TEXT = sa.Text().with_variant(sa.UnicodeText(), "mssql")
@@ -42,12 +48,13 @@ class MarkerTable:
 
     def __init__(self, name: str, connector: str, sink: str = "", schema: str | None = None) -> None:
         self.of, self._held = {"connector": connector, "sink": sink or ALL}, ""
+        self._merged = False
         self._table = sa.Table(
             name,
             sa.MetaData(),
-            sa.Column("connector", sa.String(_NAME), primary_key=True),
-            sa.Column("sink", sa.String(100), primary_key=True),
-            sa.Column("topic", sa.String(_NAME), primary_key=True),
+            sa.Column("connector", exact_name(_NAME), primary_key=True),
+            sa.Column("sink", exact_name(100), primary_key=True),
+            sa.Column("topic", exact_name(_NAME), primary_key=True),
             sa.Column("batch", sa.BigInteger, nullable=False),
             sa.Column("error", TEXT),
             sa.Column("changed_at", sa.String(32), nullable=False),
@@ -56,10 +63,44 @@ class MarkerTable:
         )
 
     def ensure(self, connection: sa.Connection) -> None:
-        """Make the table and the connector's row, if they are not there. Another run may do the same now: then the database refuses one of both."""
+        """Make the table and the connector's row, if they are not there. Another run may do the same now: then the database refuses one of both.
+
+        :raises TargetError: the table is of an earlier version, and the account may not change it
+        """
         self._table.create(connection, checkfirst=True)
+        self._merged |= make_exact(connection, self._table)
         if connection.execute(sa.select(self._table.c.topic).where(self._row(ALL))).first() is None:
             connection.execute(self._table.insert().values(**self.of, topic=ALL, batch=0, changed_at=_now()))
+
+    def separate(self, connection: sa.Connection, topics: Collection[str]) -> None:
+        """Undo that an earlier version had one row for names that differ in their case only: topics that shared one are all behind.
+
+        :param topics: of the tables that are there
+        """
+        if not self._merged:
+            return
+        behind = self.read(connection).behind
+        shared = {
+            topic: batch
+            for known, batch in behind.items()
+            for topic in topics
+            if topic not in behind and topic.lower() == known.lower()
+        }
+        for topic, batch in shared.items():
+            log.warning(
+                "The table of %s is taken to be at batch %d, where one of nearly the same name is.", topic, batch
+            )
+            self.stop(connection, topic, batch, "an earlier version had one marker for it and another topic")
+        columns, mine = self._table.c, self.of["connector"]
+        same = sa.func.lower(columns.connector) == mine.lower()
+        for other in connection.scalars(sa.select(columns.connector).where(same, columns.connector != mine).distinct()):
+            log.warning(
+                "An earlier version had one marker for the connectors %s and %s: compare the tables of both with their sources "
+                "(airflow cdc verify), and build those again that differ.",
+                mine,
+                other,
+            )
+        self._merged = False
 
     def there(self, connection: sa.Connection) -> bool:
         """Whether anything was applied here."""

@@ -1,0 +1,86 @@
+"""Names by which rows of our own tables are found: in a collation that takes two of them as one, two topics or two connectors would share a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+from airflow_provider_cdc.core.errors import TargetError
+
+_MYSQL, _MSSQL = "utf8mb4_bin", "Latin1_General_100_BIN2"
+_COLLATIONS = (
+    "SELECT COLUMN_NAME, COLLATION_NAME FROM INFORMATION_SCHEMA.COLUMNS "
+    "WHERE TABLE_SCHEMA = COALESCE(:schema, {default}) AND TABLE_NAME = :name"
+)
+_DEFAULTS: Mapping[str, str] = {"mysql": "DATABASE()", "mariadb": "DATABASE()", "mssql": "SCHEMA_NAME()"}
+"""Database whose collations take names as one that differ in case → its word for the schema of a connection. Others compare texts as they are."""
+
+
+def exact_name(length: int) -> sa.String:
+    """The type of a column of names, in which no two names are equal."""
+    exact: Any = mysql.VARCHAR(length, charset="utf8mb4", collation=_MYSQL)
+    return (
+        sa.String(length)
+        .with_variant(exact, "mysql", "mariadb")
+        .with_variant(sa.String(length, collation=_MSSQL), "mssql")
+    )
+
+
+def make_exact(connection: sa.Connection, table: sa.Table) -> bool:
+    """Give the key of a table that an earlier version has made the collation of :func:`exact_name`; whether it had another.
+
+    :raises TargetError: the account may not do that
+    """
+    default = _DEFAULTS.get(connection.dialect.name)
+    if default is None:
+        return False
+    asked = sa.text(_COLLATIONS.format(default=default))
+    found = connection.execute(asked, {"schema": table.schema, "name": table.name}).all()
+    there = {str(name).lower(): str(collation) for name, collation in found}
+    if not any(_merges(there.get(column.name)) for column in table.primary_key):
+        return False
+    statements = alterations(connection.dialect, table, _constraint(connection, table))
+    try:
+        for statement in statements:
+            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+    except sa.exc.DBAPIError as e:
+        if e.connection_invalidated:
+            raise
+        raise TargetError(
+            f"The table {table.name} is of an earlier version, which took names as one that differ in their case only: {e.orig}",
+            safe="No table was changed.",
+            remedy=f"run {'; '.join(statements)}; or allow the account ALTER on this table; then run the apply again",
+        ) from e
+    return True
+
+
+def alterations(dialect: sa.Dialect, table: sa.Table, constraint: str | None) -> list[str]:
+    """The statements that give the key its collation.
+
+    :param constraint: the name of the primary key; of SQL Server, which changes no column of one
+    """
+    quote = dialect.identifier_preparer
+    full = quote.format_table(table)
+    columns = [
+        f"{quote.format_column(column)} {column.type.compile(dialect=dialect)} NOT NULL" for column in table.primary_key
+    ]
+    if dialect.name != "mssql":
+        return [f"ALTER TABLE {full} {', '.join(f'MODIFY {column}' for column in columns)}"]
+    names = ", ".join(quote.format_column(column) for column in table.primary_key)
+    dropped = [f"ALTER TABLE {full} DROP CONSTRAINT {quote.quote(constraint)}"] if constraint else []
+    changed = [f"ALTER TABLE {full} ALTER COLUMN {column}" for column in columns]
+    return [*dropped, *changed, f"ALTER TABLE {full} ADD PRIMARY KEY ({names})"]
+
+
+def _constraint(connection: sa.Connection, table: sa.Table) -> str | None:
+    if connection.dialect.name != "mssql":
+        return None
+    name = sa.inspect(connection).get_pk_constraint(table.name, schema=table.schema)["name"]
+    return str(name) if name else None
+
+
+def _merges(collation: str | None) -> bool:
+    return collation is not None and not collation.lower().endswith(("_bin", "_bin2"))
