@@ -35,6 +35,7 @@ from airflow_provider_cdc.sources.mysql.log.log_identity import LogIdentity
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
+from airflow_provider_cdc.sources.mysql.schema.table_names import lower_case_of, lowered
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import override_findings
 
 if TYPE_CHECKING:
@@ -205,6 +206,11 @@ class MySqlSource(Source):
 
         return table_of(document, database, self._config)
 
+    def signal_table(self, text: str) -> TableId:
+        named = super().signal_table(text)
+        lower = TableId(namespace=lowered(named.namespace), name=lowered(named.name))
+        return lower if lower != named and lower_case_of(self.server) == 1 else named
+
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def snapshot(
@@ -233,7 +239,7 @@ class MySqlSource(Source):
         assert isinstance(start, MySqlPosition)
         assert until is None or isinstance(until, MySqlPosition)
         stream = BinlogStream(
-            self._config, self.server, start, until, tables, PresentCatalog(self._ask_catalog),
+            self._config, self.server, start, until, tables, PresentCatalog(self._ask_catalog, any_case=lower_case_of(self.server) == 2),
             patience=patience, metrics=self._metrics,
         )  # fmt: skip
         self._metrics.read_up_to(start)

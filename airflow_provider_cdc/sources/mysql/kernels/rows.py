@@ -161,8 +161,8 @@ def _absent(row: int, columns: npt.NDArray[np.int64], fixed: npt.NDArray[np.int6
 
 
 @jit
-def _first_row(buf: npt.NDArray[np.uint8], start: int, end: int, kind: int, ncols: int) -> int:
-    """Where the first row of an event lies, or -1 if its images do not have all columns.
+def _first_row(buf: npt.NDArray[np.uint8], start: int, end: int, kind: int, logged: npt.NDArray[np.uint8]) -> int:
+    """Where the first row of an event lies, or -1 if its images do not have all columns, and those only, that are logged.
 
     Behind the header: table id and flags, extra data (since version 2), the number of columns, which the caller has compared with the
     layout's, and a bitmap of the columns of each image.
@@ -171,13 +171,13 @@ def _first_row(buf: npt.NDArray[np.uint8], start: int, end: int, kind: int, ncol
     if kind >= WRITE_ROWS:
         p += np.int64(buf[p]) | np.int64(buf[p + 1]) << 8
     p += 1 if buf[p] < 0xFB else 3
-    bitmap = (ncols + 7) >> 3
+    bitmap = (len(logged) + 7) >> 3
     images = 2 if kind == UPDATE_ROWS_V1 or kind == UPDATE_ROWS else 1
     if p + images * bitmap > end:
         return -1
     for _ in range(images):
-        for c in range(ncols):
-            if not (buf[p + (c >> 3)] >> (c & 7)) & 1:
+        for c in range(len(logged)):
+            if (buf[p + (c >> 3)] >> (c & 7)) & 1 != logged[c]:
                 return -1
         p += bitmap
     return p
@@ -186,7 +186,7 @@ def _first_row(buf: npt.NDArray[np.uint8], start: int, end: int, kind: int, ncol
 @jit
 def decode_rows(
     buf: npt.NDArray[np.uint8], events: npt.NDArray[np.int64], picked: npt.NDArray[np.int64], resume: npt.NDArray[np.int64],
-    columns: npt.NDArray[np.int64], before: _RowImage, after: _RowImage, both: bool, op: npt.NDArray[np.int8],
+    columns: npt.NDArray[np.int64], logged: npt.NDArray[np.uint8], before: _RowImage, after: _RowImage, both: bool, op: npt.NDArray[np.int8],
     event_of: npt.NDArray[np.int32], row_in_event: npt.NDArray[np.int32],
 ) -> tuple[int, int]:  # fmt: skip
     """Decode row events of one layout until the buffers are full.
@@ -194,6 +194,7 @@ def decode_rows(
     :param picked: indices of the events in ``events``
     :param resume: where to begin: index into ``picked``, offset in the buffer (0 = the beginning of the event), row in the event;
         updated for the next call
+    :param logged: whether rows have each column of the table map
     :param before: buffers of the before images, as :func:`_image` takes them; unused if ``both`` is false
     :param both: whether any event has before images
     :param op: output: operation code of each row: 1 create, 2 update, 3 delete
@@ -202,7 +203,6 @@ def decode_rows(
     :return: number of rows, and a status; after an error ``resume[1]`` is the event's index and ``resume[2]`` the column
     """
     capacity = len(op)
-    ncols = len(columns)
     row = 0
     while resume[0] < len(picked):
         e = picked[resume[0]]
@@ -213,7 +213,7 @@ def decode_rows(
         is_delete = kind == DELETE_ROWS_V1 or kind == DELETE_ROWS
         p = resume[1]
         if p == 0:
-            p = _first_row(buf, start, end, kind, ncols)
+            p = _first_row(buf, start, end, kind, logged)
             if p < 0:
                 resume[1] = e
                 return row, BAD_IMAGE

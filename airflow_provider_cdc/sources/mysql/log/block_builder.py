@@ -19,6 +19,7 @@ from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
 from airflow_provider_cdc.sources.mysql.log.rows.row_decoder import decode
 from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.log.transaction_ids import transaction_columns
+from airflow_provider_cdc.sources.mysql.schema.table_names import lowered
 
 
 class BlockBuilder:
@@ -72,7 +73,8 @@ class BlockBuilder:
         layouts = buffer.routed.layout_of[lo:hi]
         rows = np.flatnonzero(layouts >= 0)
         rows = rows[out[buffer.routed.transaction_of[lo:hi][rows] - buffer.first]]
-        kept = [n for n, layout in enumerate(self._maps.layouts) if str(layout.schema.id) == self._signals]
+        signals = lowered(self._signals or "")
+        kept = [n for n, layout in enumerate(self._maps.layouts) if lowered(str(layout.schema.id)) == signals]
         buffer.exclude_rows(lo + rows[~np.isin(layouts[rows], kept)])
 
 

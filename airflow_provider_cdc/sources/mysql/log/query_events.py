@@ -15,6 +15,12 @@ from airflow_provider_cdc.sources.mysql.log.events.event_bodies import MariaDbGt
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, DdlEffect, Query
 
+_EXPLICIT_TIMESTAMPS = 1 << 24
+"""``OPTION_EXPLICIT_DEF_TIMESTAMP`` of MariaDB."""
+_SIZES = {3: 4, 7: 2, 8: 2, 9: 8, 10: 4, 13: 3}
+"""Status variable → its bytes: step of AUTO_INCREMENT, month names, the database's character set, tables of an update, the size, microseconds."""
+_TOO_MANY = 254
+
 
 class QueryEvents:
     """Reads the QUERY events of a log.
@@ -27,7 +33,7 @@ class QueryEvents:
 
     def query(self, i: int, buffer: EventBuffer) -> Query:
         """The QUERY event ``i``."""
-        return parse_query(buffer.events.body(i), self._codec)
+        return parse_query(buffer.events.body(i), self._codec, mariadb=self._server.mariadb)
 
     def statements(self, query: Query) -> Iterator[ddl.Statement]:
         """The statements of its text, one by one."""
@@ -84,35 +90,56 @@ class QueryEvents:
             )
 
 
-def parse_query(body: bytes, codec: Callable[[int], str]) -> Query:
+def parse_query(body: bytes, codec: Callable[[int], str], *, mariadb: bool) -> Query:
     """Read a QUERY event.
 
     :param codec: collation number → Python codec of the session's character set, in which the text is written
     """
     thread, _seconds, db_length, error, status_length = struct.unpack_from("<IIBHH", body)
-    sql_mode, collation = _session(body[13 : 13 + status_length])
+    sql_mode, collation, explicit_timestamps = _session(body[13 : 13 + status_length], mariadb=mariadb)
     start = 13 + status_length
     database = body[start : start + db_length].decode("utf-8", "replace")
     text = body[start + db_length + 1 :].decode("utf-8" if collation is None else codec(collation), "backslashreplace")
-    return Query(thread, error, database, text, sql_mode)
+    return Query(thread, error, database, text, sql_mode, explicit_timestamps)
 
 
-def _session(status: bytes) -> tuple[int, int | None]:
-    """The session's ``sql_mode`` and the number of its ``character_set_client``, from the status variables of the event.
+def _session(status: bytes, *, mariadb: bool) -> tuple[int, int | None, bool]:
+    """The session's ``sql_mode``, the number of its ``character_set_client`` and ``explicit_defaults_for_timestamp``, from the status
+    variables of the event, which the server writes in a fixed order.
 
-    The server writes the variables in a fixed order, so reading stops after these two.
+    MariaDB has the last of them among its flags; MySQL behind the others, before 8.0 not at all.
     """
-    c, sql_mode = ByteReader(status), 0
+    c, sql_mode, explicit = ByteReader(status), 0, True
+    collation: int | None = None
     while c.more:
         match c.uint(1):
-            case 0 | 3:  # flags, step of AUTO_INCREMENT
-                c.take(4)
+            case 0:
+                flags = c.uint(4)
+                explicit = not mariadb or bool(flags & _EXPLICIT_TIMESTAMPS)
             case 1:
                 sql_mode = c.uint(8)
-            case 6:  # catalog
-                c.take(c.uint(1))
             case 4:
-                return sql_mode, c.uint(2)
+                collation = c.uint(2)
+                c.take(4)
+            case 6 | 5:  # catalog, time zone
+                c.take(c.uint(1))
+            case 11:  # the user of a definer
+                c.take(c.uint(1))
+                c.take(c.uint(1))
+            case 12:
+                _skip_databases(c)
+            case 16:
+                return sql_mode, collation, bool(c.uint(1))
+            case kind if kind in _SIZES:
+                c.take(_SIZES[kind])
             case _:
                 break
-    return sql_mode, None
+    return sql_mode, collation, explicit
+
+
+def _skip_databases(c: ByteReader) -> None:
+    """Names of databases that the statement changes, each with a zero byte behind it; with too many of them, none."""
+    count = c.uint(1)
+    for _ in range(0 if count == _TOO_MANY else count):
+        while c.uint(1):
+            pass

@@ -27,6 +27,7 @@ from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
 
 PATIENCE_S: Final = 10.0
 """How long a server may send nothing new of a log that goes on."""
@@ -62,9 +63,10 @@ class BinlogStream:
         self._patience = patience or (lambda: config.poll_interval_ms / 1000)
         self._catalog = catalog
         self._cursor = LogCursor(server, start, until)
-        maps = TableMaps(config, tables, catalog, mariadb=server.mariadb)
+        names = TableNames.of(server, tables)
+        maps = TableMaps(config, tables, catalog, names, mariadb=server.mariadb)
         shows_lengths = server.mariadb or server.number < (8, 0, 19)
-        applier = DdlApplier(config, tables, catalog, shows_lengths=shows_lengths)
+        applier = DdlApplier(config, tables, catalog, names, shows_lengths=shows_lengths)
         self._dispatcher = EventDispatcher(
             self._cursor, tables, maps, BlockBuilder(config, maps), QueryEvents(server, applier, catalog.charsets), self._metrics,
             prepared_rows=self._prepared_rows, single=single,

@@ -8,6 +8,7 @@ The rows of a prepared XA transaction are skipped at first, and read from the lo
 
 from __future__ import annotations
 
+import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,9 +69,9 @@ def apply(statement: ddl.Transaction, i: int, buffer: EventBuffer) -> Outcome | 
         case "rollback" if buffer.open:
             return RolledBack()
         case "savepoint":
-            buffer.set_savepoint(name, i)
+            buffer.set_savepoint(same_name(name), i)
         case "rollback to":
-            return RolledBackTo(buffer.state_of(buffer.tx).savepoints.get(name, 0), buffer.rows_before(i))
+            return RolledBackTo(_savepoint(name, i, buffer), buffer.rows_before(i))
         case "xa start":
             buffer.name_xa(name)
         case "commit" | "rollback":
@@ -78,6 +79,28 @@ def apply(statement: ddl.Transaction, i: int, buffer: EventBuffer) -> Outcome | 
         case "xa commit" | "xa rollback":
             return EndPrepared(name, statement.kind == "xa commit")
     return None
+
+
+def same_name(name: str) -> str:
+    """A savepoint's name as servers compare it: without case and accents.
+
+    >>> same_name("Été") == same_name("ete")
+    True
+    """
+    letters = (unicodedata.normalize("NFD", letter)[0] for letter in name)
+    return "".join(letter.upper() if len(letter.upper()) == 1 else letter.upper()[0] for letter in letters)
+
+
+def _savepoint(name: str, i: int, buffer: EventBuffer) -> int:
+    """The number of the first row event after a savepoint.
+
+    :raises UnknownLogEvent: the transaction has none of this name: what would be rolled back is not known
+    """
+    found = buffer.state_of(buffer.tx).savepoints.get(same_name(name))
+    if found is None:
+        why = f"it rolls back to the savepoint {name}, which its transaction has not set"
+        raise ev.unknown_event(ev.QUERY, buffer.where(i), why)
+    return found
 
 
 def exclude_rolled_back(back: RolledBackTo, i: int, buffer: EventBuffer) -> bool:

@@ -75,9 +75,21 @@ class Catalog:
             )
         return found
 
-    def table(self, table: TableId) -> TableSchema | None:
-        """The current schema of a table; ``None`` if it does not exist."""
-        return self.tables([table]).get(table)
+    def table(self, table: TableId, *, any_case: bool = False) -> TableSchema | None:
+        """The current schema of a table; ``None`` if it does not exist.
+
+        :param any_case: the server may have its name in other letters (``lower_case_table_names=2``)
+        """
+        found = self.tables([table])
+        return found.get(table) or (next(iter(found.values()), None) if any_case else None)
+
+    def is_table(self, table: TableId) -> bool | None:
+        """Whether a name is that of a table: a view or a sequence is none; ``None`` if nothing has it."""
+        sql = "SELECT table_type FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+        with self._connection.cursor() as cursor:
+            cursor.execute(sql, (table.namespace, table.name))
+            row = cursor.fetchone()
+        return None if row is None else row[0] in ("BASE TABLE", "SYSTEM VERSIONED")
 
     def rows(self, tables: Iterable[TableId]) -> dict[TableId, int]:
         """The server's estimates of the number of rows of tables."""

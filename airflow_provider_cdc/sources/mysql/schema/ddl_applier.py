@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
@@ -18,6 +18,7 @@ from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.alter_table import Alter, charset_of
 from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column, row_key, system_versioned
 from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES, ColumnType
 from airflow_provider_cdc.sources.relational.captured_tables import CapturedTables, Effect
 
@@ -29,6 +30,7 @@ class Query:
     """A QUERY event: a statement, in the database it ran in.
 
     :param error: what the server answered; not 0 when the statement failed after it had changed something
+    :param explicit_timestamps: TIMESTAMP columns that say nothing of it may be NULL (``explicit_defaults_for_timestamp``)
     """
 
     thread: int
@@ -36,6 +38,7 @@ class Query:
     database: str
     sql: str
     sql_mode: int
+    explicit_timestamps: bool = True
 
     @property
     def strict(self) -> bool:
@@ -62,13 +65,15 @@ class DdlApplier:
         config: MySqlConfig,
         tables: Tables,
         catalog: PresentCatalog,
+        names: TableNames,
         *,
         shows_lengths: bool = True,
     ) -> None:
         """
+        :param names: finds tables by the names that statements have for them
         :param shows_lengths: whether the catalog shows the length of TINYINT(1) UNSIGNED; a length that it hides does not count
         """
-        self._config, self._tables, self._catalog = config, tables, catalog
+        self._config, self._tables, self._catalog, self._names = config, tables, catalog, names
         self._shows_lengths = shows_lengths
         self._captured = CapturedTables(tables, lambda table: table.namespace in SYSTEM_DATABASES)
 
@@ -90,7 +95,7 @@ class DdlApplier:
                 if self._captured.includes(table):
                     effect.truncated.append(table)
             case ddl.DropDatabase():
-                for table in self._captured.in_namespace(statement.name):
+                for table in self._names.in_database(statement.name):
                     self._captured.drop(table, effect)
             case ddl.CreateIndex(unique=True) | ddl.DropIndex():
                 self._keys_changed(self._id(statement.table, query), effect)
@@ -105,7 +110,7 @@ class DdlApplier:
         words = {w.lower() for w in re.findall(r"[\w$]+|`[^`]+`", query.sql)}
         words |= {w.strip("`") for w in words}
         for table in self._tables.known():
-            named = table.namespace.lower() in words or table.namespace == query.database
+            named = table.namespace.lower() in {*words, query.database.lower()}
             if named and table.name.lower() in words and self._tables.captured(table):
                 return True
         return False
@@ -113,7 +118,7 @@ class DdlApplier:
     # -- which tables -------------------------------------------------------------------------------------------------
 
     def _id(self, name: ddl.Name, query: Query) -> TableId:
-        return TableId(namespace=name.namespace or query.database, name=name.name)
+        return self._names.table(name.namespace or query.database, name.name)
 
     # -- statements ---------------------------------------------------------------------------------------------------
 
@@ -128,14 +133,19 @@ class DdlApplier:
             return
         if s.versioned:
             raise system_versioned(table, where)
+        if s.sequence:
+            return
         if s.like is not None:
             other = self._id(s.like, query)
             like = self._tables.get(other) or self._catalog.table(other)
             schema = like.model_copy(update={"id": table}) if like is not None else self._catalog.table(table)
+            if schema is None and self._is_no_table(other, table):
+                return
         elif s.select or not s.columns:
             schema = self._catalog.table(table)
         else:
-            schema = self._created(table, s)
+            columns = s.columns if query.explicit_timestamps else ddl.with_implied_timestamps(s.columns)
+            schema = self._created(table, replace(s, columns=columns))
         if schema is not None:
             effect.changes.append(TableChange(type="CREATE", id=table, table=schema))
         else:
@@ -166,6 +176,8 @@ class DdlApplier:
             if self._captured.includes(new):
                 # of a table that was not captured under its old name, nothing is known but what the catalog says
                 present = schema.model_copy(update={"id": new}) if schema is not None else self._catalog.table(new)
+                if present is None and self._is_no_table(origin, new):
+                    continue
                 if present is not None:
                     effect.changes.append(
                         TableChange(type="ALTER", id=new, previous_id=origin, table=present, exact=False)
@@ -175,6 +187,14 @@ class DdlApplier:
         for new, (origin, _) in moved.items():
             if origin not in moved and not self._captured.includes(new):
                 self._captured.drop(origin, effect)
+
+    def _is_no_table(self, old: TableId, new: TableId) -> bool:
+        """Whether this is about a view or a sequence, which have no structure here. A captured table without a structure has no rows either:
+        the first one brings it.
+
+        :param old: what has become another one, or was the model of it
+        """
+        return self._captured.includes(old) or self._catalog.is_table(new) is False
 
     def _keys_changed(self, table: TableId, effect: DdlEffect) -> None:
         """The row key may be another one now. Which keys there were is not kept: the catalog is asked."""
@@ -235,6 +255,8 @@ class DdlApplier:
 
         :param now: what it is called after them
         """
+        if not query.explicit_timestamps:
+            s = replace(s, actions=tuple(map(ddl.with_implied_timestamp, s.actions)))
         altered = Alter(
             known,
             s,

@@ -16,13 +16,20 @@ class PresentCatalog:
     """Asks the catalog when an answer is needed.
 
     :param ask: runs a question with a :class:`.catalog.Catalog` on an open connection
+    :param any_case: as of :meth:`.catalog.Catalog.table`
     """
 
     ask: Callable[[Callable[[Catalog], Any]], Any]
+    any_case: bool = False
 
     def table(self, table: TableId) -> TableSchema | None:
         """The current schema of a table; ``None`` if it does not exist."""
-        found: TableSchema | None = self.ask(lambda c: c.table(table))
+        found: TableSchema | None = self.ask(lambda c: c.table(table, any_case=self.any_case))
+        return found
+
+    def is_table(self, table: TableId) -> bool | None:
+        """Whether a name is that of a table; ``None`` if nothing has it now."""
+        found: bool | None = self.ask(lambda c: c.is_table(table))
         return found
 
     def database_charset(self, database: str) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +57,10 @@ UNNAMED = "the log does not name the columns (binlog_row_metadata was not FULL w
 _LOBS = {w.T_BLOB, w.T_BLOB_COMPRESSED}
 
 
+_HIDDEN = re.compile(r"!hidden!.*|[0-9a-f]{31,32}")
+"""Names of the columns that servers keep for parts of indexes that are expressions. MySQL 8.0.13 to 8.0.15 have them in table maps, and not in rows."""
+
+
 class Mismatch(Exception):
     """A table map and a table schema do not match; the text says where."""
 
@@ -68,6 +73,7 @@ class Layout:
     :param stores: kind of buffer per column (``STORE_FIXED``, ``STORE_VARIABLE``, ``STORE_WIDE``)
     :param finishers: per column, makes the Arrow array of its buffers
     :param minimum: least number of bytes of a row image
+    :param logged: ``uint8`` per column of the table map: whether rows have it
     """
 
     schema: TableSchema
@@ -76,6 +82,7 @@ class Layout:
     finishers: list[Finisher]
     type: pa.StructType
     minimum: int
+    logged: npt.NDArray[np.uint8]
 
     def buffers(self, rows: int, variable_bytes: int, scratch: Scratch, name: str) -> Buffers:
         """Buffers for ``rows`` row images of this table.
@@ -99,16 +106,17 @@ def build_layout(table_map: TableMap, schema: TableSchema, config: MySqlConfig, 
     """
     if table_map.names is None:
         raise Mismatch(UNNAMED)
-    if list(table_map.names) != list(schema.names):
+    places = places_of_columns(table_map.names, schema.names)
+    if [table_map.names[i] for i in places] != list(schema.names):
         raise Mismatch(f"the log has the columns {', '.join(table_map.names)}; known are {', '.join(schema.names)}")
-    nullable = [c.nullable for c in schema.columns]
-    if table_map.nullable != nullable:
-        differ = [n for n, a, z in zip(schema.names, table_map.nullable, nullable, strict=True) if a != z]
+    logged, nullable = [table_map.nullable[i] for i in places], [c.nullable for c in schema.columns]
+    if logged != nullable:
+        differ = [n for n, a, z in zip(schema.names, logged, nullable, strict=True) if a != z]
         raise Mismatch(f"the log and the known schema disagree on whether {', '.join(differ)} may be null")
     rows, stores, finishers, minimum = [], [], [], (len(schema.columns) + 7) // 8
     slots = [0, 0, 0]
     collations = collations_of(table_map)
-    for i, column in enumerate(schema.columns):
+    for i, column in zip(places, schema.columns, strict=True):
         where = f"{schema.id}.{column.name}"
         _verify(table_map, i, column, ColumnType.of(column))
         _verify_bytes(column, ColumnType.of(column), charsets.get(collations.get(i, 0)))
@@ -120,7 +128,19 @@ def build_layout(table_map: TableMap, schema: TableSchema, config: MySqlConfig, 
         stores.append(store)
         finishers.append(finisher)
         minimum += 0 if table_map.nullable[i] else size
-    return Layout(schema, np.array(rows, np.int64).reshape(-1, 5), stores, finishers, row_struct(schema), minimum)
+    present = np.isin(np.arange(len(table_map.names)), places).astype(np.uint8)
+    return Layout(
+        schema, np.array(rows, np.int64).reshape(-1, 5), stores, finishers, row_struct(schema), minimum, present
+    )
+
+
+def places_of_columns(logged: Sequence[str], known: Collection[str] = ()) -> list[int]:
+    """The places in a table map of the columns that rows have.
+
+    :param logged: the names that the map has
+    :param known: the columns of the table; one that is among them is not hidden, whatever it is called
+    """
+    return [i for i, name in enumerate(logged) if name in known or not _HIDDEN.fullmatch(name)]
 
 
 _Read = tuple[int, int, int, Finisher, int]  # kind, a, b, finisher, least number of bytes

@@ -107,6 +107,7 @@ def _rows_of(
                 part,
                 resume,
                 layout.columns,
+                layout.logged,
                 before.arrays,
                 after.arrays,
                 both,

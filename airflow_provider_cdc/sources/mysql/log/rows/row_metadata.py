@@ -20,6 +20,7 @@ from airflow_provider_cdc.sources.mysql.log.rows.layout import (
     Mismatch,
     build_layout,
     collations_of,
+    places_of_columns,
     string_length,
 )
 from airflow_provider_cdc.sources.mysql.log.rows.table_map import TableMap
@@ -61,7 +62,7 @@ def schema_of_table_map(
     others: list[TableSchema] = list(known)
     found: list[tuple[int, tuple[Column, ...]]] = []
     for variant in _signs(m):
-        made = [_column(variant, i, table, others, config, charsets) for i in range(len(m.names))]
+        made = [_column(variant, i, table, others, config, charsets) for i in places_of_columns(m.names)]
         found.append((sum(alike for _, alike in made), tuple(column for column, _ in made)))
     if len(found) == 2 and found[0][0] == found[1][0] and found[0][1] != found[1][1]:
         raise Mismatch("the log leaves open which columns are unsigned, as it has a YEAR")
@@ -79,10 +80,12 @@ def counting_layout(m: TableMap, table: TableId, config: MySqlConfig) -> Layout:
         m, names=m.names or [f"column{i}" for i in range(len(m.types))], unsigned=m.unsigned or [False] * len(m.types)
     )
     assert named.names is not None
+    places = places_of_columns(named.names)
     binary = dict.fromkeys({0, *collations_of(m).values()}, "binary")
     made = [
         captured_column(table, name, _types(named, i, binary)[0], config, nullable=m.nullable[i])
         for i, name in enumerate(named.names)
+        if i in places
     ]
     layout = build_layout(named, TableSchema(id=table, columns=tuple(made)), config, {})
     return replace(layout, finishers=[nulls(field.type) for field in layout.type])

@@ -19,12 +19,17 @@ from airflow_provider_cdc.sources.mysql.log.rows.layout import UNNAMED, Layout, 
 from airflow_provider_cdc.sources.mysql.log.rows.row_metadata import counting_layout, schema_of_table_map
 from airflow_provider_cdc.sources.mysql.log.rows.table_map import TableMap, parse_table_map
 from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
 
 log = logging.getLogger(__name__)
 
 _MOST_TABLE_IDS: Final = 1 << 16
 _MOST_BYTES: Final = 32 << 20
+_SEQUENCE = [
+    "next_not_cached_value", "minimum_value", "maximum_value", "start_value", "increment", "cache_size", "cycle_option", "cycle_count",
+]  # fmt: skip
+"""The columns of a sequence of MariaDB."""
 
 
 class _Known(NamedTuple):
@@ -50,10 +55,11 @@ class TableMaps:
         config: MySqlConfig,
         tables: Tables,
         catalog: PresentCatalog,
+        names: TableNames,
         *,
         mariadb: bool,
     ) -> None:
-        self._config, self._tables, self._catalog = config, tables, catalog
+        self._config, self._tables, self._catalog, self._names = config, tables, catalog, names
         self._mariadb = mariadb
         self.layouts: list[Layout] = []
         self.left_out: list[tuple[TableSchema, str]] = []
@@ -110,8 +116,12 @@ class TableMaps:
         known = self._of_body.get(described)
         if known is None:
             table_map, number = parse_table_map(body, mariadb=self._mariadb), k.NOT_WANTED
-            table = TableId(namespace=table_map.database, name=table_map.table)
-            if table.namespace not in SYSTEM_DATABASES and self._tables.captured(table):
+            table = self._names.table(table_map.database, table_map.table)
+            if (
+                table.namespace not in SYSTEM_DATABASES
+                and self._tables.captured(table)
+                and not self._is_sequence(table_map, table)
+            ):
                 found = self._layout(table_map, table, where)
                 if isinstance(found, TableSchema):
                     return found
@@ -120,6 +130,14 @@ class TableMaps:
             known = self._of_body[described] = _Known(self._store(described), len(described), number)
         self._remember(int.from_bytes(body[:6], "little"), known)
         return None
+
+    def _is_sequence(self, table_map: TableMap, table: TableId) -> bool:
+        """Whether this is a sequence of MariaDB, whose state has rows in the log. A table may have been made with its columns, too."""
+        known = self._tables.get(table) is not None
+        if not self._mariadb or (known and table_map.names != _SEQUENCE):
+            return False
+        there = self._catalog.is_table(table)
+        return not there if there is not None else not known and table_map.names == _SEQUENCE
 
     def _layout(self, table_map: TableMap, table: TableId, where: str) -> Layout | TableSchema:
         found = self._fitting(table_map, table, where)
@@ -185,7 +203,8 @@ class TableMaps:
         """The schema with the primary key of the log, if it differs; otherwise ``None``."""
         if table_map.primary_key is None:
             return None
-        key = tuple(schema.names[i] for i in table_map.primary_key)
+        assert table_map.names is not None
+        key = tuple(table_map.names[i] for i in table_map.primary_key)
         return None if key == schema.key else schema.model_copy(update={"key": key})
 
     def why_left_out(self, schema: TableSchema) -> str | None:

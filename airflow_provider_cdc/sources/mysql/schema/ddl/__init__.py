@@ -47,6 +47,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     TruncateTable,
     tables_of,
 )
+from airflow_provider_cdc.sources.mysql.schema.ddl.timestamps import with_implied_timestamp, with_implied_timestamps
 from airflow_provider_cdc.sources.relational.ddl_values import (
     Ignored,
     Name,
@@ -100,4 +101,6 @@ __all__ = [
     "string_value",
     "tables_of",
     "typed_default",
+    "with_implied_timestamp",
+    "with_implied_timestamps",
 ]

@@ -20,6 +20,7 @@ class CreateTable:
     :param charset: ``None`` when not said: the database's; columns keep what they say themselves, see :func:`resolve`
     :param select: rows and further columns come from a query
     :param versioned: with MariaDB's system versioning
+    :param sequence: it is a sequence of MariaDB
     """
 
     table: Name
@@ -36,6 +37,7 @@ class CreateTable:
     unique_key_names: tuple[str | None, ...] = ()
     versioned: bool = False
     comment: str | None = None
+    sequence: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def _actions(cursor: Cursor) -> list[Action]:
             return found
         cursor.reset(mark)
     options = read_table_options(cursor, commas=False)
-    if not options.count:
+    if not options.count or options.sequence:
         cursor.fail("an action of ALTER TABLE expected")
     actions: list[Action] = []
     if options.charset_said:

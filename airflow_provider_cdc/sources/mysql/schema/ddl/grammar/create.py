@@ -51,6 +51,7 @@ def read_create_table(cursor: Cursor, *, or_replace: bool, temporary: bool) -> C
         temporary=temporary,
         unique_key_names=tuple(k.name for k in unique),
         comment=options.comment,
+        sequence=options.sequence,
         versioned=options.versioned or any(c.versioned for c in columns),
     )
 

@@ -34,6 +34,7 @@ class Options:
 
     :param count: number of options read
     :param versioned: with MariaDB's system versioning
+    :param sequence: it is a sequence of MariaDB
     :param charset_said: a character set or collation was among them; ``charset`` ``None`` is then ``DEFAULT``
     """
 
@@ -43,6 +44,7 @@ class Options:
     collation: str | None = None
     engine: str | None = None
     versioned: bool = False
+    sequence: bool = False
     comment: str | None = None
 
     def finish(self) -> Options:
@@ -103,6 +105,11 @@ def _option(cursor: Cursor, options: Options) -> bool:
             options.engine = value.upper()
         elif word == "COMMENT":
             options.comment = value
+        return True
+    if token.key == "SEQUENCE":
+        cursor.take()
+        cursor.accept("=")
+        options.sequence = _value(cursor).upper() in ("1", "YES", "ON")
         return True
     if cursor.accept("UNION"):
         cursor.accept("=")
