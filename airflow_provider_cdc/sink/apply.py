@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,7 +27,7 @@ from airflow_provider_cdc.sink.markers import Markers, MarkerTable, Overtaken
 from airflow_provider_cdc.sink.order import Held, Refused, Topics, ordered, references
 from airflow_provider_cdc.sink.room import with_room
 from airflow_provider_cdc.sink.table_writer import TableWriter
-from airflow_provider_cdc.sink.tables import table_of
+from airflow_provider_cdc.sink.tables import Name
 from airflow_provider_cdc.sink.topics import chosen
 
 log = logging.getLogger(__name__)
@@ -95,7 +96,7 @@ class Sink(TableWriter):
 
     def _applied(self, done: Done, began: float) -> None:
         report = self._reports.register(TARGET, done.place)
-        self._ensure_tables()
+        self._ensure_tables(report.get("stands", {}))
         if self._config.insert_mode is not InsertMode.INSERT:  # to repeat inserts would be an error
             self._retried(lambda connection: self._markers.separate(connection, [*report.get("stands", {})]))
         board = self._changelog.board(self._connector)
@@ -152,16 +153,18 @@ class Sink(TableWriter):
         :param why: what the marker says of it meanwhile
         :raises TargetError: the change log ends before a batch that the tables have
         """
-        table = table_of(topic, schema, self._config, self._dialect.fold)
+        pending = Pending(topic, first=batch, last=batch, position={}, schemas={schema.version: schema})
 
         def once(connection: sa.Connection) -> None:
             self._refuse_another(now := self._markers.hold(connection))
+            table = self._wanted(pending)
             if self._dialect.there(connection, table.name) is not None:
-                self._dialect.empty(connection, table)
+                self._empty(connection, table)
             self._markers.stop(connection, topic, batch, why)
             self._markers.write(connection, now.batch)
 
         self._ensure_tables()
+        self._claim([pending])
         self._retried(once)
 
     def _refuse_another(self, markers: Markers) -> None:
@@ -209,15 +212,24 @@ class Sink(TableWriter):
         done, total = self._way
         return {"done": done, "total": total, "now": f"at work: {self._at_work}" if self._at_work else ""}
 
-    def _ensure_tables(self) -> None:
-        tables: list[MarkerTable | ErrorsTable] = [
-            self._markers,
-            *([self._errors] if self._config.errors_tolerance is OnError.ALL else []),
+    def _ensure_tables(self, stands: Mapping[str, Mapping[str, Any]] = MappingProxyType({})) -> None:
+        """Make the tables of our own.
+
+        :param stands: topic → what the last run's report says of its table
+        """
+        form = self._config.name_format
+        before = {
+            topic: self._claim_of(topic, Name.parse(str(one["location"]), form)).table for topic, one in stands.items()
+        }
+        tables: list[Callable[[sa.Connection], None]] = [
+            self._markers.ensure,
+            lambda connection: self._claims.ensure(connection, before),
+            *([self._errors.ensure] if self._config.errors_tolerance is OnError.ALL else []),
         ]
-        for table in tables:
+        for ensure in tables:
             for attempt in range(_ENSURED):
                 try:
-                    self._retried(table.ensure)
+                    self._retried(ensure)
                     break
                 except (sa.exc.IntegrityError, sa.exc.ProgrammingError, sa.exc.OperationalError):
                     if attempt + 1 == _ENSURED:
@@ -264,6 +276,7 @@ class Sink(TableWriter):
             return failed
 
         began = time.monotonic()
+        self._claim([pending for _, pending in self._pending(group, markers.behind)])
         refused = self._prepare([pending for _, pending in self._pending(group, markers.behind)])
         try:
             failed = self._retried(once)
@@ -360,6 +373,7 @@ class Sink(TableWriter):
             return error
 
         began = time.monotonic()
+        self._claim([pending] if pending is not None else [])
         refused = self._prepare([pending] if pending is not None else [])
         error = self._retried(once)
         if error:

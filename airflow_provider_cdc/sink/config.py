@@ -105,6 +105,8 @@ class SinkConfig(Configuration):
     schema_evolution: SchemaEvolution = Field(SchemaEvolution.NONE, alias="schema.evolution")
     quote_identifiers: bool = Field(default=False, alias="quote.identifiers")
     collection_name_format: str = Field("${topic}", alias="collection.name.format", min_length=1)
+    collection_name_shared: bool = Field(default=False, alias="collection.name.shared")
+    """Several topics may have one table: shards, no two of which have a key in common. No such table is emptied."""
     table_name_format: str | None = Field(None, alias="table.name.format", min_length=1)
     topics: Names = Field((), alias="topics")
     topics_regex: str | None = Field(None, alias="topics.regex")

@@ -98,7 +98,7 @@ def present_in(dialect: Dialect, connection: sa.Connection, table: SinkTable, do
 
     @cache
     def start() -> str:
-        there = dialect.there(connection, table.name)
+        there = dialect.inspect_table(connection, table)
         assert there is not None
         value = dialect.readable(dialect.quote(body.name), there.columns[body.name].type)
         return sql(f"SELECT {dialect.listed(names)}, {value} FROM {dialect.full(table.name)} WHERE ")

@@ -27,7 +27,7 @@ def bring_up(
     :raises TargetError: ``schema.evolution=none``, and it lacks something; a new column has to have values, and nobody knows which; or the table takes keys as
         equal that are not
     """
-    there = dialect.there(connection, table.name)
+    there = dialect.inspect_table(connection, table)
     if there is None:
         _allowed(config, f"There is no table {table.name}.", table, [dialect.create(table)])
         there = _made(dialect, connection, table)
@@ -52,7 +52,7 @@ def brought_up(dialect: Dialect, connection: sa.Connection, table: SinkTable) ->
 
     :raises TargetError: somebody has changed it meanwhile
     """
-    there = dialect.there(connection, table.name)
+    there = dialect.inspect_table(connection, table)
     lacking = [field.name for field in table.fields if there is None or field.name not in there.columns]
     if there is None or lacking:
         raise TargetError(
@@ -72,7 +72,7 @@ def _made(dialect: Dialect, connection: sa.Connection, table: SinkTable) -> Ther
     except sa.exc.DBAPIError:
         if savepoint is not None:
             savepoint.rollback()
-        if (there := dialect.there(connection, table.name)) is None:
+        if (there := dialect.inspect_table(connection, table)) is None:
             raise
         return there
     if savepoint is not None:
@@ -123,7 +123,7 @@ def _add(
             value = dialect.cast("'" + fill.replace("'", "''") + "'", dialect.type_of(kind_of(field.column), key=False))
             run(connection, f"UPDATE {dialect.full(table.name)} SET {dialect.quote(field.name)} = {value}")
         if late and fill is not None and dialect.CHANGES and dialect.LATE_NOT_NULL:
-            made = dialect.there(connection, table.name)
+            made = dialect.inspect_table(connection, table)
             assert made is not None
             now = made.columns[field.name]
             run(connection, dialect.change(table, now, _type(dialect, now, field), nullable=False))

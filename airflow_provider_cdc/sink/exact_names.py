@@ -19,13 +19,16 @@ _DEFAULTS: Mapping[str, str] = {"mysql": "DATABASE()", "mariadb": "DATABASE()", 
 """Database whose collations take names as one that differ in case → its word for the schema of a connection. Others compare texts as they are."""
 
 
-def exact_name(length: int) -> sa.String:
-    """The type of a column of names, in which no two names are equal."""
+def exact_name(length: int, *, letters: bool = False) -> sa.String:
+    """The type of a column of names, in which no two names are equal.
+
+    :param letters: they may have other letters than those of ASCII
+    """
     exact: Any = mysql.VARCHAR(length, charset="utf8mb4", collation=_MYSQL)
     return (
         sa.String(length)
         .with_variant(exact, "mysql", "mariadb")
-        .with_variant(sa.String(length, collation=_MSSQL), "mssql")
+        .with_variant((sa.Unicode if letters else sa.String)(length, collation=_MSSQL), "mssql")
     )
 
 

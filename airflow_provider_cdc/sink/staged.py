@@ -237,7 +237,7 @@ class StagedSink(Sink):
             self._check(connection, one)
         begun = pending.taken is not None and self._config.truncate_enabled
         if begun or any(part.emptied for part in parts):
-            self._dialect.empty(connection, table)
+            self._empty(connection, table)
         # first what goes, so that what was unique to it may come again
         for one in (one for one in tables if one.what == "delete"):
             self._stages.delete_staged(connection, table, one.name)

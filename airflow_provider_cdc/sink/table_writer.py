@@ -15,6 +15,7 @@ from airflow_provider_cdc.changelog.pending import Pending
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.sink import texts, windows
 from airflow_provider_cdc.sink.ahead import ahead
+from airflow_provider_cdc.sink.claims import Claim, TableClaims
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import unavailable
 from airflow_provider_cdc.sink.dialects.base import Dialect, There
@@ -23,9 +24,12 @@ from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.evolution import bring_up, brought_up
 from airflow_provider_cdc.sink.order import Held
 from airflow_provider_cdc.sink.steps import Step, steps
-from airflow_provider_cdc.sink.tables import SinkTable, name_of, table_of
+from airflow_provider_cdc.sink.tables import Name, SinkTable, name_of, table_of
 
 log = logging.getLogger(__name__)
+
+_CLAIMED = 5
+"""How often tables are claimed, if other runs do the same."""
 
 
 class TableWriter:
@@ -45,6 +49,7 @@ class TableWriter:
     ) -> None:
         self._engine, self._dialect, self._config = engine, dialect, config
         self._changelog, self._connector, self._errors = changelog, connector, errors
+        self._claims = TableClaims(config, connector)
         self._newest = dict[str, int]()
         self._at_work = ""
         self._held: Held | None = None
@@ -81,7 +86,59 @@ class TableWriter:
         return str(name_of(pending.topic, pending.schema, self._config, self.fold))
 
     def _wanted(self, pending: Pending) -> SinkTable:
-        return table_of(pending.topic, pending.schema, self._config, self._dialect.fold)
+        """
+        :raises ConfigError: as :func:`table_of`; or the table is that of another topic
+        """
+        table = table_of(pending.topic, pending.schema, self._config, self._dialect)
+        if (why := self._claims.refused.get(pending.topic)) is not None:
+            raise why
+        return table
+
+    def _claim(self, tables: Sequence[Pending]) -> None:
+        """Make sure that each topic's table is its own, before anything is done to it."""
+        wanted, names, moved = dict[str, Claim](), dict[str, str](), dict[str, set[str]]()
+        for pending in (one for one in tables if one.files or one.changes or one.schemas):
+            topic = pending.topic
+            try:
+                name = table_of(topic, pending.schema, self._config, self._dialect).name
+            except CdcError:
+                continue  # it is told when its turn comes
+            wanted[topic], names[topic] = self._claim_of(topic, name, pending.schema.id.full_name), str(name)
+            before = {change.previous_id for change in pending.changes.values()} - {None, pending.schema.id}
+            moved[topic] = {one.full_name for one in before if one is not None}
+
+        def once(connection: sa.Connection) -> None:
+            for topic, claim in wanted.items():
+                for source in moved[topic]:
+                    self._claims.move(connection, topic, claim.table, source)
+            self._claims.claim(connection, wanted, names)
+
+        for attempt in range(_CLAIMED):
+            try:
+                self._retried(once)
+                break
+            except sa.exc.IntegrityError:
+                if attempt + 1 == _CLAIMED:
+                    raise
+                # another run was faster
+
+    def _claim_of(self, topic: str, name: Name, source: str = "") -> Claim:
+        schema = name.schema or self._engine.dialect.default_schema_name or ""
+        return Claim(self._dialect.same_table(f"{schema}.{name.table}"), self._connector, topic, source)
+
+    def _empty(self, connection: sa.Connection, table: SinkTable) -> None:
+        """
+        :raises TargetError: it has rows of another topic, too
+        """
+        if (other := self._claims.shared.get(table.topic)) is not None:
+            raise TargetError(
+                f"The table {table.name} is to be emptied, as that of {table.topic} was, and has rows of {other}, too (collection.name.shared).",
+                where=f"topic {table.topic}",
+                safe="The table was not changed; other tables go on.",
+                remedy=f"delete the rows of {table.topic} by hand, and apply this once with truncate.enabled=false; "
+                "or give each topic a table of its own with collection.name.format",
+            )
+        self._dialect.empty(connection, table)
 
     def _table(self, connection: sa.Connection, topic: str, pending: Pending) -> str:
         """Apply what is pending to one table; why it could not be done, or nothing.
@@ -187,7 +244,7 @@ class TableWriter:
             return
         match step.what:
             case "empty":
-                self._dialect.empty(connection, table)
+                self._empty(connection, table)
             case "delete":
                 self._dialect.delete(connection, table, step.rows)
             case "move":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import HEADER, Column, TableSchema
@@ -55,6 +56,17 @@ class Name:
     table: str
     schema: str | None = None
 
+    @classmethod
+    def parse(cls, text: str, form: str) -> Name:
+        """The name that a text like that of :meth:`__str__` has.
+
+        :param form: ``collection.name.format``, whose points stand between a schema and a table
+        """
+        if "." not in _PLACE.sub("", form):
+            return cls(text)
+        schema, _, table = text.rpartition(".")
+        return cls(table, schema or None)
+
     def __str__(self) -> str:
         return self.table if self.schema is None else f"{self.schema}.{self.table}"
 
@@ -86,13 +98,27 @@ class SinkTable:
         return tuple(field for field in self.fields if not field.key)
 
 
-def table_of(topic: str, schema: TableSchema, config: SinkConfig, folded: Callable[[str], str]) -> SinkTable:
+class Names(Protocol):
+    """What a database makes of names, see :class:`airflow_provider_cdc.sink.dialects.base.Dialect`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def longest(self) -> int: ...
+    @property
+    def SYSTEM_COLUMNS(self) -> frozenset[str]: ...
+    def fold(self, name: str) -> str: ...
+    def length_of(self, name: str) -> int: ...
+    def same_column(self, name: str) -> str: ...
+
+
+def table_of(topic: str, schema: TableSchema, config: SinkConfig, names: Names) -> SinkTable:
     """The target table of a topic.
 
-    :param folded: what the database makes of a name without quotes
-    :raises ConfigError: the configuration does not fit this table, see :func:`_keys`
+    :param names: what the database makes of names
+    :raises ConfigError: the configuration does not fit this table, see :func:`_keys`, or the database cannot have its names
     """
-    fold = (lambda name: name) if config.quote_identifiers else folded
+    fold = (lambda name: name) if config.quote_identifiers else names.fold
     chosen = _wanted(topic, schema, config)
     keys = _keys(topic, schema, chosen, config)
     own = [] if config.primary_key_mode is not PrimaryKeyMode.KAFKA else list(COORDINATES)
@@ -101,8 +127,11 @@ def table_of(topic: str, schema: TableSchema, config: SinkConfig, folded: Callab
     rest = [Field(fold(column.name.removeprefix(HEADER)), column) for column in chosen if column not in keys]
     # a header that is the key stands for a column of its name
     fields += [field for field in rest if field.name not in taken]
-    _refuse_twice(topic, fields)
-    return SinkTable(topic, name_of(topic, schema, config, fold), tuple(fields))
+    _refuse_twice(topic, fields, names)
+    table = SinkTable(topic, name_of(topic, schema, config, fold), tuple(fields))
+    _refuse_long(table, names)
+    _refuse_columns(table, names)
+    return table
 
 
 def name_of(topic: str, schema: TableSchema, config: SinkConfig, fold: Callable[[str], str]) -> Name:
@@ -189,13 +218,58 @@ def _headers(topic: str, columns: list[Column], fields: tuple[str, ...]) -> list
     return [kept[name] for name in fields] if fields else list(kept.values())
 
 
-def _refuse_twice(topic: str, fields: list[Field]) -> None:
+def _refuse_twice(topic: str, fields: list[Field], names: Names) -> None:
     """:raises ConfigError: two columns of the source are one in the target"""
     first: dict[str, str] = {}
     for field in fields:
-        if (other := first.setdefault(field.name, field.column.name)) != field.column.name:
+        if (other := first.setdefault(names.same_column(field.name), field.column.name)) != field.column.name:
+            kept = names.same_column("A") != names.same_column("a")
             raise ConfigError(
                 f"The columns {other} and {field.column.name} of {topic} are both {field.name} in the target.",
                 safe="The table was not changed; other tables go on.",
-                remedy="set quote.identifiers=true, which keeps the case of names, or leave one of them out with field.exclude.list",
+                remedy=("set quote.identifiers=true, which keeps the case of names, or " if kept else "")
+                + f"leave one of them out with {_excluded(topic, field)}",
             )
+
+
+def _refuse_long(table: SinkTable, names: Names) -> None:
+    """:raises ConfigError: the database would cut a name, or not take it"""
+    most = f"{names.name} has names of {names.longest} {'characters' if names.length_of('ä') == 1 else 'bytes'} at most"
+    for part in filter(None, (table.name.schema, table.name.table)):
+        if (length := names.length_of(part)) > names.longest:
+            raise ConfigError(
+                f"The table of {table.topic} would be {part}, a name of {length}: {most}.",
+                safe="The table was not made; other tables go on.",
+                remedy="give tables shorter names with collection.name.format, as ${source.table}, or leave the topic out with topics.regex",
+            )
+    if long := [field for field in table.fields if names.length_of(field.name) > names.longest]:
+        raise ConfigError(
+            f"The names of {_listed(long)} of {table.topic} are too long: {most}.",
+            safe="The table was not changed; other tables go on.",
+            remedy=_without(table.topic, long),
+        )
+
+
+def _refuse_columns(table: SinkTable, names: Names) -> None:
+    """:raises ConfigError: the database has columns of these names itself"""
+    if taken := [field for field in table.fields if names.same_column(field.name) in names.SYSTEM_COLUMNS]:
+        raise ConfigError(
+            f"The table of {table.topic} cannot have the columns {_listed(taken)}: {names.name} has columns of these names itself.",
+            safe="The table was not changed; other tables go on.",
+            remedy=_without(table.topic, taken),
+        )
+
+
+def _listed(fields: Iterable[Field]) -> str:
+    return ", ".join(field.name for field in fields)
+
+
+def _excluded(topic: str, *fields: Field) -> str:
+    return "field.exclude.list=" + ",".join(f"{re.escape(topic)}:{re.escape(field.column.name)}" for field in fields)
+
+
+def _without(topic: str, fields: list[Field]) -> str:
+    """How a table does without some columns."""
+    if keys := [field for field in fields if field.key]:
+        return f"{_listed(keys)} is part of the key, without which no row is found: leave the topic out with topics.regex, or rename the column at the source"
+    return f"leave them out with {_excluded(topic, *fields)}, or rename them at the source"

@@ -200,7 +200,7 @@ class VerifyDatabase:
         :raises NeverComparable: there is no such table, or its rows are not those of the source
         """
         try:
-            table = table_of(pending.topic, pending.schema, self._config, self._dialect.fold)
+            table = table_of(pending.topic, pending.schema, self._config, self._dialect)
         except CdcError as e:
             raise NeverComparable(e.what) from e
         key = {field.column.name for field in table.key}
@@ -223,7 +223,7 @@ class VerifyDatabase:
         connection, result.batch = self._pinned(result.topic, point, since)
         with connection:
             result.location = str(table.name)
-            there = self._dialect.there(connection, table.name)
+            there = self._dialect.inspect_table(connection, table)
             lacking = [field.name for field in table.fields if there and field.name not in there.columns]
             if there is None or lacking:
                 self._bring_up(expected, reference, since, table, max(result.batch, since.reached))

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.core.config.topics import sanitized
+from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.sink.dialects import dialect_of, load_dialect
 from airflow_provider_cdc.sink.exact_names import alterations
 from airflow_provider_cdc.sink.markers import MarkerTable
+from airflow_provider_cdc.sink.tables import table_of
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from tests.sink import conftest as databases
 from tests.sink.conftest import _FIXTURES
-from tests.sink.test_apply import in_order, rows, sink
+from tests.sink.source_table import ID, Table
+from tests.sink.test_apply import UPPER, in_order, rows, sink
 from tests.support.connectors import Connector, memory_connector
+from tests.support.sampled import Sampled
 
+oracle, url, every_database = databases.oracle, databases.url, databases.engine
+"""Fixtures."""
 COLUMNS = {"id": "int64!", "k": "string"}
 OLD_MARKERS = (
     "CREATE TABLE cdc_applied (connector VARCHAR(255) NOT NULL, sink VARCHAR(100) NOT NULL, topic VARCHAR(255) NOT NULL, "
@@ -178,3 +189,356 @@ def test_markers_of_sql_server_get_a_binary_collation() -> None:
         "ALTER TABLE [cdc_applied] ALTER COLUMN topic VARCHAR(255) COLLATE Latin1_General_100_BIN2 NOT NULL",
         "ALTER TABLE [cdc_applied] ADD PRIMARY KEY (connector, sink, topic)",
     ]
+
+
+# -- two topics and one table -------------------------------------------------------------------------------------------------
+
+
+def tables(source: MemoryDatabase, **found: list[dict[str, Any]]) -> None:
+    """Tables with two columns, by their names with ``__`` for a dot, and their rows."""
+    for name, some in found.items():
+        source.create_table(name.replace("__", "."), COLUMNS, key=("id",))
+        put(source, name.replace("__", "."), *some)
+
+
+def row(id_: int, k: str) -> dict[str, Any]:
+    return {"id": id_, "k": k}
+
+
+def refused(engine: sa.Engine, connector: Connector, **properties: Any) -> dict[str, str]:
+    """Apply what there is, and what it says of the topics that stay behind."""
+    connector.capture()
+    one = sink(engine, connector, **properties)
+    try:
+        one.apply()
+    except TargetError:
+        return one.done.failed
+    return {}
+
+
+@pytest.fixture
+def postgresql(postgres: Any) -> Iterator[sa.Engine]:
+    with postgres.database("names") as name:
+        engine = open_engine(SinkConfig.parse({"connection.url": postgres.url(name)}))
+        yield engine
+        engine.dispose()
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> Iterator[sa.Engine]:
+    engine = open_engine(SinkConfig.parse({"connection.url": f"sqlite:///{tmp_path}/target.db"}))
+    yield engine
+    engine.dispose()
+
+
+PAIRS = {
+    "A5": ("s.Orders", "s.orders", "${topic}"),
+    "A5 sibling": ("a_b.c", "a.b_c", "${topic}"),
+    "R09": ("shop_a.b", "shop.a_b", "${topic}"),
+    "R09 sibling": ("e1.t", "e2.t", "${source.table}"),
+    "R10": ("shop.ORDERS", "shop.orders", "x_${source.table}"),
+}
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
+@pytest.mark.parametrize("case", PAIRS)
+def test_a_second_topic_for_a_table_is_refused_and_nothing_of_the_first_is_lost(
+    request: pytest.FixtureRequest, source: MemoryDatabase, connector: Connector, case: str, kind: str
+) -> None:
+    """A5, R09, R10"""
+    engine: sa.Engine = request.getfixturevalue(kind)
+    one, other, form = PAIRS[case]
+    tables(
+        source,
+        **{one: [row(1, "one"), row(2, "one")], other: [row(1, "other"), row(3, "other")], "s.third": [row(1, "x")]},
+    )
+    properties = {"collection__name__format": form}
+    said = refused(engine, connector, **properties)
+    (topic,) = said
+    assert topic in (f"p.{one}", f"p.{other}")
+    assert f"p.{one}" in said[topic]
+    assert f"p.{other}" in said[topic]
+    assert "collection.name.format" in said[topic]
+    first = one if topic == f"p.{other}" else other
+    second = other if first == one else one
+    source.truncate(second)
+    put(source, first, row(7, "later"))
+    put(source, second, row(8, "later"))
+    put(source, "s.third", row(2, "x"))
+    assert set(refused(engine, connector, **properties)) == {f"p.{second}"}
+    name = (
+        form.replace("${topic}", f"p_{first}".replace(".", "_"))
+        .replace("${source.table}", first.partition(".")[2])
+        .lower()
+    )
+    assert in_order(rows(engine, name)) == source.rows(first)
+    assert in_order(
+        rows(engine, form.replace("${topic}", "p_s_third").replace("${source.table}", "third"))
+    ) == source.rows("s.third")
+
+
+def test_the_remedies_of_a_refused_topic_work(
+    postgresql: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    """A5, R10: names that keep their case; a topic that is left out; a topic that is given up."""
+    tables(source, s__Orders=[row(1, "large")], s__orders=[row(1, "small"), row(2, "small")])
+    assert set(refused(postgresql, connector)) == {"p.s.orders"}
+    assert not refused(postgresql, connector, topics__regex=r"p\.s\.Orders")
+    statement = refused(postgresql, connector, name="again")["p.s.orders"].partition("if p.s.Orders is given up, run ")[
+        2
+    ]
+    with postgresql.begin() as connection:
+        connection.exec_driver_sql(statement.splitlines()[0].rstrip("."))
+        connection.exec_driver_sql("DROP TABLE p_s_orders")
+    assert not refused(postgresql, connector, name="third", topics__regex=r"p\.s\.orders")
+    assert in_order(rows(postgresql, "p_s_orders")) == source.rows("s.orders")
+
+
+def test_names_that_keep_their_case_are_two_tables(
+    postgresql: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    """R10"""
+    tables(source, s__Orders=[row(1, "large")], s__orders=[row(1, "small"), row(2, "small")])
+    assert not refused(postgresql, connector, quote__identifiers=True)
+    for name in ("Orders", "orders"):
+        assert in_order(rows(postgresql, f"p_s_{name}")) == source.rows(f"s.{name}")
+
+
+def test_another_connector_does_not_get_the_table_either(
+    sqlite: sa.Engine, source: MemoryDatabase, connector: Connector, tmp_path: Path
+) -> None:
+    """A5, by two connectors into one database."""
+    tables(source, s__t=[row(1, "one")])
+    assert not refused(sqlite, connector, collection__name__format="${source.table}")
+    own = MemoryDatabase(str(tmp_path / "other"))
+    tables(own, s2__T=[row(1, "other")])
+    other = memory_connector(own, tmp_path / "other", topic_prefix="q")
+    other.name = "other"
+    said = refused(sqlite, other, collection__name__format="${source.table}")
+    assert "p.s.t of the connector test and q.s2.T" in said["q.s2.T"]
+    assert rows(sqlite, "t") == [row(1, "one")]
+
+
+def test_shards_may_share_a_table_which_is_not_emptied_for_one_of_them(
+    sqlite: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    """R09: what people of Debezium do with ``collection.name.format=${source.table}``."""
+    shared = {"collection__name__format": "${source.table}", "collection__name__shared": True}
+    tables(source, e1__t=[row(1, "one")], e2__t=[row(2, "two")])
+    assert not refused(sqlite, connector, **shared)
+    put(source, "e1.t", row(3, "one"))
+    assert not refused(sqlite, connector, **shared)
+    assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
+    source.truncate("e2.t")
+    assert "has rows of p.e1.t, too" in refused(sqlite, connector, **shared)["p.e2.t"]
+    assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
+    assert not refused(sqlite, connector, **shared, truncate__enabled=False)
+
+
+def test_of_tables_of_an_earlier_version_the_topic_that_has_one_keeps_it(
+    postgresql: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    """A5: a table that was there before tables were claimed."""
+    tables(source, s__orders=[row(1, "small")])
+    assert not refused(postgresql, connector)
+    execute(postgresql, "DROP TABLE cdc_tables")
+    tables(source, s__Orders=[row(1, "large")])
+    put(source, "s.orders", row(2, "small"))
+    assert set(refused(postgresql, connector)) == {"p.s.Orders"}
+    assert in_order(rows(postgresql, "p_s_orders")) == source.rows("s.orders")
+
+
+@pytest.mark.parametrize(
+    "name", ["cdc_applied", "CDC_Tables", "cdc_errors", "cdc_stage", "cdc_stage_1_2", "cdc_verify"]
+)
+def test_a_table_of_our_own_is_no_target(
+    sqlite: sa.Engine, source: MemoryDatabase, connector: Connector, name: str
+) -> None:
+    tables(source, **{f"s.{name}": [row(1, "x")], "s.t": [row(1, "x")]})
+    said = refused(sqlite, connector, collection__name__format="${source.table}")
+    assert "one of the sink's own" in said[f"p.s.{name}"]
+    assert rows(sqlite, "t") == [row(1, "x")]
+
+
+# -- names that a database has not --------------------------------------------------------------------------------------------
+
+LONG = "customer_order_line_items_archive_of_the_year_2023_quarter_one"
+
+
+@pytest.mark.parametrize(("kind", "most"), [("postgresql", "63 bytes"), ("mariadb", "64 characters")])
+def test_names_that_are_too_long_are_refused_before_the_first_row(
+    request: pytest.FixtureRequest, source: MemoryDatabase, connector: Connector, kind: str, most: str
+) -> None:
+    """B4, R11"""
+    if kind == "postgresql":
+        engine = request.getfixturevalue("postgresql")
+    else:
+        database = request.getfixturevalue("database")
+        url = database.server.url(f"{database.name}?charset=utf8mb4")
+        engine = open_engine(SinkConfig.parse({"connection.url": url}))
+    tables(source, **{f"shop.{LONG}": [row(1, "x")], f"shop.{LONG[:-1]}_": [row(2, "x")], "shop.t": [row(1, "x")]})
+    source.create_table("shop.wide", {"id": "int64!", "c" * 65: "string", "v": "string"}, key=("id",))
+    put(source, "shop.wide", {"id": 1, "c" * 65: "x", "v": "x"})
+    for _ in range(2):
+        said = refused(engine, connector)
+        assert set(said) == {f"p.shop.{LONG}", f"p.shop.{LONG[:-1]}_", "p.shop.wide"}
+        assert all(most in why for why in said.values())
+        assert "collection.name.format" in said[f"p.shop.{LONG}"]
+        put(source, "shop.t", row(len(source.rows("shop.t")) + 1, "x"))
+    assert not sa.inspect(engine).has_table("p_shop_wide")
+    excluded = said["p.shop.wide"].partition("field.exclude.list=")[2].partition(",")[0]
+    said = refused(engine, connector, collection__name__format="${source.table}", field__exclude__list=excluded)
+    assert not said
+    assert rows(engine, LONG) == [row(1, "x")]
+    assert rows(engine, f"{LONG[:-1]}_") == [row(2, "x")]
+    assert rows(engine, "wide") == [{"id": 1, "v": "x"}]
+    engine.dispose()
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql", "sqlite", "postgresql"])
+def test_a_column_that_is_renamed_in_its_case_stays_one_column(
+    request: pytest.FixtureRequest, source: MemoryDatabase, tmp_path: Path, kind: str
+) -> None:
+    """R13"""
+    with contextlib.ExitStack() as stack:
+        if kind in ("sqlite", "postgresql"):
+            engine = request.getfixturevalue(kind)
+        else:
+            server = request.getfixturevalue(_FIXTURES[kind])
+            database = stack.enter_context(server.database("names"))
+            engine = open_engine(SinkConfig.parse({"connection.url": server.url(f"{database.name}?charset=utf8mb4")}))
+        table = Table(tmp_path / "own", engine, Column(name="Name", type="string", nullable=True))
+        table.insert({"id": 1, "Name": "a"})
+        table.apply()
+        table.alter(ID, Column(name="name", type="string", nullable=True), renamed={"name": "Name"})
+        table.insert({"id": 2, "name": "b"})
+        table.apply()
+        key = ID.model_copy(update={"name": "ID"})
+        table.alter(key, Column(name="name", type="string"), renamed={"ID": "id"}, key=("ID",))
+        table.insert({"ID": 3, "name": "c"})
+        table.apply()
+        found = [{name.lower(): value for name, value in one.items()} for one in rows(engine, "p_s_t")]
+        assert in_order(found) == [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 3, "name": "c"}]
+        engine.dispose()
+
+
+def test_columns_that_the_database_has_itself_are_named_all_at_once(
+    postgresql: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    """R31"""
+    box = {"id": "int64!", "xmin": "double", "ymin": "double", "xmax": "double", "ymax": "double"}
+    source.create_table("s.tiles", box, key=("id",))
+    put(source, "s.tiles", {"id": 1, "xmin": 1.0, "ymin": 2.0, "xmax": 3.0, "ymax": 4.0})
+    source.create_table("s.keyed", {"ctid": "int64!", "v": "string"}, key=("ctid",))
+    tables(source, s__t=[row(1, "x")])
+    said = refused(postgresql, connector)
+    assert "cannot have the columns xmin, xmax" in said["p.s.tiles"]
+    assert "part of the key" in said["p.s.keyed"]
+    excluded = said["p.s.tiles"].partition("leave them out with ")[2].partition(", or rename")[0].partition("=")[2]
+    said = refused(postgresql, connector, field__exclude__list=excluded)
+    assert set(said) == {"p.s.keyed"}
+    assert rows(postgresql, "p_s_tiles") == [{"id": 1, "ymin": 2.0, "ymax": 4.0}]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name", "fits"),
+    [
+        ("postgresql", "ä" * 31, True), ("postgresql", "ä" * 32, False), ("mysql", "ä" * 64, True), ("mysql", "ä" * 65, False),
+        ("oracle", "Ä" * 64, True), ("oracle", "Ä" * 65, False), ("db2", "Ä" * 64, True), ("db2", "Ä" * 65, False),
+        ("mssql", "😀" * 64, True), ("mssql", "😀" * 65, False),
+    ],
+)  # fmt: skip
+def test_a_name_is_counted_as_the_database_counts_it(dialect: str, name: str, fits: bool) -> None:
+    """R11: bytes, characters, or units of UTF-16."""
+    schema = TableSchema(id=TableId(namespace="s", name=name), columns=(ID,), key=("id",))
+    config = SinkConfig.parse({**EQUAL, "collection.name.format": "${source.table}"})
+    names = load_dialect(dialect)()
+    with contextlib.nullcontext() if fits else pytest.raises(ConfigError, match="at most"):
+        table_of("p.s.t", schema, config, names)
+
+
+def test_an_old_oracle_has_names_of_30_bytes() -> None:
+    """R11: as the driver of SQLAlchemy says by the parameter COMPATIBLE."""
+
+    class Connection:
+        class dialect:
+            max_identifier_length = 30
+
+    names = load_dialect("oracle")()
+    names.look(Connection())  # type: ignore[arg-type]
+    schema = TableSchema(id=TableId(namespace="s", name="T" * 31), columns=(ID,), key=("id",))
+    config = SinkConfig.parse({**EQUAL, "collection.name.format": "${source.table}"})
+    with pytest.raises(ConfigError, match="30 bytes at most"):
+        table_of("p.s.t", schema, config, names)
+
+
+# -- random names -------------------------------------------------------------------------------------------------------------
+
+PARTS = [
+    "a", "A", "b", "_", ".", " ", "é", "e", "É", "ß", "ss", "İ", "i", "I", "ı", "Σ", "σ", "ς", "😀", "😁", "日本", "select", "table", "order", "level", "rowid",
+    "ROWID", "xmin", "ctid", "oid", "db_row_id", "DB_TRX_ID", "key", "\"", "`", "]", "'", "%", "%s", ":x", "?", "\\", "$", "#", "cdc_applied", "x" * 29, "y" * 31, "Z" * 32, "ж" * 16,
+]  # fmt: skip
+
+
+READ_BY_OURS = "\"`]'%:?\\$#"
+"""Characters in names that our servers for Oracle and Db2, which are none, do not read as those do."""
+
+
+def _name(random: Random, without: str = "") -> str:
+    parts = [part for part in PARTS if not set(part) & set(without)]
+    return "".join(random.choices(parts, k=random.choice([1, 1, 2, 2, 3]))).strip() or "n"
+
+
+def test_tables_of_random_names_equal_the_source_or_are_refused(
+    every_database: sa.Engine, source: MemoryDatabase, connector: Connector, sampled: Sampled
+) -> None:
+    """A5, R09 to R13, R31: names of tables and columns of all kinds, in every database; none has rows of another one, and each one's trouble is its own."""
+    engine, random = every_database, Random(sampled._seed)
+    without = READ_BY_OURS if engine.dialect.name in UPPER else ""
+    quoted = random.random() < 0.5
+    properties = {
+        "collection__name__format": random.choice(["${topic}", "${source.table}"]),
+        "quote__identifiers": quoted,
+    }
+    names = {_name(random, without) for _ in range(40 if sampled.all else 14)}
+    names |= {random.choice([n.upper(), n.lower(), n.swapcase(), n.replace(".", "_")]) for n in sorted(names)[::3]}
+    columns = dict[str, list[str]]()
+    for number, name in enumerate(sorted(names)):
+        if sanitized(f"p.s.{name}") in {sanitized(f"p.s.{known}") for known in columns}:
+            continue  # refused where it is captured
+        own = list(dict.fromkeys(c for c in (_name(random, without) for _ in range(3)) if c != "id"))
+        with contextlib.suppress(Exception):
+            source.create_table(f"s.{name}", {"id": "int64!", **dict.fromkeys(own, "string")}, key=("id",))
+            columns[name] = own
+            put(source, f"s.{name}", {"id": 1, **{c: f"{number} {at}" for at, c in enumerate(own)}})
+    tables(source, s__plain=[row(1, "x")])
+    for again in range(2):
+        said = refused(engine, connector, **properties)
+        for name in columns:
+            put(source, f"s.{name}", {"id": 2 + again, **dict.fromkeys(columns[name], f"{name} {again}")})
+        put(source, "s.plain", row(2 + again, "x"))
+    said = refused(engine, connector, **properties)
+    topics = {
+        topic: schema
+        for manifest in connector.changelog.manifests("test")
+        for topic, schema in manifest.schemas.items()
+    }
+    config = SinkConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
+    with engine.connect() as connection:
+        dialect = dialect_of(engine)
+        dialect.look(connection)
+        equal = 0
+        for topic, versions in topics.items():
+            if topic in said:
+                continue
+            schema = versions[max(versions, key=int)]
+            table = table_of(topic, schema, config, dialect)
+            listed = dialect.listed(field.name for field in table.fields)
+            statement = f"SELECT {listed} FROM {dialect.full(table.name)}"
+            found = connection.exec_driver_sql(statement, execution_options={"no_parameters": True}).all()
+            wanted = [tuple(r[f.column.name] for f in table.fields) for r in source.rows(str(schema.id))]
+            assert sorted(map(tuple, found), key=repr) == sorted(wanted, key=repr), (topic, said)
+            equal += 1
+    assert "p.s.plain" not in said
+    assert equal >= 3, said
+    assert not [why for why in said.values() if "Traceback" in why or len(why) < 40]

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+from airflow_provider_cdc.sink.dialects import load_dialect
 from airflow_provider_cdc.sink.folded import ANEW, DELETED, LEFT_OUT, SEQ
 from airflow_provider_cdc.sink.staging import Note, Run, TopicWork, Work, _packed, write_partition
 from airflow_provider_cdc.sink.tables import table_of
@@ -56,7 +57,7 @@ def _work(url: str, folder: Path) -> Work:
     pending = Batches(connector.changelog, contents).of("p.s.t")
     assert pending is not None
     config = SinkConfig.parse({**EQUAL, "connection.url": url})
-    topic = TopicWork(pending, table_of("p.s.t", pending.schema, config, str.lower), 0, 0, 1)
+    topic = TopicWork(pending, table_of("p.s.t", pending.schema, config, load_dialect("postgresql")()), 0, 0, 1)
     return Work(Run("00000000", 0, "abcdef"), connector.name, "", {}, config, {"p.s.t": topic})
 
 

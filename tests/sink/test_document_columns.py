@@ -73,7 +73,7 @@ def test_every_field_of_a_document_is_a_column_that_the_database_takes(engine: s
     schema = TableSchema(id=TableId(namespace="shop", name="t"), key=("_id",), columns=(*FIRST, *fields.columns))
     config = SinkConfig.parse({"connection.url": "sqlite://", "quote.identifiers": quoted})
     dialect = dialect_of(engine, config.zone)
-    table = table_of("t", schema, config, dialect.fold)
+    table = table_of("t", schema, config, dialect)
     with engine.begin() as connection:
         dialect.look(connection)
         connection.exec_driver_sql(dialect.create(table))

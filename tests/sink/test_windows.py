@@ -14,6 +14,7 @@ from airflow_provider_cdc.changelog.pending import Batches, Pending
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.sink import events, windows
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+from airflow_provider_cdc.sink.dialects import load_dialect
 from airflow_provider_cdc.sink.room import with_room
 from airflow_provider_cdc.sink.steps import Step, steps
 from airflow_provider_cdc.sink.tables import SinkTable, table_of
@@ -59,7 +60,7 @@ def _pending(connector: Connector, config: SinkConfig) -> tuple[Pending, SinkTab
     pending = Batches(connector.changelog, batches).of("p.s.t")
     assert pending is not None
     pending = with_room(pending)
-    return pending, table_of("p.s.t", pending.schema, config, str)
+    return pending, table_of("p.s.t", pending.schema, config, load_dialect("sqlite")())
 
 
 def _applied(steps: list[Step], *, deletes: bool = True) -> list[dict[str, Any]]:
@@ -143,7 +144,7 @@ def test_where_more_than_the_last_event_matters_each_part_has_its_steps(
     source = MemoryDatabase(str(tmp_path))
     source.create_table(TABLE, {"id": f"{key}!", "v": "string"}, key=("id",))
     config, schema = SinkConfig.parse({**EQUAL, **properties}), source.view()[1][source.id(TABLE)]
-    table = table_of("p.s.t", schema, config, str)
+    table = table_of("p.s.t", schema, config, load_dialect("sqlite")())
     pending = Pending("p.s.t", [("", _file()), ("", _file(**more))], {1: schema})
     assert windows.fit(pending, table, config) == fits
     assert not windows.fit(Pending("p.s.t", pending.files[1:], {1: schema}), table, config), "one file is read once"
@@ -208,7 +209,7 @@ def test_rows_are_sorted_by_their_key(tmp_path: Path) -> None:
 
     source = MemoryDatabase(str(tmp_path))
     source.create_table(TABLE, {"a": "int64!", "b": "string!", "v": "string"}, key=("b", "a"))
-    table = table_of("p.s.t", source.view()[1][source.id(TABLE)], SinkConfig.parse(EQUAL), str)
+    table = table_of("p.s.t", source.view()[1][source.id(TABLE)], SinkConfig.parse(EQUAL), load_dialect("sqlite")())
     given = pa.table({"a": [1, 2, 1], "b": ["y", "x", "x"], "v": ["1", "2", "3"]})
     key = [field.name for field in table.key]
     found = base.in_key_order(table, given).to_pylist()

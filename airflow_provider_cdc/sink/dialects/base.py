@@ -5,8 +5,8 @@ from __future__ import annotations
 import abc
 import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import sqlalchemy as sa
@@ -45,6 +45,13 @@ class There:
     key: tuple[str, ...] = ()
     unique: bool = False
 
+    def called_as(self, table: SinkTable, same_column: Callable[[str], str]) -> There:
+        """The same with the names that a topic has for its columns, where the database takes both as one."""
+        wanted = {same_column(field.name): field.name for field in table.fields}
+        called = {name: wanted.get(same_column(name), name) for name in self.columns}
+        columns = {called[name]: replace(column, name=called[name]) for name, column in self.columns.items()}
+        return replace(self, columns=columns, key=tuple(called.get(name, name) for name in self.key))
+
     def takes_others(self, table: SinkTable) -> bool:
         """Whether a row of a table may be taken for another one that has not its key: something else has to be unique there."""
         return self.unique or set(self.key) != {field.name for field in table.key}
@@ -62,7 +69,9 @@ class Dialect(abc.ABC):
     name: ClassVar[str]
     """As SQLAlchemy calls it."""
     LONGEST: ClassVar[int]
-    """Characters of a name."""
+    """What a name has at most, as :meth:`length_of` counts."""
+    SYSTEM_COLUMNS: ClassVar[frozenset[str]] = frozenset()
+    """Columns that every table has already, as :meth:`same_column` has them."""
     DDL_IN_TRANSACTION: ClassVar[bool] = False
     """Whether DDL is undone by a rollback; where it is not, it is done before the transaction, and may be done again."""
     CHANGES: ClassVar[bool] = True
@@ -78,7 +87,7 @@ class Dialect(abc.ABC):
     """Codes of errors after which the same transaction may succeed: deadlocks, locks that were waited for too long, servers that shut down."""
 
     def __init__(self, zone: str = "UTC") -> None:
-        self.zone = zone
+        self.zone, self.longest = zone, self.LONGEST
 
     def look(self, connection: sa.Connection) -> None:  # noqa: B027 - most databases have nothing of the kind
         """See what the database has beyond what all of its kind have: types of extensions."""
@@ -87,6 +96,18 @@ class Dialect(abc.ABC):
 
     def fold(self, name: str) -> str:
         """What the database makes of a name without quotes."""
+        return name
+
+    def length_of(self, name: str) -> int:
+        """The length of a name, as the database counts it."""
+        return len(name.encode())
+
+    def same_table(self, name: str) -> str:
+        """By which name the database looks a table up: tables are one for which it is the same."""
+        return name
+
+    def same_column(self, name: str) -> str:
+        """The same for the columns of a table."""
         return name
 
     def quote(self, name: str) -> str:
@@ -202,6 +223,11 @@ class Dialect(abc.ABC):
         unique = {tuple(map(str, one["column_names"])) for one in inspector.get_unique_constraints(**at)}
         unique |= {tuple(map(str, one["column_names"])) for one in inspector.get_indexes(**at) if one.get("unique")}
         return There(columns, key, any(set(one) != set(key) for one in unique))
+
+    def inspect_table(self, connection: sa.Connection, table: SinkTable) -> There | None:
+        """A table as it is, with its columns as the topic calls them; ``None`` if there is none."""
+        there = self.there(connection, table.name)
+        return None if there is None else there.called_as(table, self.same_column)
 
     def refers_to_itself(self, connection: sa.Connection, name: Name) -> bool:
         """Whether rows of a table may refer to others of it by a foreign key that is looked at before the transaction ends: then they are written in their order."""

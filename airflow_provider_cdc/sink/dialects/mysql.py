@@ -57,6 +57,25 @@ class MariaDb(StagingDialect):
         {"1205", "1213", "1040", "1053", "1077", "2006", "2013", "1927", "4031"}
     )
 
+    SYSTEM_COLUMNS: ClassVar[frozenset[str]] = frozenset({"db_row_id", "db_trx_id", "db_roll_ptr"})
+    """Of InnoDB."""
+
+    def __init__(self, zone: str = "UTC") -> None:
+        super().__init__(zone)
+        self._ignores_case = False
+
+    def look(self, connection: sa.Connection) -> None:
+        self._ignores_case = connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one() != 0
+
+    def length_of(self, name: str) -> int:
+        return len(name)
+
+    def same_table(self, name: str) -> str:
+        return name.lower() if self._ignores_case else name
+
+    def same_column(self, name: str) -> str:
+        return name.lower()
+
     @property
     def exact(self) -> str:
         """The collation of keys: texts are equal that have the same characters, in the same case and with the same spaces at the end."""

@@ -60,6 +60,8 @@ class Oracle(MergeDialect):
     name: ClassVar[str] = "oracle"
     DEFER: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL DEFERRED",)
     LONGEST: ClassVar[int] = 128
+    SYSTEM_COLUMNS: ClassVar[frozenset[str]] = frozenset({"ROWID"})
+    """The one word that no column can have as its name, with quotes either."""
     DIGITS: ClassVar[int] = 38
     EXACT_DIGITS: ClassVar[int] = 38
     TRANSIENT: ClassVar[frozenset[str]] = frozenset(
@@ -69,6 +71,10 @@ class Oracle(MergeDialect):
             "ORA-30006", "DPY-1001", "DPY-4011", "DPY-6005",
         }
     )  # fmt: skip
+
+    def look(self, connection: sa.Connection) -> None:
+        # 30 where the parameter COMPATIBLE is that of a version before 12.2
+        self.longest = min(self.LONGEST, connection.dialect.max_identifier_length)
 
     def fold(self, name: str) -> str:
         return name.upper()

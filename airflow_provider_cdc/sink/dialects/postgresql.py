@@ -37,6 +37,7 @@ class PostgreSql(StagingDialect):
     name: ClassVar[str] = "postgresql"
     DEFER: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL DEFERRED",)
     LONGEST: ClassVar[int] = 63
+    SYSTEM_COLUMNS: ClassVar[frozenset[str]] = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
     DDL_IN_TRANSACTION: ClassVar[bool] = True
     REFERENCES: ClassVar[str] = (
         "SELECT n.nspname, c.relname, m.nspname, p.relname, current_schema() FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid "

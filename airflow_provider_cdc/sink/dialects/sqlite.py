@@ -9,7 +9,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
-from airflow_provider_cdc.sink.dialects.base import Dialect, fields_of
+from airflow_provider_cdc.sink.dialects.base import Dialect, There, fields_of
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import Name, SinkTable
 
@@ -32,6 +32,21 @@ class Sqlite(Dialect):
 
     def type_of(self, kind: Kind, *, key: bool) -> str:
         return _TYPES.get(kind.name, "TEXT")
+
+    def length_of(self, name: str) -> int:
+        return len(name)
+
+    def same_table(self, name: str) -> str:
+        return "".join(letter.lower() if letter.isascii() else letter for letter in name)
+
+    def same_column(self, name: str) -> str:
+        return self.same_table(name)
+
+    def there(self, connection: sa.Connection, name: Name) -> There | None:
+        # SQLAlchemy finds tables in letters of any case, and their columns by their own name only
+        asked = f"SELECT name FROM {self.quote(name.schema or 'main')}.sqlite_master WHERE name = ? COLLATE NOCASE"
+        found = connection.exec_driver_sql(asked, (name.table,)).scalar()
+        return super().there(connection, name if found is None else Name(str(found), name.schema))
 
     def transient(self, error: sa.exc.DBAPIError) -> bool:
         return "database is locked" in str(error.orig) or bool(error.connection_invalidated)

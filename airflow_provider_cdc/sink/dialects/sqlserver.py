@@ -55,6 +55,23 @@ class SqlServer(MergeDialect):
     )  # fmt: skip
     """Numbers of the server and of pymssql, and SQLSTATEs of pyodbc."""
 
+    def __init__(self, zone: str = "UTC") -> None:
+        super().__init__(zone)
+        self._ignores_case = True
+
+    def look(self, connection: sa.Connection) -> None:
+        found = connection.exec_driver_sql("SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Collation'))")
+        self._ignores_case = "_CI_" in str(found.scalar_one()).upper()
+
+    def length_of(self, name: str) -> int:
+        return len(name.encode("utf-16-le")) // 2
+
+    def same_table(self, name: str) -> str:
+        return name.lower() if self._ignores_case else name
+
+    def same_column(self, name: str) -> str:
+        return self.same_table(name)
+
     def quote(self, name: str) -> str:
         return "[" + name.replace("]", "]]") + "]"
 

@@ -361,7 +361,6 @@ def test_tables_of_alter_table() -> None:
         "CREATE TABLE t (INDEX (a))",
         # what this reader leaves to the catalog
         "CREATE TABLE t (a INT, PRIMARY KEY (a, p WITHOUT OVERLAPS))",
-        "CREATE TABLE t (a INT) SEQUENCE=1",
         "CREATE TABLE t (a INT) FROBNICATE=1",
         "CREATE TABLE t (a INT) AS",
         "CREATE TABLE t (a INT) b",
