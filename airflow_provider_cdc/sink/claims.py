@@ -22,6 +22,8 @@ CLAIMS: Final = "cdc_tables"
 """The name of that table."""
 _OURS: Final = re.compile(r"cdc_(stage|verify)(_.*)?", re.IGNORECASE)
 """Names of tables that exist while rows are written or compared."""
+_DENIED: Final = re.compile(r"denied|privilege|permission|authori", re.IGNORECASE)
+"""What databases say if an account may not do something."""
 _LONGEST: Final = 258
 """Characters of a schema and a table. With the two other columns of the key, it is the longest that InnoDB has."""
 _AT_ONCE: Final = 200
@@ -44,14 +46,12 @@ class Claim:
 class TableClaims:
     """The claims of one connector.
 
-    :ivar shared: topic → another one whose rows its table has as well (``collection.name.shared``)
     :ivar refused: topic → why its table is not its own
     """
 
     def __init__(self, config: SinkConfig, connector: str) -> None:
         self._config, self._connector = config, connector
-        self.shared, self.refused = dict[str, str](), dict[str, ConfigError]()
-        self._claimed = dict[str, str]()
+        self.refused, self._claimed = dict[str, ConfigError](), dict[str, str]()
         name = exact_name(255)
         self._table = sa.Table(
             CLAIMS,
@@ -74,7 +74,9 @@ class TableClaims:
             return
         try:
             self._table.create(connection, checkfirst=True)
-        except sa.exc.ProgrammingError as e:
+        except sa.exc.DBAPIError as e:
+            if not _DENIED.search(str(e.orig)):
+                raise  # another run may have been faster
             statement = str(sa.schema.CreateTable(self._table).compile(dialect=connection.dialect))
             raise TargetError(
                 f"The table {CLAIMS}, which says whose rows a table has, cannot be made: {e.orig}",
@@ -90,24 +92,31 @@ class TableClaims:
         :param wanted: topic → its claim
         :param names: topic → its table, for people
         """
-        new = {topic: claim for topic, claim in sorted(wanted.items()) if self._claimed.get(topic) != claim.table}
+        new = {topic: claim for topic, claim in sorted(wanted.items()) if not self.has(claim)}
         owners = self._owners(connection, {claim.table for claim in new.values()})
         for topic, claim in new.items():
             of_table = owners.setdefault(claim.table, [])
             others = [one for one in of_table if (one.connector, one.topic) != (claim.connector, topic)]
             self.refused.pop(topic, None)
-            self.shared.pop(topic, None)
             if why := self._ours(topic, names[topic]):
                 self.refused[topic] = why
-            elif others and not self._config.collection_name_shared:
+            elif len(others) == len(of_table) > 0 and not self._config.collection_name_shared:
                 self.refused[topic] = self._not_its_own(connection, topic, names[topic], others[0])
             else:
-                if others:
-                    self.shared[topic] = others[0].topic
                 if len(others) == len(of_table):
                     self._insert(connection, [claim])
                     of_table.append(claim)
                 self._claimed[topic] = claim.table
+
+    def has(self, claim: Claim) -> bool:
+        """Whether a claim was made before."""
+        return self._claimed.get(claim.topic) == claim.table
+
+    def other(self, connection: sa.Connection, claim: Claim) -> str | None:
+        """Another topic whose rows a table has as well (``collection.name.shared``)."""
+        claims = self._owners(connection, {claim.table}).get(claim.table, [])
+        others = (one.topic for one in claims if (one.connector, one.topic) != (claim.connector, claim.topic))
+        return next(others, None)
 
     def move(self, connection: sa.Connection, topic: str, table: str, source: str) -> None:
         """A table has got another name at the source, and its rows stay where they are: the claim is the new topic's.

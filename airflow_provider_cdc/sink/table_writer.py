@@ -103,9 +103,15 @@ class TableWriter:
                 name = table_of(topic, pending.schema, self._config, self._dialect).name
             except CdcError:
                 continue  # it is told when its turn comes
-            wanted[topic], names[topic] = self._claim_of(topic, name, pending.schema.id.full_name), str(name)
+            claim = self._claim_of(topic, name, pending.schema.id.full_name)
+            if self._claims.has(claim):
+                continue
+            wanted[topic], names[topic] = claim, str(name)
             before = {change.previous_id for change in pending.changes.values()} - {None, pending.schema.id}
             moved[topic] = {one.full_name for one in before if one is not None}
+
+        if not wanted:
+            return
 
         def once(connection: sa.Connection) -> None:
             for topic, claim in wanted.items():
@@ -130,7 +136,7 @@ class TableWriter:
         """
         :raises TargetError: it has rows of another topic, too
         """
-        if (other := self._claims.shared.get(table.topic)) is not None:
+        if (other := self._claims.other(connection, self._claim_of(table.topic, table.name))) is not None:
             raise TargetError(
                 f"The table {table.name} is to be emptied, as that of {table.topic} was, and has rows of {other}, too (collection.name.shared).",
                 where=f"topic {table.topic}",

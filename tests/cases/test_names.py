@@ -20,6 +20,7 @@ from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sink.dialects import dialect_of, load_dialect
 from airflow_provider_cdc.sink.exact_names import alterations
 from airflow_provider_cdc.sink.markers import MarkerTable
+from airflow_provider_cdc.sink.rebuild import RebuildDatabase
 from airflow_provider_cdc.sink.tables import table_of
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink import conftest as databases
@@ -332,7 +333,25 @@ def test_shards_may_share_a_table_which_is_not_emptied_for_one_of_them(
     source.truncate("e2.t")
     assert "has rows of p.e1.t, too" in refused(sqlite, connector, **shared)["p.e2.t"]
     assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
+    properties = {**EQUAL, "collection.name.format": "${source.table}", "collection.name.shared": True}
+    rebuild = RebuildDatabase(sqlite, SinkConfig.parse(properties), connector.changelog, connector.name)
+    with pytest.raises(TargetError, match="has rows of p"):
+        rebuild.run(["p.e1.t"])
+    assert [one["id"] for one in in_order(rows(sqlite, "t"))] == [1, 2, 3]
     assert not refused(sqlite, connector, **shared, truncate__enabled=False)
+
+
+def test_a_table_that_is_renamed_at_the_source_keeps_its_target(
+    sqlite: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    """R09: under a format that gives both names the same table."""
+    form = {"collection__name__format": "${source.table}"}
+    tables(source, a__t=[row(1, "x")])
+    assert not refused(sqlite, connector, **form)
+    source.rename_tables(("a.t", "b.t"))
+    put(source, "b.t", row(2, "x"))
+    assert not refused(sqlite, connector, **form)
+    assert in_order(rows(sqlite, "t")) == source.rows("b.t")
 
 
 def test_of_tables_of_an_earlier_version_the_topic_that_has_one_keeps_it(
