@@ -6,12 +6,18 @@ moved ones into their places, one by one; conversion and keys last (``ddl.AlterT
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.existing_rows import UNICODE, existing_rows, keeps_values
+from airflow_provider_cdc.sources.mysql.schema.existing_rows import (
+    UNICODE,
+    existing_rows,
+    expressions_see_no_change,
+    keeps_values,
+)
 from airflow_provider_cdc.sources.mysql.schema.types import TEXTS, ColumnType
 from airflow_provider_cdc.sources.relational.altered_table import PlacedColumn, altered
 
@@ -34,6 +40,7 @@ class Alter:
     :param make: builds a column from its definition, given the table's character set and whether it may not be null
     :param comments: comments are part of structures
     :param strict: the session refused to bend values that do not fit
+    :param present: the table as the catalog has it now, and the expressions of its generated columns; ``None`` if it does not exist
     """
 
     known: TableSchema
@@ -42,6 +49,7 @@ class Alter:
     database_charset: Callable[[], str | None]
     strict: bool
     comments: bool
+    present: Callable[[], tuple[TableSchema, Mapping[str, str]] | None]
     charset: str | None = field(init=False)
     columns: list[PlacedColumn] = field(default_factory=list)
     exact: bool = True
@@ -61,6 +69,7 @@ class Alter:
                 self._not_null(action.columns)
         if any(isinstance(a, ddl.ConvertCharset) for a in actions):
             self._convert()
+        self.exact = self.exact and self._keeps_generated()
         self.exact &= not any(isinstance(a, ddl.PartitionData) for a in actions)
         key, unknown = self._key(actions)
         return Altered(self._change(key), unknown)
@@ -77,7 +86,7 @@ class Alter:
             column = old
             if name in changed:
                 column = self.make(changed[name].column, self.charset, old.name in self.known.key)
-                self.exact &= keeps_values(old, column, strict=self.strict and not self.statement.ignore)
+                self.exact &= keeps_values(old, column, strict=self._refused)
             elif name in renamed:
                 column = old.model_copy(update={"name": renamed[name]})
             self.columns.append(PlacedColumn(column, old))
@@ -115,13 +124,61 @@ class Alter:
                         item.column = item.column.model_copy(update={"declared": declared})
 
     def _convert(self) -> None:
-        """``CONVERT TO CHARACTER SET``: texts keep their characters where the new set has them all."""
+        """``CONVERT TO CHARACTER SET``: texts keep their characters where the new set has them all, and TEXT types grow."""
         for item in self.columns:
             type_ = ColumnType.of(item.column)
-            if type_.base in TEXTS or type_.base in ("enum", "set"):
+            if type_.base in TEXTS:
+                now = ddl.convert(
+                    ddl.ColumnDef("", type_.base, type_.length, charset=type_.charset), self.charset or ""
+                )
+                name = now.type.upper() if now.type in TEXTS else item.column.declared.type_name
+                update = {"charset": self.charset, "type_name": name, "type_expression": name}
+                item.column = item.column.model_copy(
+                    update={"declared": item.column.declared.model_copy(update=update)}
+                )
+                self.exact &= keeps_values(item.before or item.column, item.column, strict=self._refused)
+            elif type_.base in ("enum", "set"):
                 self.exact &= self.charset in UNICODE or self.charset == type_.charset
                 declared = item.column.declared.model_copy(update={"charset": self.charset})
                 item.column = item.column.model_copy(update={"declared": declared})
+
+    def _keeps_generated(self) -> bool:
+        """Whether generated columns have the values that they had: no column that one is made of shows its expression something else.
+
+        Which those are only the catalog says, if the table is still as the statement has left it.
+        """
+        stay = [p for p in self.columns if p.before is not None]
+        if not any(p.column.declared.generated for p in stay):
+            return True
+        changed = {
+            name.lower()
+            for p in stay
+            if p.before is not None and p.column is not p.before and not expressions_see_no_change(p.before, p.column)
+            for name in (p.column.name, p.before.name)
+            if self._defined(p)
+        }
+        found = self.present() if changed else None
+        if found is None:
+            return not changed
+        schema, expressions = found
+        if [(c.name, c.type) for c in schema.columns] != [(p.column.name, p.column.type) for p in self.columns]:
+            return False
+        return not any(changed & _words(text) for text in expressions.values())
+
+    def _defined(self, item: PlacedColumn) -> bool:
+        """Whether the statement defines the column, instead of changing its name or default alone."""
+        before = item.before
+        assert before is not None
+        return ColumnType.of(before) != ColumnType.of(item.column) or any(
+            isinstance(a, ddl.ConvertCharset)
+            or (isinstance(a, ddl.ChangeColumn) and a.old.lower() == before.name.lower())
+            for a in self.statement.actions
+        )
+
+    @property
+    def _refused(self) -> bool:
+        """Whether what does not fit would have failed."""
+        return self.strict and not self.statement.ignore
 
     def _key(self, actions: tuple[ddl.Action, ...]) -> tuple[tuple[str, ...], bool]:
         """The row key, and whether it is uncertain."""
@@ -184,6 +241,11 @@ class Alter:
             self.statement.ignore and any(isinstance(a, ddl.AddKey) for a in self.statement.actions)
         )
         return altered(self.known, self.columns, added=self.added, exact=exact, update=update)
+
+
+def _words(expression: str) -> set[str]:
+    """Names and other words of an expression, in lower case."""
+    return {(quoted or word).lower() for quoted, word in re.findall(r"`((?:[^`]|``)+)`|([\w$]+)", expression)}
 
 
 def _origin(item: PlacedColumn) -> str:

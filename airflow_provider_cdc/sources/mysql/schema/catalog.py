@@ -26,6 +26,8 @@ SELECT c.table_schema, c.table_name, c.column_name, c.column_type, c.character_s
 FROM information_schema.columns c
 WHERE {where}
 ORDER BY c.table_schema, c.table_name, c.ordinal_position"""
+_EXPRESSIONS = """
+SELECT c.column_name, c.generation_expression FROM information_schema.columns c WHERE c.generation_expression <> '' AND {where}"""
 _KEYS = """
 SELECT s.table_schema, s.table_name, s.index_name, s.column_name, s.sub_part, s.nullable
 FROM information_schema.statistics s
@@ -90,6 +92,11 @@ class Catalog:
             cursor.execute(sql, (table.namespace, table.name))
             row = cursor.fetchone()
         return None if row is None else row[0] in ("BASE TABLE", "SYSTEM VERSIONED")
+
+    def expressions(self, table: TableId) -> dict[str, str]:
+        """Generated column → its expression, as the server spells it."""
+        where, arguments = self._where([table])
+        return {str(name): str(text) for name, text in self._query(_EXPRESSIONS, where, arguments)}
 
     def rows(self, tables: Iterable[TableId]) -> dict[TableId, int]:
         """The server's estimates of the number of rows of tables."""

@@ -264,6 +264,7 @@ class DdlApplier:
             lambda: self._catalog.database_charset(known.id.namespace),
             query.strict,
             self._config.include_schema_comments,
+            lambda: self._catalog.with_expressions(now),
         ).apply()
         change = altered.change
         if altered.keys_unknown and change.table is not None:
@@ -303,4 +304,6 @@ def _bits(default: ddl.Default, type_: str) -> ddl.Default:
     """A default as schema changes show it: that of a BIT as its bits, as servers print it."""
     if type_ != "bit" or default.value is None or default.is_expression:
         return default
+    if not default.value.strip().isdecimal():  # servers round 1.5 and 1e3
+        return ddl.Default(default.value, True)
     return ddl.Default(f"{int(default.value):b}")

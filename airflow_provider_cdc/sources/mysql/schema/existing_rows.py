@@ -6,15 +6,22 @@ The log has no row events for them: either their new values follow from the stat
 from __future__ import annotations
 
 import re
+import unicodedata
+from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 
 from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import BYTES_PER_CHARACTER
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, TEXTS, ColumnType
 from airflow_provider_cdc.sources.relational.altered_table import Fill
 
 UNICODE = {"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "ucs2"}
-_TEXT_SIZES = {"char": 0, "varchar": 1, "tinytext": 2, "text": 3, "mediumtext": 4, "longtext": 5}
-_BLOB_SIZES = {"varbinary": 1, "tinyblob": 2, "blob": 3, "mediumblob": 4, "longblob": 5}
+_COUNTED = {"char", "varchar"}
+"""Texts whose length is in characters."""
+_TEXT_BYTES = {"tinytext": 255, "text": 65_535, "mediumtext": (1 << 24) - 1, "longtext": (1 << 32) - 1}
+_BLOB_BYTES = {"tinyblob": 255, "blob": 65_535, "mediumblob": (1 << 24) - 1, "longblob": (1 << 32) - 1}
+_LEAST_BYTES = {"ucs2": 2, "utf16": 2, "utf16le": 2, "utf32": 4}
+"""Fewest bytes that a character takes; 1 in all other character sets."""
 
 
 def existing_rows(column: Column) -> Fill | None:
@@ -47,13 +54,15 @@ def _castable(t: ColumnType, column: Column, text: str) -> str | None:
     """A default as text that casts to the column's change log type; ``None`` where that is not certain."""
     number = re.fullmatch(r"[+-]?\d+(\.\d+)?", text.strip())
     if column.type == "string":
+        if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", text, re.I) and (t.charset in _LEAST_BYTES or "e" in text.lower()):
+            return None  # perhaps a number: servers do not write it as it was written
         return text.rstrip(" ") if t.base == "char" else text if t.base in TEXTS | {"enum", "set"} else None
     if t.base in INTEGERS or t.base == "year":
         return str(int(text)) if number and not number[1] else None
     if t.base == "decimal" and number and column.type.startswith("decimal"):
         return str(Decimal(text).quantize(Decimal(1).scaleb(-t.digits[1]), ROUND_HALF_UP))
-    if t.base == "double" and number:
-        return text
+    if t.base == "double" and number and (t.scale is None or len(number[1] or ".") - 1 <= t.scale):
+        return text.strip()
     if t.base == "date" and re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", text):
         return text
     if t.base == "datetime" and re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]) \d\d:\d\d:\d\d", text):
@@ -66,35 +75,138 @@ def keeps_values(old: Column, new: Column, *, strict: bool) -> bool:
 
     :param strict: the session refused to bend values, so what does not fit would have failed
     """
-    a, z = ColumnType.of(old), ColumnType.of(new)
+    a, z = _named_alike(old), _named_alike(new)
     if old.declared.generated or new.declared.generated:
-        return old == new
+        return False  # another expression may be behind the same words
     if old.nullable and not new.nullable and not strict:
         return False
-    if a == z:
-        return True
+    if old.nullable != new.nullable and a.base in _DATES:
+        return False  # a date that the calendar does not have is null, or 1970-01-01 where there is no null
+    if old.type != new.type and not _widens(old.type, new.type):
+        return False
     if a.base in INTEGERS and z.base in INTEGERS:
-        return strict or (INTEGERS[z.base] >= INTEGERS[a.base] and a.unsigned == z.unsigned)
-    if a.base == z.base == "decimal":
-        return a.digits[1] <= z.digits[1] and (strict or a.digits[0] - a.digits[1] <= z.digits[0] - z.digits[1])
+        return strict or _range(z)[0] <= _range(a)[0] <= _range(a)[1] <= _range(z)[1]
     if a.base in TEXTS and z.base in TEXTS:
         return _keeps_text(a, z, strict)
     if a.base in BLOBS and z.base in BLOBS:
-        larger = a.base in _BLOB_SIZES and _BLOB_SIZES.get(z.base, 0) >= _BLOB_SIZES[a.base]
-        return larger and (strict or (a.length or 0) <= (z.length or 1 << 32))
-    if a.base == z.base in ("enum", "set"):
-        return z.values[: len(a.values)] == a.values
-    if a.base == z.base in ("time", "datetime", "timestamp"):
-        return a.fraction <= z.fraction
-    return (a.base, z.base) == ("float", "double")
+        return a == z or (z.base != "binary" and (strict or _bytes(a) <= _bytes(z)))
+    same = {
+        "decimal": lambda: _keeps_decimal(a, z, strict, text=new.type == "string"),
+        "float": lambda: _keeps_float(a, z, strict),
+        "double": lambda: _keeps_float(a, z, strict),
+        "enum": lambda: _keeps_members(a, z, strict) and set(a.values) <= set(z.values),
+        "set": lambda: _keeps_members(a, z, strict) and _in_order(a.values, z.values),
+        "bit": lambda: _bit_bytes(a) == _bit_bytes(z) and (strict or (a.length or 1) <= (z.length or 1)),
+        "year": lambda: True,
+        "time": lambda: a.fraction <= z.fraction,
+        "datetime": lambda: a.fraction <= z.fraction,
+        "timestamp": lambda: a.fraction <= z.fraction,
+    }
+    if a.base == z.base:
+        return same.get(a.base, lambda: a == z)()
+    # FLOAT(7,2) shows 1.1 where a double has 1.10000002384; a DOUBLE(12,4) is rounded to 1.1
+    return (a.base, z.base) == ("float", "double") and z.scale is None and (strict or a.unsigned or not z.unsigned)
+
+
+_DATES = {"date", "datetime", "timestamp"}
+_WHOLE_UNICODE = {"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"}
+_NOT_ASCII = {"swe7"}
+"""Character sets that lack characters of ASCII."""
+_LOSSY = {"cp932"}
+"""Character sets into which a strict server, too, converts a character as another one."""
+
+
+def _widens(old: str, new: str) -> bool:
+    """Whether a value of one change log type, cast to another one, is the value that a source gives in the other type."""
+    numbers = ("int", "decimal128")
+    return (old.startswith(numbers) and new.startswith(numbers)) or (old, new) == ("float", "double")
+
+
+def _range(t: ColumnType) -> tuple[int, int]:
+    bits = 8 * INTEGERS[t.base]
+    return (0, (1 << bits) - 1) if t.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def _keeps_decimal(a: ColumnType, z: ColumnType, strict: bool, *, text: bool) -> bool:
+    """:param text: values are texts, with as many digits as the scale has"""
+    if a.digits[1] > z.digits[1] or (text and a.digits[1] != z.digits[1]):
+        return False
+    fits = a.digits[0] - a.digits[1] <= z.digits[0] - z.digits[1] and (a.unsigned or not z.unsigned)
+    return strict or fits
+
+
+def _keeps_float(a: ColumnType, z: ColumnType, strict: bool) -> bool:
+    """Servers round and clip what is stored to other digits, not always."""
+    same_digits = z.scale is None or (a.length, a.scale, a.unsigned) == (z.length, z.scale, z.unsigned)
+    return same_digits and (strict or a.unsigned or not z.unsigned)
+
+
+def _keeps_members(a: ColumnType, z: ColumnType, strict: bool) -> bool:
+    """Whether each value becomes the member that it was: of members that a collation takes for equal, it becomes the first."""
+    return (strict and z.values[: len(a.values)] == a.values) or _distinct(z.values)
+
+
+def _distinct(members: tuple[str, ...]) -> bool:
+    """Whether members differ in every collation, as far as case and accents go."""
+    letters = ["".join(c for c in unicodedata.normalize("NFKD", m.casefold()) if not unicodedata.combining(c)) for m in members]  # fmt: skip
+    return len(set(letters)) == len(letters)
+
+
+def _bit_bytes(t: ColumnType) -> int:
+    """Bytes of a value; 0 for a single bit, which is a boolean."""
+    return 0 if (t.length or 1) == 1 else ((t.length or 1) + 7) // 8
+
+
+def expressions_see_no_change(old: Column, new: Column) -> bool:
+    """Whether every expression over the column gives what it gave, for values that are the same. Of a text it is not known: its collation may be
+    another one."""
+    a, z = ColumnType.of(old), ColumnType.of(new)
+    if a.zerofill or z.zerofill or a.base in TEXTS | {"enum", "set"}:
+        return False
+    if a.base in INTEGERS and z.base in INTEGERS:
+        return a.unsigned == z.unsigned and INTEGERS[a.base] <= INTEGERS[z.base]
+    return a == z
+
+
+def _in_order(a: tuple[str, ...], z: tuple[str, ...]) -> bool:
+    rest = iter(z)
+    return all(member in rest for member in a)
 
 
 def _keeps_text(a: ColumnType, z: ColumnType, strict: bool) -> bool:
-    same_charset = a.charset == z.charset or z.charset in UNICODE
-    if a.base == "char" and z.base != "char":
-        same_length = True
-    else:
-        same_length = z.base != "char" and (_TEXT_SIZES[z.base], z.length or 0) >= (_TEXT_SIZES[a.base], a.length or 0)
-        same_length = same_length or (a.base == z.base and (z.length or 0) >= (a.length or 0))
-    # into CHAR, spaces at the end are lost even in strict mode
-    return same_charset and (same_length or (strict and z.base != "char"))
+    """Into what is shorter, a strict server too cuts spaces off; into CHAR, any spaces at the end are lost."""
+    return _has_characters(a, z, strict) and (a.base == "char" or z.base != "char") and _fits(a, z)
+
+
+def _has_characters(a: ColumnType, z: ColumnType, strict: bool) -> bool:
+    if a.charset == z.charset or z.charset in _WHOLE_UNICODE:
+        return True
+    if None in (a.charset, z.charset) or z.charset in _LOSSY:
+        return False
+    basic = z.charset in UNICODE and a.charset not in _WHOLE_UNICODE
+    return strict or basic or (a.charset == "ascii" and z.charset not in _NOT_ASCII)
+
+
+def _fits(a: ColumnType, z: ColumnType) -> bool:
+    """Whether the longest text of one type fits into the other."""
+    characters = a.length if a.base in _COUNTED else _TEXT_BYTES[a.base] // _LEAST_BYTES.get(a.charset or "", 1)
+    if z.base in _COUNTED:
+        return (characters or 1) <= (z.length or 1)
+    if a.base not in _COUNTED and (a.charset == z.charset or _same_bytes(a.charset, z.charset)):
+        return _TEXT_BYTES[a.base] <= _TEXT_BYTES[z.base]
+    return (characters or 1) * BYTES_PER_CHARACTER.get(z.charset or "", 4) <= _TEXT_BYTES[z.base]
+
+
+def _same_bytes(a: str | None, z: str | None) -> bool:
+    """Whether each character of one character set has the same bytes in the other."""
+    return (a, z) == ("utf8mb3", "utf8mb4") or (a == "ascii" and z not in _NOT_ASCII and z not in _LEAST_BYTES)
+
+
+def _named_alike(column: Column) -> ColumnType:
+    """The column's type; ``utf8`` has been the name of ``utf8mb3`` for most of its life."""
+    type_ = ColumnType.of(column)
+    return replace(type_, charset="utf8mb3") if type_.charset == "utf8" else type_
+
+
+def _bytes(t: ColumnType) -> int:
+    return _BLOB_BYTES.get(t.base) or t.length or 1

@@ -32,6 +32,11 @@ class PresentCatalog:
         found: bool | None = self.ask(lambda c: c.is_table(table))
         return found
 
+    def with_expressions(self, table: TableId) -> tuple[TableSchema, dict[str, str]] | None:
+        """The current schema of a table and the expressions of its generated columns; ``None`` if it does not exist."""
+        schema = self.table(table)
+        return None if schema is None else (schema, self.ask(lambda c: c.expressions(table)))
+
     def database_charset(self, database: str) -> str | None:
         """The default character set of a database."""
         found: str | None = self.ask(lambda c: c.database_charset(database))

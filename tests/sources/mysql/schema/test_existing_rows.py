@@ -1,0 +1,99 @@
+"""What a change of a column's definition does to rows, and what the reader of the log takes it for: the server says which.
+
+Both errors count: rows that have changed and are not read again are a silent loss, and a table that is read again for nothing may have a
+terabyte.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.support.mysql_alters import KINDS, STRICT, Alteration, Alterations, added, generated
+from tests.support.sampled import Sampled
+
+DRAWN, LONG = 60, 2000
+NEVER_NEEDLESS = {"integer", "decimal", "year", "bit", "time", "bytes"}
+"""Families of types of which a definition says all; of texts, members and dates the values that there are decide."""
+
+
+@pytest.fixture(params=["mariadb", "mysql97"])
+def alterations(request: pytest.FixtureRequest) -> Iterator[Alterations]:
+    server = request.getfixturevalue(request.param)
+    with server.database() as database:
+        made = Alterations(server, database.name)
+        yield made
+        made.close()
+
+
+def _drawn(sampled: Sampled, found: Callable[..., Iterator[Any]], alterations: Alterations) -> Iterator[Any]:
+    cases = found(Random(), mariadb=alterations.facts.mariadb)
+    for _ in range(LONG if sampled.all else DRAWN):
+        yield next(cases)
+
+
+def test_rows_that_an_alter_changes_are_read_again_and_others_are_not(
+    alterations: Alterations, sampled: Sampled
+) -> None:
+    lost, needless = [], []
+    for one, values in _drawn(sampled, generated, alterations):
+        outcome = alterations.attempt(one, values)
+        if outcome is None:
+            continue
+        if outcome.exact and not outcome.kept:
+            lost.append((str(one), outcome.changed[:3]))
+        family, _, other = one.kind.partition("-")
+        if family == other and family in NEVER_NEEDLESS and not one.beside and outcome.kept and not outcome.exact:
+            needless.append(str(one))
+    assert lost == []
+    assert needless == []
+
+
+def test_the_value_that_rows_get_in_a_new_column_is_the_servers(alterations: Alterations, sampled: Sampled) -> None:
+    lost = []
+    for one in _drawn(sampled, added, alterations):
+        outcome = alterations.attempt(one, ("1", "2"))
+        if outcome is not None and outcome.exact and not outcome.kept:
+            lost.append((str(one), outcome.changed[:3]))
+    assert lost == []
+
+
+KEPT = [
+    ("YEAR", "YEAR(4)"),
+    ("INT", "BIGINT"),
+    ("SMALLINT UNSIGNED", "INT"),
+    ("VARCHAR(20)", "VARCHAR(300)"),
+    ("VARCHAR(20) CHARACTER SET latin1", "VARCHAR(20)"),
+    ("VARCHAR(20) CHARACTER SET utf8mb3", "VARCHAR(20) CHARACTER SET utf8mb4"),
+    ("TEXT CHARACTER SET utf8mb3", "TEXT CHARACTER SET utf8mb4"),
+    ("TEXT", "MEDIUMTEXT"),
+    ("CHAR(20)", "VARCHAR(20)"),
+    ("ENUM('a','b')", "ENUM('a','b','ö')"),
+    ("ENUM('a','b')", "ENUM('b','a')"),
+    ("SET('a','b')", "SET('a','b','c')"),
+    ("DECIMAL(5,2)", "DECIMAL(12,4)"),
+    ("DATETIME", "DATETIME(6)"),
+    ("BLOB", "LONGBLOB"),
+    ("BINARY(3)", "VARBINARY(20)"),
+    ("BIT(5)", "BIT(8)"),
+    ("FLOAT", "DOUBLE"),
+    ("DECIMAL(5,2) ZEROFILL", "DECIMAL(5,2) UNSIGNED"),
+]
+
+
+def test_common_changes_that_keep_all_values_read_nothing_again(alterations: Alterations) -> None:
+    found = {}
+    for old, new in KEPT:
+        family = re.split(r"\W", old)[0]
+        values = next(
+            kind.values for kind in KINDS.values() if any(re.split(r"\W", t)[0] == family for t in kind.types)
+        )
+        for mode in ("", STRICT):
+            outcome = alterations.attempt(Alteration("", old, new, mode, "CHANGE v w {v}"), values)
+            assert outcome is not None, (old, new)
+            found[old, new, mode] = outcome.kept, outcome.exact
+    assert {case: said for case, said in found.items() if said != (True, True)} == {}
