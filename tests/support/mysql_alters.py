@@ -30,6 +30,8 @@ MODES = {
     "": 0,
     "NO_ZERO_DATE": 1 << 24,
     STRICT: 1 << 21,
+    "NO_AUTO_VALUE_ON_ZERO": 1 << 19,
+    f"{STRICT},NO_AUTO_VALUE_ON_ZERO": 1 << 21 | 1 << 19,
     f"{STRICT},NO_ZERO_IN_DATE,NO_ZERO_DATE": 1 << 21 | 1 << 23 | 1 << 24,
 }
 """``sql_mode`` of the session that alters → the bits of it in the log."""
@@ -297,6 +299,8 @@ def generated(random: Random, *, mariadb: bool) -> Iterator[tuple[Alteration, tu
         old += random.choice(("", "", " NOT NULL")) if " NULL" not in old else ""
         new += random.choice(("", "", " NOT NULL")) if " NULL" not in new else ""
         how = random.choice(("MODIFY v {v}", "MODIFY v {v}", "CHANGE v w {v}", "MODIFY v {v} FIRST"))
+        if other == "integer" and random.random() < 0.2:
+            how = f"{how.removesuffix(' FIRST')} AUTO_INCREMENT, ADD KEY ({'w' if 'CHANGE' in how else 'v'})"
         if name == other == "text" and random.random() < 0.2:
             how, new = "CONVERT TO CHARACTER SET {v}", random.choice(_CHARSETS)
         engine = random.choice(("InnoDB", "InnoDB", "InnoDB", "MyISAM"))

@@ -16,6 +16,7 @@ from airflow_provider_cdc.sources.mysql.connect import Server, encryption, scala
 from airflow_provider_cdc.sources.mysql.log.binlog_filters import BinlogFilters
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
 from airflow_provider_cdc.sources.mysql.signal_checks import signal_findings
+from airflow_provider_cdc.sources.mysql.unlogged_changes import unlogged_changes
 
 _REPLICATION_CLIENT = {"REPLICATION CLIENT", "BINLOG MONITOR"}
 _REPLICATION_SLAVE = {"REPLICATION SLAVE", "REPLICATION REPLICA"}
@@ -33,6 +34,7 @@ def check(connection: Connection, server: Server, config: MySqlConfig, signals: 
         *_privileges(connection, config),
     ]
     found += _logged(connection, server, config, signals)
+    found += unlogged_changes(connection, server, config, signals)
     if signals is not None:
         found += signal_findings(connection, server, config, signals, account(connection))
     return found

@@ -304,7 +304,7 @@ _VARIABLES = (
     "version", "server_id", "server_uuid", "gtid_mode", "log_bin", "binlog_format", "binlog_row_image", "binlog_row_metadata",
     "binlog_row_value_options", "binlog_checksum", "lower_case_table_names", "gtid_binlog_pos", "log_slave_updates",
     "log_replica_updates", "collation_server", "character_set_server", "read_only", "encrypt_binlog",
-    "replica_parallel_workers", "binlog_expire_logs_seconds", "expire_logs_days",
+    "replica_parallel_workers", "binlog_expire_logs_seconds", "expire_logs_days", "innodb_native_foreign_keys",
 )  # fmt: skip
 
 

@@ -55,8 +55,10 @@ class QueryEvents:
         :raises PrerequisiteError: DML was logged as a statement instead of rows
         """
         if isinstance(statement, ddl.Dml):
-            self._refuse_rows(query, statement.kind, buffer.where(i))
+            self._refuse_rows(query, statement, buffer.where(i))
             return None
+        if isinstance(statement, ddl.Ignored) and statement.kind.rpartition(" ")[2] in ("view", "trigger", "function"):
+            self._applier.routes_changed()
         if self._is_half_done(buffer):
             return None
         if query.error:
@@ -77,12 +79,12 @@ class QueryEvents:
         half = MariaDbGtid.EXTRA_START_ALTER | MariaDbGtid.EXTRA_ROLLBACK_ALTER
         return gtid is not None and bool(gtid.extra & half)
 
-    def _refuse_rows(self, query: Query, kind: str, where: str) -> None:
+    def _refuse_rows(self, query: Query, statement: ddl.Dml, where: str) -> None:
         """Changes logged as statements cannot be captured: an error if they may concern captured tables."""
-        if self._applier.concerns(query):
+        if why := self._applier.concerned_by(statement, query):
             raise PrerequisiteError(
-                f"The binary log holds a statement ({kind}) instead of rows: a session, or the server, had binlog_format set to "
-                "STATEMENT or MIXED.",
+                f"The binary log holds a statement ({statement.kind}) instead of rows, and {why}: a session, or the server, had "
+                "binlog_format set to STATEMENT or MIXED.",
                 where=f"{where}, database {query.database}: {query.sql[:200]}",
                 safe="Everything before its transaction is captured. What the statement changed is not in the log.",
                 remedy="SET GLOBAL binlog_format = 'ROW', end the sessions that were opened before, then read the tables again "

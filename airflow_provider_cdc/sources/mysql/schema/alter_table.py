@@ -40,6 +40,7 @@ class Alter:
     :param make: builds a column from its definition, given the table's character set and whether it may not be null
     :param comments: comments are part of structures
     :param strict: the session refused to bend values that do not fit
+    :param numbers_zeros: the session gives the next number to a zero in a column that becomes AUTO_INCREMENT
     :param present: the table as the catalog has it now, and the expressions of its generated columns; ``None`` if it does not exist
     """
 
@@ -48,6 +49,7 @@ class Alter:
     make: Callable[[ddl.ColumnDef, str | None, bool], Column]
     database_charset: Callable[[], str | None]
     strict: bool
+    numbers_zeros: bool
     comments: bool
     present: Callable[[], tuple[TableSchema, Mapping[str, str]] | None]
     charset: str | None = field(init=False)
@@ -86,7 +88,7 @@ class Alter:
             column = old
             if name in changed:
                 column = self.make(changed[name].column, self.charset, old.name in self.known.key)
-                self.exact &= keeps_values(old, column, strict=self._refused)
+                self.exact &= keeps_values(old, column, strict=self._refused, numbers_zeros=self.numbers_zeros)
             elif name in renamed:
                 column = old.model_copy(update={"name": renamed[name]})
             self.columns.append(PlacedColumn(column, old))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from pymysql.connections import Connection
@@ -26,6 +27,14 @@ SELECT c.table_schema, c.table_name, c.column_name, c.column_type, c.character_s
 FROM information_schema.columns c
 WHERE {where}
 ORDER BY c.table_schema, c.table_name, c.ordinal_position"""
+_ENGINES = """
+SELECT t.table_schema, t.table_name, t.engine FROM information_schema.tables t WHERE {where}"""
+_ROUTES = (
+    "SELECT table_schema, table_name FROM information_schema.tables WHERE table_type <> 'VIEW' AND table_schema NOT IN ({})",
+    "SELECT table_schema, table_name FROM information_schema.views WHERE table_schema NOT IN ({})",
+    "SELECT routine_schema, routine_name FROM information_schema.routines WHERE routine_type = 'FUNCTION' AND routine_schema NOT IN ({})",
+    "SELECT event_object_schema, event_object_table FROM information_schema.triggers WHERE event_object_schema NOT IN ({})",
+)
 _EXPRESSIONS = """
 SELECT c.column_name, c.generation_expression FROM information_schema.columns c WHERE c.generation_expression <> '' AND {where}"""
 _KEYS = """
@@ -33,6 +42,22 @@ SELECT s.table_schema, s.table_name, s.index_name, s.column_name, s.sub_part, s.
 FROM information_schema.statistics s
 WHERE s.non_unique = 0 AND {where}
 ORDER BY s.table_schema, s.table_name, s.index_name, s.seq_in_index"""
+
+
+@dataclass(frozen=True)
+class Routes:
+    """By what a statement may change rows of tables that it does not name.
+
+    :param tables: all base tables
+    :param views: views
+    :param functions: stored functions
+    :param triggered: tables with triggers; ``None`` if the account may not see triggers
+    """
+
+    tables: frozenset[TableId]
+    views: frozenset[TableId]
+    functions: frozenset[TableId]
+    triggered: frozenset[TableId] | None
 
 
 class Catalog:
@@ -97,6 +122,27 @@ class Catalog:
         """Generated column → its expression, as the server spells it."""
         where, arguments = self._where([table])
         return {str(name): str(text) for name, text in self._query(_EXPRESSIONS, where, arguments)}
+
+    def routes(self) -> Routes:
+        """The views, functions and triggers of all databases but the server's own."""
+        system = ", ".join(f"'{name}'" for name in sorted(SYSTEM_DATABASES))
+
+        def names(what: str) -> frozenset[TableId]:
+            with self._connection.cursor() as cursor:
+                cursor.execute(what.format(system))
+                return frozenset(TableId(namespace=str(db), name=str(name)) for db, name in cursor.fetchall())
+
+        with self._connection.cursor() as cursor:
+            cursor.execute("SHOW GRANTS")
+            grants = [str(row[0]) for row in cursor.fetchall()]
+        sees = any(re.search(r"\b(TRIGGER|ALL PRIVILEGES)\b.* ON \*\.\* TO", grant) for grant in grants)
+        return Routes(*(names(what) for what in _ROUTES[:3]), names(_ROUTES[3]) if sees else None)
+
+    def engines(self, tables: Iterable[TableId]) -> dict[TableId, str]:
+        """The storage engines of tables."""
+        where, arguments = self._where(list(tables))
+        found = self._query(_ENGINES, where, arguments) if arguments else ()
+        return {TableId(namespace=db, name=name): str(engine or "") for db, name, engine in found}
 
     def rows(self, tables: Iterable[TableId]) -> dict[TableId, int]:
         """The server's estimates of the number of rows of tables."""

@@ -24,6 +24,9 @@ from airflow_provider_cdc.sources.relational.captured_tables import CapturedTabl
 
 log = logging.getLogger(__name__)
 
+_CALLS = {"SELECT", "DO", "CALL", "VALUES", "TABLE", "WITH"}
+"""Statements that are in the log because a stored function that they call has changed rows."""
+
 
 @dataclass(slots=True)
 class Query:
@@ -44,6 +47,11 @@ class Query:
     def strict(self) -> bool:
         """Whether the session refused values that do not fit, instead of bending them."""
         return bool(self.sql_mode & (0x200000 | 0x400000))
+
+    @property
+    def numbers_zeros(self) -> bool:
+        """Whether a zero in a column that becomes AUTO_INCREMENT gets the next number."""
+        return not self.sql_mode & 0x80000
 
 
 @dataclass(slots=True)
@@ -105,15 +113,40 @@ class DdlApplier:
                 pass
         return effect if effect.changes or effect.truncated or effect.structure_unknown else None
 
-    def concerns(self, query: Query) -> bool:
-        """Whether a statement that changes rows may change rows of captured tables: their names appear in it."""
+    def concerned_by(self, statement: ddl.Dml, query: Query) -> str | None:
+        """Why a statement that changes rows may change rows of captured tables; ``None`` if it does not.
+
+        It may name one, or a view, a function or a table with triggers, by which it changes others.
+        """
         words = {w.lower() for w in re.findall(r"[\w$]+|`[^`]+`", query.sql)}
         words |= {w.strip("`") for w in words}
-        for table in self._tables.known():
-            named = table.namespace.lower() in {*words, query.database.lower()}
-            if named and table.name.lower() in words and self._tables.captured(table):
-                return True
-        return False
+
+        def named(table: TableId) -> bool:
+            return table.name.lower() in words and in_scope(table.namespace)
+
+        def in_scope(namespace: str) -> bool:
+            return namespace.lower() in {*words, query.database.lower()}
+
+        captured = [table for table in self._tables.known() if self._tables.captured(table)]
+        if found := next(filter(named, captured), None):
+            return f"it names {found}"
+        if statement.kind in _CALLS:
+            return "it calls a function, which may change rows of any table"
+        routes = self._catalog.routes
+        for what, those in (("view", routes.views), ("function", routes.functions), ("table with triggers", routes.triggered or ())):  # fmt: skip
+            if found := next(filter(named, those), None):
+                return f"it names the {what} {found}, by which rows of other tables may change"
+        beside = {table.namespace for table in captured if in_scope(table.namespace)}
+        written = [table for table in routes.tables if named(table)]
+        if routes.triggered is None and any(table.namespace in beside for table in written):
+            return f"it names {written[0]}, whose triggers the account may not see (GRANT TRIGGER ON *.* lets it)"
+        if not written and beside and not words & SYSTEM_DATABASES:
+            return f"none of the tables of {', '.join(sorted(beside))} that are there now is the one that it names"
+        return None
+
+    def routes_changed(self) -> None:
+        """A view, trigger or function was made, changed or dropped."""
+        self._catalog.forget_routes()
 
     # -- which tables -------------------------------------------------------------------------------------------------
 
@@ -263,6 +296,7 @@ class DdlApplier:
             lambda c, charset, not_null: self._column(known.id, c, charset, not_null=not_null),
             lambda: self._catalog.database_charset(known.id.namespace),
             query.strict,
+            query.numbers_zeros,
             self._config.include_schema_comments,
             lambda: self._catalog.with_expressions(now),
         ).apply()

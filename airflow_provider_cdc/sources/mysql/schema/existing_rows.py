@@ -70,14 +70,17 @@ def _castable(t: ColumnType, column: Column, text: str) -> str | None:
     return None
 
 
-def keeps_values(old: Column, new: Column, *, strict: bool) -> bool:
+def keeps_values(old: Column, new: Column, *, strict: bool, numbers_zeros: bool = True) -> bool:
     """Whether rows that are already there show the same values after a column's definition has changed.
 
     :param strict: the session refused to bend values, so what does not fit would have failed
+    :param numbers_zeros: a zero in a column that becomes AUTO_INCREMENT gets the next number
     """
     a, z = _named_alike(old), _named_alike(new)
     if old.declared.generated or new.declared.generated:
         return False  # another expression may be behind the same words
+    if new.declared.auto_incremented and not old.declared.auto_incremented and (numbers_zeros or old.nullable):
+        return False
     if old.nullable and not new.nullable and not strict:
         return False
     if old.nullable != new.nullable and a.base in _DATES:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, Routes
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,21 @@ class PresentCatalog:
         """The default character set of a database."""
         found: str | None = self.ask(lambda c: c.database_charset(database))
         return found
+
+    def engines(self, tables: Collection[TableId]) -> dict[TableId, str]:
+        """The storage engines of tables; those that do not exist are missing."""
+        found: dict[TableId, str] = self.ask(lambda c: c.engines(tables))
+        return found
+
+    @cached_property
+    def routes(self) -> Routes:
+        """By what statements may change rows of tables that they do not name; see :meth:`forget_routes`."""
+        found: Routes = self.ask(lambda c: c.routes())
+        return found
+
+    def forget_routes(self) -> None:
+        """Ask again for :attr:`routes`: views, triggers or functions have changed."""
+        self.__dict__.pop("routes", None)
 
     @cached_property
     def charsets(self) -> dict[int, str]:

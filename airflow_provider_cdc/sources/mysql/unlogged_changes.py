@@ -1,0 +1,163 @@
+"""Findings about captured tables whose rows change in ways that the server does not log. The table of all of them is in docs/sources/mysql.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import pymysql
+from pymysql.connections import Connection
+
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.source import Finding
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
+from airflow_provider_cdc.sources.mysql.connect import Server, scalar
+from airflow_provider_cdc.sources.mysql.schema.catalog import quoted
+from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
+
+_SHOWN: Final = 20
+_LOGGED_SINCE: Final = (9, 6, 0)
+"""The MySQL whose foreign keys are enforced above the storage engine, so that the rows of a cascade are in the log."""
+_CASCADES: Final = """
+SELECT r.constraint_schema, r.table_name, r.constraint_name, r.unique_constraint_schema, r.referenced_table_name, r.delete_rule, r.update_rule
+FROM information_schema.referential_constraints r
+WHERE r.delete_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT') OR r.update_rule IN ('CASCADE', 'SET NULL', 'SET DEFAULT')"""
+_RULES: Final = {"CASCADE", "SET NULL", "SET DEFAULT"}
+_MORE_THAN_SELECT: Final = re.compile(
+    r"GRANT .*\b(ALL PRIVILEGES|INSERT|UPDATE|DELETE|CREATE|DROP|REFERENCES|INDEX|ALTER|TRIGGER|SHOW VIEW)\b.* ON \*\.\* TO"
+)
+_ASKED_EACH: Final = 1000
+"""Tables of which each is asked for: a third of a second."""
+_NOT_SHOWN: Final = {1142, 1146}
+"""Errors of a table that the account may not see, or that has gone."""
+_FOREIGN_KEY: Final = re.compile(r"CONSTRAINT `([^`]+)` FOREIGN KEY \([^)]*\) REFERENCES (\S+) \([^)]*\)([^,\n]*)")
+_ACTION: Final = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT|RESTRICT|NO ACTION)")
+_ENGINES: Final = """
+SELECT t.table_schema, t.table_name, t.engine FROM information_schema.tables t
+WHERE t.table_schema NOT IN ({}) AND t.engine IN ('MRG_MYISAM', 'FEDERATED', 'CONNECT', 'SPIDER')"""
+_ELSEWHERE: Final = {
+    "MRG_MYISAM": "rows that are changed through it are logged under its name, and rows that are changed in the tables it is made of under theirs",
+    "FEDERATED": "its rows are another server's, and changes that are made there are not in this log",
+    "CONNECT": "its rows are outside of the server, and changes that are made there are not in the log",
+    "SPIDER": "its rows are other servers', and changes that are made there are not in this log",
+}
+
+
+def unlogged_changes(
+    connection: Connection, server: Server, config: MySqlConfig, signals: TableId | None
+) -> list[Finding]:
+    """One finding for each kind of change that the log will not have, with the tables; none of them is fatal."""
+    filters = Filters(config)
+
+    def captured(table: TableId) -> bool:
+        return table.namespace not in SYSTEM_DATABASES and filters.table(table) and table != signals
+
+    return [*_cascades(connection, server, captured), *_engines(connection, captured)]
+
+
+def logs_cascades(server: Server) -> bool:
+    """Whether the rows that a foreign key changes are in the log."""
+    native = server.variables.get("innodb_native_foreign_keys", "OFF").upper() in ("ON", "1")
+    return not server.mariadb and server.number >= _LOGGED_SINCE and not native
+
+
+def _cascades(connection: Connection, server: Server, captured: Callable[[TableId], bool]) -> list[Finding]:
+    if logs_cascades(server):
+        return []
+    try:
+        ours = [one for one in _constraints(connection, server, captured) if one.rules]
+    except _TooMany as e:
+        return [
+            Finding(
+                f"Whether foreign keys change rows of captured tables, which the server does not log, was not looked at: {e} tables are "
+                "too many to ask for each, and the account may not see their constraints.",
+                f"GRANT SHOW VIEW ON *.* TO {scalar(connection, 'SELECT CURRENT_USER()')}, with which MariaDB shows constraints, too",
+                fatal=False,
+            )
+        ]
+    found = [f"{one.child} ({one.name} to {one.parent}, {', '.join(one.rules)})" for one in ours]
+    if not found:
+        return []
+    modern = not server.mariadb and server.number >= _LOGGED_SINCE
+    cure = (
+        "set innodb_native_foreign_keys=OFF in the server's configuration and restart it"
+        if modern
+        else "have the application or a trigger change these rows instead of the constraint"
+        + ("" if server.mariadb else ", or upgrade to MySQL 9.6, which logs them")
+    )
+    return [
+        Finding(
+            "Foreign keys change rows of captured tables, and the server does not log these changes, so that their targets keep the old "
+            f"rows: {_listed(found)}.",
+            f"{cure}; until then read these tables again regularly, or compare and mend their targets with `airflow cdc verify --repair`",
+            fatal=False,
+        )
+    ]
+
+
+@dataclass(frozen=True)
+class _Constraint:
+    """A foreign key of a captured table, with what it does to rows of it."""
+
+    child: TableId
+    name: str
+    parent: str
+    rules: list[str]
+
+
+class _TooMany(Exception):
+    """The tables are too many to look at each."""
+
+
+def _constraints(connection: Connection, server: Server, captured: Callable[[TableId], bool]) -> Iterator[_Constraint]:
+    """The foreign keys of captured tables. MariaDB shows them in its catalog only to who may do more than ``SELECT``."""
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW GRANTS")
+        if not server.mariadb or any(_MORE_THAN_SELECT.match(str(row[0])) for row in cursor.fetchall()):
+            cursor.execute(_CASCADES)
+            for schema, name, constraint, parent_schema, parent, on_delete, on_update in cursor.fetchall():
+                child = TableId(namespace=str(schema), name=str(name))
+                if captured(child):
+                    rules = [f"ON {e} {r}" for e, r in (("DELETE", on_delete), ("UPDATE", on_update)) if r in _RULES]
+                    yield _Constraint(child, str(constraint), f"{parent_schema}.{parent}", rules)
+            return
+        cursor.execute("SELECT table_schema, table_name FROM information_schema.tables WHERE engine = 'InnoDB'")
+        tables = [t for t in (TableId(namespace=str(s), name=str(n)) for s, n in cursor.fetchall()) if captured(t)]
+        if len(tables) > _ASKED_EACH:
+            raise _TooMany(len(tables))
+        for table in tables:
+            try:
+                cursor.execute(f"SHOW CREATE TABLE {quoted(table)}")
+            except pymysql.err.MySQLError as e:
+                if e.args[0] not in _NOT_SHOWN:
+                    raise
+                continue
+            for name, parent, actions in _FOREIGN_KEY.findall(str((cursor.fetchone() or ("", ""))[1])):
+                parent_name = parent.replace("`", "")
+                parent_name = parent_name if "." in parent_name else f"{table.namespace}.{parent_name}"
+                yield _Constraint(table, name, parent_name, [a for a in _ACTION.findall(actions) if a.split(" ", 2)[2] in _RULES])  # fmt: skip
+
+
+def _engines(connection: Connection, captured: Callable[[TableId], bool]) -> list[Finding]:
+    """Tables whose rows are also changed under another name, or elsewhere."""
+    system = ", ".join(f"'{name}'" for name in sorted(SYSTEM_DATABASES))
+    with connection.cursor() as cursor:
+        cursor.execute(_ENGINES.format(system))
+        rows = [(TableId(namespace=str(s), name=str(n)), str(e).upper()) for s, n, e in cursor.fetchall()]
+    return [
+        Finding(
+            f"Table {table} has the engine {engine}: {_ELSEWHERE[engine]}.",
+            f"leave it out: table.exclude.list={table}; capture the tables that its rows are in",
+            fatal=False,
+        )
+        for table, engine in rows
+        if captured(table)
+    ]
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _SHOWN
+    return "; ".join(sorted(names)[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
