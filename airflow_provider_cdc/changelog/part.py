@@ -25,6 +25,7 @@ class About:
     counts: dict[str, int] = field(default_factory=dict)
     unavailable: set[str] = field(default_factory=set)
     unavailable_after: set[str] = field(default_factory=set)
+    late: bool = False
 
     def add(self, other: About | EventBatch) -> None:
         """Events that follow."""
@@ -34,6 +35,7 @@ class About:
             self.counts[letter] = self.counts.get(letter, 0) + n
         self.unavailable |= other.unavailable
         self.unavailable_after |= other.unavailable_after
+        self.late |= other.late
 
 
 class Packed(NamedTuple):
@@ -109,6 +111,7 @@ class Part:
 
     topic: str
     version: int
+    passing: bool
     name: str
     schema: pa.Schema
     new: bool = False
@@ -122,8 +125,8 @@ class Part:
     open: Waiting = field(default_factory=Waiting)
 
     @property
-    def key(self) -> tuple[str, int]:
-        return self.topic, self.version
+    def key(self) -> tuple[str, int, bool]:
+        return self.topic, self.version, self.passing
 
     @property
     def waiting_bytes(self) -> int:

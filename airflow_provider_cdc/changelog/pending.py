@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from airflow_provider_cdc.changelog.kept import follow
 from airflow_provider_cdc.changelog.log import ChangeLog
@@ -19,6 +19,7 @@ class Pending:
     """The pending batches of one topic.
 
     :param files: with the connector's folder resolved, in ``seq`` order
+    :param passing: files, likewise, with events that say nothing of the rows that are there in the end: of rows that came to a key and left it within one transaction
     :param schemas: version → captured schema
     :param changes: version → the change that led to it; only those made by these batches
     :param last: number of the last batch looked at, whether it has files of this topic or not
@@ -37,6 +38,7 @@ class Pending:
     position: dict[str, object] = field(default_factory=dict)
     taken: tuple[int, int] | None = None
     room: TableSchema | None = None
+    passing: list[tuple[str, DataFile]] = field(default_factory=list)
 
     @property
     def connector(self) -> str:
@@ -72,6 +74,11 @@ class Pending:
     @property
     def bytes(self) -> int:
         return sum(f.bytes for _, f in self.files)
+
+    def whole(self) -> Pending:
+        """The same with all files, for those who keep each event."""
+        files = sorted([*self.files, *self.passing], key=lambda found: found[1].first_seq)
+        return replace(self, files=files, passing=[])
 
     def counts(self) -> dict[str, int]:
         """Operation letter → events."""
@@ -149,6 +156,7 @@ def joined(parts: Sequence[Pending], last: int, position: dict[str, object]) -> 
     whole = Pending(parts[0].topic, first=parts[0].first, last=last, position=position)
     for part in parts:
         whole.files += part.files
+        whole.passing += part.passing
         whole.schemas |= part.schemas
         whole.changes |= part.changes
         whole.taken = part.taken or whole.taken
@@ -167,7 +175,8 @@ def _by_topic(changelog: ChangeLog, batch: Contents, gone: set[str]) -> dict[str
             found[topic].schemas[int(version)] = schema
             structures[schema.id, schema.version] = topic
     for file in batch.files:
-        found[file.topic].files.append((changelog.uri(batch.connector, file), file))
+        part = found[file.topic]
+        (part.passing if file.passing else part.files).append((changelog.uri(batch.connector, file), file))
     for record in batch.schema_changes:
         for change in record.changes:
             name = change.id.full_name

@@ -41,8 +41,8 @@ class ParquetBatchWriter:
 
     def __init__(self, storage: Storage, folder: tuple[str, ...], writer: str) -> None:
         self._storage, self._folder, self._writer = storage, folder, writer
-        self._parts: dict[tuple[str, int], Part] = {}
-        self._open: dict[tuple[str, int], Part] = {}  # those with a file, the least recently written first
+        self._parts: dict[tuple[str, int, bool], Part] = {}
+        self._open: dict[tuple[str, int, bool], Part] = {}  # those with a file, the least recently written first
         self._touched: list[Part] = []  # since the mark
         self._waiting_bytes = 0
         self._closed: list[Part] = []
@@ -151,9 +151,9 @@ class ParquetBatchWriter:
         self._touched = []
 
     def _add(self, batch: EventBatch, size: int) -> None:
-        part = self._parts.get((batch.topic, batch.schema.version))
+        part = self._parts.get((batch.topic, batch.schema.version, batch.passing))
         if part is None:
-            part = self._begin(batch.topic, batch.schema.version, batch.events.schema)
+            part = self._begin(batch.topic, batch.schema.version, batch.passing, batch.events.schema)
         elif self._marked and part.since is None and not part.new:
             self._touched.append(part)
         part.add(batch, size, marked=self._marked)
@@ -176,11 +176,11 @@ class ParquetBatchWriter:
             if self._waiting_bytes <= WAITING_BYTES * 7 // 8:
                 break
 
-    def _begin(self, topic: str, version: int, schema: pa.Schema) -> Part:
+    def _begin(self, topic: str, version: int, passing: bool, schema: pa.Schema) -> Part:
         self._numbers += 1
         safe = re.sub(r"[^A-Za-z0-9.-]", "_", topic)[:120]
         name = f"{self._numbers:05d}-{safe}-v{version}-{self._writer}.parquet"
-        part = Part(topic, version, name, schema, new=self._marked)
+        part = Part(topic, version, passing, name, schema, new=self._marked)
         self._parts[part.key] = part
         if part.new:
             self._touched.append(part)
@@ -225,7 +225,7 @@ class ParquetBatchWriter:
 
     def _split(self, part: Part) -> Part:
         """Close a part with what it had at the mark; what came since then goes on as another one, which is returned."""
-        new = self._begin(part.topic, part.version, part.schema)
+        new = self._begin(part.topic, part.version, part.passing, part.schema)
         part.give(new)
         self._close(part)
         return new
@@ -264,6 +264,8 @@ class ParquetBatchWriter:
             counts=about.counts,
             unavailable=sorted(about.unavailable),
             unavailable_after=None if about.unavailable_after == about.unavailable else sorted(about.unavailable_after),
+            passing=part.passing,
+            late=about.late,
         )
 
 

@@ -46,6 +46,8 @@ class Table:
     """Keys of which there may have been events in a gap."""
     untold: dict[tuple[Any, ...], set[str]] = field(default_factory=dict)
     """Columns of rows from before the connector whose values no event has had yet: they count as NULL until one has."""
+    passing: dict[tuple[Any, ...], list[Row]] = field(default_factory=dict)
+    """Rows that have come to a key and leave it within the same transaction."""
     rewritten: bool = False
     """A statement has changed rows since the table was last read, and nobody knows how."""
 
@@ -75,6 +77,8 @@ class Replay:
         self.batch = 0
         self.operations: Counter[str] = Counter()
         self._gone: dict[str, tuple[int, Row]] = {}
+        self._left: dict[tuple[str, tuple[Any, ...]], Row] = {}
+        """Topic and key → the row that the last delete has ended, of those that say something of the key."""
         self.transactions: dict[str, list[int]] = {}
         """Transaction id → ``total_order`` of its events, with ``provide.transaction.metadata``."""
 
@@ -154,9 +158,26 @@ class Replay:
             table.rewritten = False
         elif not schema.key:
             self._bag(table, event, before, after)
+        elif event["passing"]:
+            self._passing(table, event, tuple(event["key"][k] for k in schema.key), before, after)
         else:
             key = tuple(event["key"][k] for k in schema.key)
             self._keyed(table, event, key, before, after)
+
+    def _passing(self, table: Table, event: Row, key: tuple[Any, ...], before: Row | None, after: Row | None) -> None:
+        """A row that comes to a key and leaves it within one transaction, beside the one that may have it all the time."""
+        rows, lacking = table.passing.setdefault(key, []), event["unavailable"] or []
+        there = None
+        if before is not None:
+            not_told = {*(lacking if event["op"] == "d" else event["unavailable_before"] or [])}
+            there = next((row for row in rows if _equal(_without(row, not_told), _without(before, not_told))), None)
+            if there is None:
+                raise Illegal(f"{event['op']} of {key} in {event['topic']}, which did not come there: {event['seq']}")
+            rows.remove(there)
+        if after is not None:
+            rows.append(after | {c: self._before(event, table, there)[c] for c in lacking})
+        elif there is not None:
+            self._gone[event["topic"]] = event["seq"], there
 
     def _keyed(self, table: Table, event: Row, key: tuple[Any, ...], before: Row | None, after: Row | None) -> None:
         there, op = table.rows.get(key), event["op"]
@@ -194,6 +215,7 @@ class Replay:
             )
         if op == "d":
             self._gone[event["topic"]] = event["seq"], table.rows.pop(key, there)
+            self._left[event["topic"], key] = self._gone[event["topic"]][1]
         else:
             assert after is not None
             table.rows[key] = after | {c: self._before(event, table, there)[c] for c in lacking}
@@ -228,8 +250,10 @@ class Replay:
             return there
         if event["previous_key"] is None:
             return dict.fromkeys(table.schema.names)
-        seq, row = self._gone[event["topic"]]
-        if seq != event["seq"] - 1 or any(row[c] != v for c, v in event["previous_key"].items()):
+        if event["passing"] and self._gone[event["topic"]][0] == event["seq"] - 1:
+            return self._gone[event["topic"]][1]
+        row = self._left.get((event["topic"], tuple(event["previous_key"].values())))
+        if row is None:
             raise Illegal(f"the row of {event['previous_key']} in {event['topic']} did not end before {event['seq']}")
         return row
 
@@ -346,6 +370,6 @@ def _items(changelog: ChangeLog, manifest: Manifest) -> Iterator[tuple[int, Row 
         if table.num_rows != file.rows:
             raise Illegal(f"{file.path} has {table.num_rows} rows, its manifest says {file.rows}")
         for row in table.to_pylist():
-            row["topic"] = file.topic
+            row["topic"], row["passing"] = file.topic, file.passing
             items.append((row["seq"], row))
     return iter(sorted(items, key=lambda item: item[0]))

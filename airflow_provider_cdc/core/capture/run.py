@@ -100,7 +100,8 @@ class Run:
         tables = CapturedTables(self._filters, self._history, self._signal_table, lambda: state.snapshot.streamed)
         self._topics = self._topics_of(self._history)
         envelope = Envelope(
-            config, self._filters, source.connector, source.source_fields, hidden=self._signal_table, topics=self._topics
+            config, self._filters, source.connector, source.source_fields, hidden=self._signal_table, topics=self._topics,
+            keys_overlap=source.KEYS_OVERLAP,
         )  # fmt: skip
         self._writer = EventWriter(envelope, self.batcher, self.metrics, structured=source.STRUCTURED)
         self._incremental = IncrementalCoordinator(

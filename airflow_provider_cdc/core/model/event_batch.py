@@ -19,6 +19,8 @@ class EventBatch:
     :param counts: operation letter → number of events
     :param unavailable: columns whose value some event does not have, in either image
     :param unavailable_after: columns whose value some event does not have in its image after
+    :param passing: all are of rows that came to a key and left it within one transaction: they say nothing of the key
+    :param late: some creates and updates come behind what the log has after them
     """
 
     topic: str
@@ -29,3 +31,5 @@ class EventBatch:
     counts: dict[str, int]
     unavailable: frozenset[str] = frozenset()
     unavailable_after: frozenset[str] = frozenset()
+    passing: bool = False
+    late: bool = False

@@ -47,6 +47,8 @@ class RowBlock:
     :param unavailable_after: likewise, for ``after``. An update leaves such a value as it was
     :param beside: the schema's further columns of events (:class:`~airflow_provider_cdc.core.model.schema.Documents`), each an array of
         length n; one that is missing is null in every row
+    :param address: where the database keeps each row, the same for all changes of a row within a transaction; null where that is not known
+    :param together: ``int64[n]``, which rows were changed in one transaction, where ``transaction`` does not say it
     """
 
     table: TableSchema
@@ -60,6 +62,8 @@ class RowBlock:
     unavailable_before: npt.NDArray[np.bool_] | None = None
     unavailable_after: npt.NDArray[np.bool_] | None = None
     beside: dict[str, pa.Array] = field(default_factory=dict)
+    address: pa.Array | None = None
+    together: npt.NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return len(self.op)

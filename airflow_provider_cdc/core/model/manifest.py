@@ -33,6 +33,8 @@ class DataFile(_Model):
     :param counts: operation letter → events
     :param unavailable: columns whose value some event does not have, in either image
     :param unavailable_after: columns whose value some event does not have in its image after; ``None`` = the same
+    :param passing: all events are of rows that came to a key and left it within one transaction: they say nothing of the row that has the key
+    :param late: some creates and updates come behind events of their transaction that the source has logged after them
     """
 
     topic: str
@@ -46,6 +48,8 @@ class DataFile(_Model):
     counts: dict[str, int]
     unavailable: list[str] = Field(default_factory=list)
     unavailable_after: list[str] | None = None
+    passing: bool = False
+    late: bool = False
 
     @property
     def sparse(self) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
+from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
 from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
@@ -132,6 +133,7 @@ class Source(abc.ABC):
     :cvar PSEUDO_COLUMNS: unique columns that every table has without listing them in its schema (a row's address)
     :cvar PROCEDURES: name → what an administrator can have done at the source, see :mod:`airflow_provider_cdc.core.spi.procedures`
     :cvar CARRIES: its streams carry something over from one to the next, see :mod:`airflow_provider_cdc.core.spi.carried`
+    :cvar KEYS_OVERLAP: whether rows may have the same key in the middle of a transaction
     :cvar STRUCTURED: its tables have structures, which statements change. If not, rows tell which tables there are, and which columns a table
         has (:meth:`settled`): core adds a table with its first rows, and columns with the first rows that have them.
         Such a stream yields a :class:`~airflow_provider_cdc.core.model.events.SchemaChange` only where a table was dropped or renamed, and no
@@ -144,6 +146,7 @@ class Source(abc.ABC):
     PSEUDO_COLUMNS: ClassVar[frozenset[str]] = frozenset()
     PROCEDURES: ClassVar[Mapping[str, Procedure]] = {}
     CARRIES: ClassVar[bool] = False
+    KEYS_OVERLAP: ClassVar[KeysOverlap] = KeysOverlap.ALWAYS
     STRUCTURED: ClassVar[bool] = True
     POSITION_SIGNAL: ClassVar[str | None] = None
     connector: str

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -22,9 +23,18 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.topics import Topics
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.events import OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.model.events import (
+    OPERATIONS,
+    TRUNCATE,
+    UPDATE,
+    LogBlock,
+    RowBlock,
+    Transactions,
+)
+from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
+from airflow_provider_cdc.core.writing.key_order import KeyOrder
 from airflow_provider_cdc.core.writing.row_operations import (
     Selected,
     beside_of,
@@ -37,6 +47,7 @@ from airflow_provider_cdc.core.writing.row_operations import (
     take,
     unavailable_names,
 )
+from airflow_provider_cdc.core.writing.row_parts import Part, Parts
 
 _CONSTANT = pa.dictionary(pa.int8(), pa.string())
 _REPEATED = pa.dictionary(pa.int32(), pa.string())
@@ -55,6 +66,7 @@ class Envelope:
     :param source_fields: the source's own fields of the ``source`` block
     :param hidden: a table of which no event is made: the signal table
     :param topics: names the topics
+    :param keys_overlap: whether rows may have the same key in the middle of a transaction
     :ivar filtered: rows of which ``skipped.operations`` and the like made no event
     """
 
@@ -67,11 +79,14 @@ class Envelope:
         *,
         hidden: TableId | None = None,
         topics: Topics | None = None,
+        keys_overlap: KeysOverlap = KeysOverlap.NEVER,
     ) -> None:
         self._config, self._filters, self._connector = config, filters, connector
         self._extra = source_fields
         self._hidden, self._topics = hidden, topics or Topics(config)
         self._selected: dict[int, tuple[TableSchema, Selected]] = {}
+        self._keys_overlap = keys_overlap
+        self._order = KeyOrder(self._select, self._may_overlap)
         self.filtered = 0
         self._open: Counter[str] = Counter()  # events so far of a transaction that goes on in the next block, "" = all
         self._skipped = np.zeros(len(OPERATIONS), np.bool_)
@@ -103,25 +118,47 @@ class Envelope:
             if kept is not None and rows.table.id != self._hidden:
                 self.filtered += int((~kept).sum())
         moved = [self._key_changes(rows) for rows in block.rows]
+        if not self._order.concerns(block, moved):
+            parts = [Part(rows, changed) for rows, changed in zip(block.rows, moved, strict=True)]
+            return self._encode(Parts(block, parts), keep, seq, snapshot)
+        batches = list[EventBatch]()
+        for some in self._order.blocks(block, keep, moved):
+            made, seq = self._encode(some, [None] * len(some.parts), seq, snapshot)
+            batches += made
+        return batches, seq
+
+    def _encode(
+        self,
+        given: Parts,
+        keep: Sequence[npt.NDArray[np.bool_] | None],
+        seq: int,
+        snapshot: str | pa.DictionaryArray,
+    ) -> tuple[list[EventBatch], int]:
+        """See :meth:`encode`.
+
+        :param keep: of each part, mask of the rows that events are made of; ``None`` = all
+        """
+        block = given.block
         weights = np.zeros(block.row_count, np.int64)
-        for rows, kept, changed in zip(block.rows, keep, moved, strict=True):
+        for part, kept in zip(given.parts, keep, strict=True):
             weight: npt.NDArray[np.int64] | int = 1
-            if changed is not None:
-                weight = np.where(changed, 2, 1)
-            weights[rows.order] = weight if kept is None else np.where(kept, weight, 0)
+            if part.changed is not None:
+                weight = np.where(part.changed, 2, 1)
+            weights[part.rows.order] = weight if kept is None else np.where(kept, weight, 0)
         ends = np.cumsum(weights) + seq
         ordinals = self._ordinals(block, weights) if self._config.provide_transaction_metadata else None
         batches = []
-        for rows, kept, changed in zip(block.rows, keep, moved, strict=True):
-            if len(rows):
-                total = ordinals[rows.order] if ordinals is not None else None
-                batches += self._encode_rows(rows, block, ends[rows.order], kept, changed, snapshot, total)
+        for part, kept in zip(given.parts, keep, strict=True):
+            if len(part.rows):
+                total = ordinals[part.rows.order] if ordinals is not None else None
+                batches += self._encode_rows(part, block, ends[part.rows.order], kept, snapshot, total)
         self._carry(block, weights, batches)
         return batches, int(ends[-1]) if len(ends) else seq
 
     def rollback(self) -> None:
         """Forget the open transaction."""
         self._open.clear()
+        self._order.forget()
 
     def encode_read(
         self, rows: RowBlock, position: Position, seq: int, *, snapshot: str | pa.DictionaryArray
@@ -160,19 +197,19 @@ class Envelope:
 
     def _encode_rows(
         self,
-        rows: RowBlock,
+        part: Part,
         block: LogBlock,
         last: npt.NDArray[np.int64],
         kept: npt.NDArray[np.bool_] | None,
-        changed: npt.NDArray[np.bool_] | None,
         snapshot: str | pa.DictionaryArray,
         ordinals: npt.NDArray[np.int64] | None,
     ) -> list[EventBatch]:
         """``last`` is the sequence number of each row's last event."""
+        rows, ordered = part.rows, part.ordered
         selected = self._select(rows.table)
-        previous: pa.StructArray | None = None
-        if changed is not None:
-            rows, last, kept, ordinals, previous = split(rows, last, kept, changed, ordinals, selected)
+        previous = None if ordered is None else ordered.previous
+        if part.changed is not None:
+            rows, last, kept, ordinals, previous = split(rows, last, kept, part.changed, ordinals, selected)
         if kept is not None:
             index = np.flatnonzero(kept)
             if not len(index):
@@ -181,11 +218,15 @@ class Envelope:
             ordinals = ordinals[index] if ordinals is not None else None
             previous = previous.take(pa.array(index)) if previous is not None else None
             snapshot = snapshot if isinstance(snapshot, str) else snapshot.take(pa.array(index))
-        events = self._events(selected, rows, last, block.transactions.id, ordinals, snapshot, previous)
+        place = None if ordered is None else ordered.place
+        events = self._events(selected, rows, last, block.transactions.id, ordinals, snapshot, previous, place)
         counts = np.bincount(rows.op, minlength=len(OPERATIONS))
         by_letter = {OPERATIONS[code]: int(n) for code, n in enumerate(counts) if n}
         lacking = lacking_columns(rows, selected)
-        return [EventBatch(selected.topic, selected.schema, events, int(last[0]), int(last[-1]), by_letter, *lacking)]
+        made = EventBatch(selected.topic, selected.schema, events, int(last[0]), int(last[-1]), by_letter, *lacking)
+        if ordered is not None:
+            made.passing, made.late = ordered.passing, ordered.late
+        return [made]
 
     def _events(
         self,
@@ -196,6 +237,7 @@ class Envelope:
         ordinals: npt.NDArray[np.int64] | None,
         snapshot: str | pa.DictionaryArray,
         previous: pa.StructArray | None = None,
+        place: npt.NDArray[np.int64] | None = None,
     ) -> pa.RecordBatch:
         n, now = len(rows), time.time_ns()
         columns: dict[str, pa.Array] = {
@@ -209,7 +251,7 @@ class Envelope:
         columns["after"] = image_of(rows.after, selected, n)
         columns |= beside_of(rows, selected.schema)
         columns["source"] = self._source(rows, selected.schema, snapshot)
-        columns["transaction"] = self._transaction(rows, ids, ordinals, selected.topic)
+        columns["transaction"] = self._transaction(rows, ids, ordinals, selected.topic, place)
         for name, unit in (("ts_ms", 1_000_000), ("ts_us", 1000), ("ts_ns", 1)):
             columns[name] = pa.array(np.full(n, now // unit, np.int64))
         columns["unavailable"], columns["unavailable_before"] = unavailable_names(rows, selected)
@@ -247,9 +289,17 @@ class Envelope:
         return pa.StructArray.from_arrays(list(fields.values()), fields=typed)
 
     def _transaction(
-        self, rows: RowBlock, ids: pa.StringArray | None, ordinals: npt.NDArray[np.int64] | None, topic: str
+        self,
+        rows: RowBlock,
+        ids: pa.StringArray | None,
+        ordinals: npt.NDArray[np.int64] | None,
+        topic: str,
+        place: npt.NDArray[np.int64] | None,
     ) -> pa.StructArray:
-        """The ``transaction`` struct: where each event stands in its transaction, counted from 1."""
+        """The ``transaction`` struct: where each event stands in its transaction, counted from 1.
+
+        :param place: number of each among the rows of its transaction and table, from 0; ``None``: as they stand here
+        """
         n, owner = len(rows), rows.transaction
         if ids is None or ordinals is None or owner is None:
             return pa.nulls(n, TRANSACTION)
@@ -257,7 +307,7 @@ class Envelope:
         # Parquet takes a null of a row, and none among the names
         names = pa.DictionaryArray.from_arrays(pa.array(owner, mask=alone), ids.fill_null(""))
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
-        within = np.arange(1, n + 1) - np.repeat(starts, np.diff(np.append(starts, n)))
+        within = np.arange(1, n + 1) - np.repeat(starts, np.diff(np.append(starts, n))) if place is None else place + 1
         within += np.where(owner == 0, self._open[topic], 0)
         mask = None if alone is None else pa.array(alone)
         arrays = [names, pa.array(ordinals), pa.array(within)]
@@ -306,6 +356,12 @@ class Envelope:
             changed |= differs.to_numpy(zero_copy_only=False)
         changed &= rows.op == UPDATE
         return changed if changed.any() else None
+
+    def _may_overlap(self, schema: TableSchema) -> bool:
+        """Whether rows of a table may have the same key in the middle of a transaction. Nothing looks after a key that only the configuration names."""
+        if self._keys_overlap is KeysOverlap.NAMED_KEYS:
+            return self._select(schema).schema.key != schema.key
+        return self._keys_overlap is KeysOverlap.ALWAYS
 
     def _select(self, schema: TableSchema) -> Selected:
         known = self._selected.get(id(schema))

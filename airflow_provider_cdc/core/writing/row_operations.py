@@ -117,6 +117,8 @@ def take(rows: RowBlock, index: npt.NDArray[np.int64]) -> RowBlock:
         unavailable_before=before[:, index] if before is not None else None,
         unavailable_after=after[:, index] if after is not None else None,
         beside={name: column.take(picked) for name, column in rows.beside.items()},
+        address=rows.address.take(picked) if rows.address is not None else None,
+        together=rows.together[index] if rows.together is not None else None,
     )
 
 

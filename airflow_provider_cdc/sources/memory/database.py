@@ -251,6 +251,26 @@ class Transaction:
                 n += 1
         return n
 
+    def update_each(self, table: str, changes: Iterable[tuple[Row, Row]]) -> None:
+        """Change each row that equals the first of a pair as the second says, all by one statement: each is found as it was before it.
+
+        :raises ValueError: a row is not there
+        """
+        schema = self._db._schemas[self._db.id(table)]
+        rows, sparse = self._db._rows[schema.id], self._db._sparse[schema.id]
+        free = set(range(len(rows)))
+        found = []
+        for where, values in changes:
+            i = next((i for i in sorted(free) if _matches(rows[i], where)), None)
+            if i is None:
+                raise ValueError(f"{table} has no row {where}")
+            free.remove(i)
+            found.append((i, rows[i], values))
+        for i, row, values in found:
+            rows[i] = {**row, **values}
+            before, after = _without(row, sparse), _without(rows[i], sparse - values.keys())
+            self.changes.append(RowChange(schema, UPDATE, before, after))
+
     def delete(self, table: str, where: Row, *, limit: int | None = None) -> int:
         """Remove the rows that equal ``where``; returns how many.
 

@@ -18,6 +18,7 @@ from bson.json_util import JSONMode, JSONOptions
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.events import LogItem
+from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
 from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 class MongoDbSource(Source):
     """MongoDB 5.0 and newer, a replica set or a sharded cluster, by its change streams."""
 
+    KEYS_OVERLAP: ClassVar[KeysOverlap] = KeysOverlap.NEVER
     Config: ClassVar[type[ConnectorConfig]] = MongoDbConfig
     STRUCTURED: ClassVar[bool] = False
     connector = "mongodb"

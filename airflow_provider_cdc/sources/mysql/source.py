@@ -14,6 +14,7 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
+from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
 from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
@@ -55,6 +56,7 @@ log = logging.getLogger(__name__)
 class MySqlSource(Source):
     """MySQL 8.0.1 and newer, 9 included; :class:`MariaDbSource` is the same for MariaDB."""
 
+    KEYS_OVERLAP: ClassVar[KeysOverlap] = KeysOverlap.NAMED_KEYS
     Config: ClassVar[type[ConnectorConfig]] = MySqlConfig
     POSITION_SIGNAL: ClassVar[str | None] = "set-binlog-position"
     connector = "mysql"

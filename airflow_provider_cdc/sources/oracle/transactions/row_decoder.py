@@ -118,6 +118,7 @@ class RowDecoder:
                 source=self._source(picked, owner[at], ids, commit_scns),
                 unavailable_before=read.unavailable_before,
                 unavailable_after=read.unavailable_after,
+                address=_addresses(_array(picked.column("row_id").combine_chunks())),
             )
             blocks.append((block, at))
         return blocks
@@ -204,6 +205,11 @@ def _by_size(
             hi = len(index)
         yield index[lo:hi]
         lo, done = hi, int(ends[hi - 1])
+
+
+def _addresses(row_ids: pa.Array) -> pa.Array | None:
+    """Where the rows are, if the log says it of all."""
+    return None if row_ids.null_count or pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py() else row_ids
 
 
 def _array(column: pa.Array) -> pa.Array:

@@ -1,0 +1,94 @@
+"""Rows of an open transaction that wait for its end, in memory, or on disk if they are many."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import IO, Final
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.writing.moved_rows import Moves, Piece, halves, moves_of
+from airflow_provider_cdc.core.writing.row_operations import Mask, Selected, take
+from airflow_provider_cdc.core.writing.row_parts import Ordered, OrderKey, Part, numbered, numbers_of, sorted_part
+
+WAITING_BYTES: Final = 64 << 20
+"""Rows of an open transaction that wait in memory for its end; more of them wait on disk."""
+_DIRECT: Final = {"before", "after", "op", "order", "transaction", "ts_us", "source", "unavailable_before", "unavailable_after", "beside", "address", "together"}  # fmt: skip
+
+
+class WaitingRows:
+    """Rows of a table in an open transaction."""
+
+    def __init__(self, table: TableSchema) -> None:
+        self.table = table
+        self._held: list[tuple[RowBlock, Mask | None]] = []
+        self._held_bytes = 0
+        self._file: IO[bytes] | None = None
+        self._found: Moves | None = None
+        self._looked = False
+
+    def add(self, rows: RowBlock, changed: Mask | None) -> None:
+        self._held.append((rows, changed))
+        self._held_bytes += rows.nbytes
+        if self._held_bytes > WAITING_BYTES:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile()  # noqa: SIM115
+            for some, mask in self._held:
+                own = take(some, np.arange(len(some)))  # not what else is in its buffers
+                pickle.dump(({name: getattr(own, name) for name in _DIRECT}, mask), self._file, protocol=5)
+            self._held, self._held_bytes = [], 0
+
+    def close(self) -> None:
+        """Remove what is on disk."""
+        if self._file is not None:
+            self._file.close()
+
+    def pieces(self) -> Iterator[Piece]:
+        if self._file is not None:
+            self._file.flush()
+            at = 0
+            while True:
+                self._file.seek(at)
+                with suppress(EOFError):
+                    given, changed = pickle.load(self._file)
+                    at = self._file.tell()
+                    yield Piece(RowBlock(table=self.table, **given), changed)
+                    continue
+                break
+        for rows, changed in self._held:
+            yield Piece(rows, changed)
+
+    def parts(self, selected: Selected, *, late: bool) -> Iterator[list[Part]]:
+        """All rows but those that come late, or these; some at a time."""
+        if not self._looked:
+            self._looked, self._found = True, moves_of(self, selected)
+        begin = 0
+        for piece in self.pieces():
+            if self._found is None:
+                if not late:
+                    yield numbered([Part(piece.rows, piece.changed)])
+                continue
+            made, keys = list[Part](), list[OrderKey]()
+            for one, key in halves(Part(piece.rows, piece.changed), self._found, begin, selected):
+                index = np.flatnonzero(key[1] == int(late))
+                if len(index):
+                    rows, previous = take(one.rows, index), one.previous.take(pa.array(index))
+                    made.append(Part(rows, None, Ordered(rows, previous, one.passing, late, index)))
+                    keys.append(tuple(column[index] for column in key))  # type: ignore[arg-type]
+            begin += len(piece.rows)
+            number, at, found = numbers_of(keys) if keys else np.zeros(0, np.int64), 0, list[Part]()
+            for part in made:
+                own = number[at : at + len(part.rows)]
+                at += len(part.rows)
+                part = sorted_part(part, own)
+                assert part.ordered is not None
+                part.ordered.place = part.rows.order  # no other rows of the table are in its block
+                found.append(part)
+            if found:
+                yield found
