@@ -237,7 +237,10 @@ class CatchUp:
 
         :raises ChangeLogDamaged: a file is not what its manifest says
         """
-        return {path: self._changelog.check(self._connector, file, crc=self._check_crc) for path, file in pending.files}
+        return {
+            path: self._changelog.check(self._connector, file, crc=self._check_crc)
+            for path, file in [*pending.files, *pending.passing]
+        }
 
 
 def tell_of_what_is_lost(table: Placed, first: int, mode: str) -> None:

@@ -148,16 +148,20 @@ def identified(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
     """Events with the row that they are of: by the number of the event that began it, or 0 and its key in the table.
 
     A key has one life after the other, each begun by a create or a read. A life that begins with a change of the key goes on
-    with that of the old key, which ends one event before. Lives are followed to the first one in steps of doubled length.
+    with that of the old key, which the last delete before it has ended; that is not always one event before. Lives are followed to the first one in steps
+    of doubled length.
     """
     of_key = Window.partitionBy(*map(quoted, key)).orderBy(SEQ)
     begins = F.when(F.col(OP).isin("c", "r"), F.col(SEQ))
     life = F.coalesce(F.last(begins, ignorenulls=True).over(of_key), F.lit(0))
     rows = rows.withColumn(_LIFE, life)
     whole = F.struct(*[F.col(quoted(c)) for c in key])
-    moves = rows.where(F.col(FROM).isNotNull() & (F.size(KEPT) > 0)).select(F.col(SEQ).alias("t"))
+    moved = rows.where(F.col(FROM).isNotNull() & (F.size(KEPT) > 0))
+    moves = moved.select(F.col(SEQ).alias("t"), F.col(FROM).alias("old"))
     ends = rows.where(F.col(OP) == "d").select(F.col(SEQ).alias("s"), F.col(_LIFE).alias("at"), whole.alias("key"))
-    links = moves.join(ends, F.expr("s = t - 1")).select("t", "at", "key").localCheckpoint()
+    before = moves.join(ends, F.col("key").eqNullSafe(F.col("old")) & F.expr("s < t"))
+    last = before.groupBy("t").agg(F.max_by(F.struct("at", "key"), "s").alias("end"))
+    links = last.select("t", "end.at", "end.key").localCheckpoint()
     while True:
         a, b = links.alias("a"), links.alias("b")
         links = (

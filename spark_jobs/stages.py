@@ -66,6 +66,7 @@ def _between(pending: Pending, first: int, end: int) -> Pending:
         pending,
         room=None,
         files=[(path, file) for path, file in pending.files if first <= file.schema_version < end],
+        passing=[(path, file) for path, file in pending.passing if first <= file.schema_version < end],
         schemas={version: schema for version, schema in pending.schemas.items() if version < end},
         changes={version: change for version, change in pending.changes.items() if first <= version < end},
     )

@@ -116,6 +116,7 @@ class Renderer:
         tombstones = setting(manifest.config, "tombstones.on.delete")
         boundaries = _Boundaries(manifest, (TRANSACTION_KEY, TRANSACTION_VALUE) if self._schemas else (None, None))
         events = heapq.merge(*(self._events(manifest, f) for f in manifest.files), key=lambda e: e[0]["seq"])
+        late = self._late(manifest)
         changes = iter(sorted(manifest.schema_changes, key=lambda c: c.seq))
         change = next(changes, None)
         for event, topic, rows, following in _with_next(events):
@@ -125,7 +126,7 @@ class Renderer:
                 yield from self._change(manifest, change)
                 change = next(changes, None)
             yield from boundaries.before(event, topic, rows)
-            yield from self._records(event, topic, rows, following, tombstones)
+            yield from self._records(event, topic, rows, following or late.get(event["seq"]), tombstones)
         yield from boundaries.end()
         while change is not None:
             yield from self._change(manifest, change)
@@ -141,7 +142,30 @@ class Renderer:
                 rows = record_values(manifest.schemas[file.topic][str(file.schema_version)], source, manifest.config)
             plain = pa.RecordBatch.from_arrays([as_integers(c) for c in batch.columns], names=batch.schema.names)
             for event in plain.to_pylist():
+                event["passing"] = file.passing
                 yield self._formed(event), file.topic, rows
+
+    def _late(self, manifest: Manifest) -> dict[int, Row]:
+        """Number of the delete of a key change → the create that belongs to it, where that comes late: other events are between the two."""
+        found: dict[int, Row] = {}
+        for topic in {file.topic for file in manifest.files if file.late}:
+            files = [file for file in manifest.files if file.topic == topic and not file.passing]
+            ended: dict[str, int] = {}
+            for file in sorted(files, key=lambda one: one.first_seq):
+                for event in self._keys(manifest, file):
+                    if event["op"] == "d":
+                        ended[repr(event["key"])] = event["seq"]
+                    elif event["previous_key"] is not None:
+                        at = ended.get(repr(event["previous_key"]))
+                        if at is not None and at != event["seq"] - 1:
+                            found[at] = event
+        return found
+
+    def _keys(self, manifest: Manifest, file: DataFile) -> Iterator[Row]:
+        with self._changelog.open(manifest.connector, file) as opened:
+            for batch in pq.ParquetFile(opened).iter_batches(_ROWS, columns=["seq", "op", "key", "previous_key"]):
+                plain = [as_integers(column) for column in batch.columns]
+                yield from pa.RecordBatch.from_arrays(plain, names=batch.schema.names).to_pylist()
 
     def _batches(self, manifest: Manifest, file: DataFile) -> Iterator[pa.RecordBatch]:
         if len(manifest.files) <= _OPEN_FILES:
@@ -303,14 +327,20 @@ def _with_next(
     current = next(events, None)
     while current is not None:
         following = next(events, None)
-        pair = following is not None and current[0]["op"] == "d" and _is_second(following[0], current[0]["seq"])
+        pair = following is not None and current[0]["op"] == "d" and _is_second(following[0], current[0])
+        if following is not None and pair:
+            following[0]["previous_key"] = current[0]["key"]  # of a row that has passed this key, it is the one before
         yield (*current, following[0] if following is not None and pair else None)
         current = following
 
 
-def _is_second(event: Row, seq: int) -> bool:
-    """Whether an event is the create of the key change whose delete has the number ``seq``."""
-    return event.get("previous_key") is not None and event["seq"] == seq + 1
+def _is_second(event: Row, delete: Row) -> bool:
+    """Whether an event is the create of the key change that begins with a delete."""
+    return (
+        event.get("previous_key") is not None
+        and event["seq"] == delete["seq"] + 1
+        and (event["previous_key"] == delete["key"] or delete["passing"])
+    )
 
 
 def _table_changes(changes: list[TableChange]) -> list[Row]:

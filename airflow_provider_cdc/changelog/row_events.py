@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -124,7 +124,9 @@ class RowEvents:
             if _schema(manifest, file).id.full_name == table
         ]
         found = each(lambda job: self._of_file(job[0], job[1], key_of), jobs, self._index.at_once)
-        return sorted((event for some in found for event in some), key=lambda event: event.seq)
+        moved = {seq: key for _, some in found for seq, key in some.items()}
+        events = sorted((event for some, _ in found for event in some), key=lambda event: event.seq)
+        return [replace(event, next_key=_next_key(event, events, moved)) for event in events]
 
     def _known(self, table: str, key_of: KeyOf) -> set[int]:
         """Batches by the index."""
@@ -174,34 +176,65 @@ class RowEvents:
 
     # -- one file -----------------------------------------------------------------------------------------------------
 
-    def _of_file(self, manifest: Manifest, file: DataFile, key_of: KeyOf) -> list[RowEvent]:
+    def _of_file(self, manifest: Manifest, file: DataFile, key_of: KeyOf) -> tuple[list[RowEvent], dict[int, Row]]:
+        """The events of a key, and those by which rows got other keys instead of it: number and key."""
         schema = _schema(manifest, file)
         columns, key = key_columns(schema), key_of(schema.version)
         emptied = bool(file.counts.get("t"))
         if not emptied and key.of(columns) is None:
-            return []
+            return [], {}
+        passed = self._passed(manifest, file)
         with self.changelog.open(self.connector, file) as opened:
             try:
-                source = pq.ParquetFile(opened)
-                groups = [n for n in range(source.num_row_groups) if emptied or _may_have(source, n, key, columns)]
-                found = [row for n in groups for row in _rows(source, n, key, columns, emptied=emptied)]
+                source, whole = pq.ParquetFile(opened), emptied or passed is not None or file.passing
+                groups = [n for n in range(source.num_row_groups) if whole or _may_have(source, n, key, columns)]
+                found = [row for n in groups for row in _rows(source, n, key, columns, passed, emptied=emptied)]
             except (pa.ArrowInvalid, OSError) as e:
                 raise unreadable(self.changelog, self.connector, file, e) from e
         moved = {row["seq"]: row["key"] for row in found if row["moved"]}
-        return [_event(row, manifest, file.topic, schema, moved.get(row["seq"] + 1)) for row in found if row["own"]]
+        return [_event(row, manifest, file.topic, schema, None) for row in found if row["own"]], moved
+
+    def _passed(self, manifest: Manifest, file: DataFile) -> pa.Table | None:
+        """Of rows that have passed keys on their way to those in a file: numbers of the deletes there, and the keys."""
+        found = []
+        for one in manifest.files:
+            if one.passing and one.topic == file.topic and one.schema_version == file.schema_version:
+                with self.changelog.open(self.connector, one) as opened:
+                    events = pq.ParquetFile(opened).read(columns=["seq", "op", "key"])
+                found.append(events.filter(pc.equal(events["op"], "d")).select(["seq", "key"]))
+        return pa.concat_tables(found) if found and not file.passing else None
+
+
+def _next_key(event: RowEvent, events: Sequence[RowEvent], moved: Mapping[int, Row]) -> Row | None:
+    """The key that a row got when it left this one: by the next event, or by a later one, before another row leaves this key.
+
+    :param events: of the same key
+    :param moved: number of each create by which a row got another key instead of this one
+    """
+    if event.op != "d" or event.seq + 1 in moved:
+        return moved.get(event.seq + 1) if event.op == "d" else None
+    end = min((one.seq for one in events if one.op == "d" and one.seq > event.seq), default=None)
+    at = min((seq for seq in moved if seq > event.seq and (end is None or seq < end)), default=None)
+    return None if at is None else moved[at]
 
 
 _STEP = 200
 """Manifests that are read between two looks at the clock."""
 
 
-def _rows(source: pq.ParquetFile, group: int, key: RowKey, columns: KeyColumns, *, emptied: bool) -> Iterator[Row]:
-    """Events of a key, and those that another key got from it (``moved``)."""
+def _rows(
+    source: pq.ParquetFile, group: int, key: RowKey, columns: KeyColumns, passed: pa.Table | None, *, emptied: bool
+) -> Iterator[Row]:
+    """Events of a key, and those that another key got from it (``moved``).
+
+    :param passed: deletes of rows that have passed keys: the event after one of them is about the row that was there
+    """
     if not columns:
         own, moved = None, None
         keys = source.read_row_group(group, columns=["op"])
     else:
-        keys = source.read_row_group(group, columns=["op", "key", "previous_key"])
+        keys = source.read_row_group(group, columns=["seq", "op", "key", "previous_key"])
+        keys = _by_way_of(keys, passed)
         own, moved = key.equal(keys["key"], columns), key.equal(keys["previous_key"], columns)
     nothing = pa.chunked_array([pa.array([False] * keys.num_rows, pa.bool_())])
     own, moved = nothing if own is None else own, nothing if moved is None else moved
@@ -210,7 +243,7 @@ def _rows(source: pq.ParquetFile, group: int, key: RowKey, columns: KeyColumns, 
     wanted = pc.or_(own, moved)
     if not pc.any(wanted).as_py():
         return
-    events = source.read_row_group(group).filter(wanted)
+    events = _by_way_of(source.read_row_group(group), passed).filter(wanted)
     names = events.column_names
     for row in zip(
         *(plain(column) for column in events.columns),
@@ -219,6 +252,18 @@ def _rows(source: pq.ParquetFile, group: int, key: RowKey, columns: KeyColumns, 
         strict=True,
     ):
         yield dict(zip((*names, "own", "moved"), row, strict=True))
+
+
+def _by_way_of(events: pa.Table, passed: pa.Table | None) -> pa.Table:
+    """Events with the keys before that rows have passed."""
+    if passed is None or "previous_key" not in events.column_names:
+        return events
+    at = pc.index_in(pc.subtract(events["seq"], 1), passed["seq"].combine_chunks())
+    at = pc.if_else(pc.equal(events["op"], "c"), at, None)
+    way = passed["key"].combine_chunks().take(at.combine_chunks() if isinstance(at, pa.ChunkedArray) else at)
+    previous = events["previous_key"].combine_chunks()
+    chosen = pc.if_else(pc.and_(way.is_valid(), previous.is_valid()), way, previous)
+    return events.set_column(events.column_names.index("previous_key"), "previous_key", chosen)
 
 
 def _may_have(source: pq.ParquetFile, group: int, key: RowKey, columns: KeyColumns) -> bool:

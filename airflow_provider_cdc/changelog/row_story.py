@@ -82,9 +82,10 @@ class RowStories:
     def _told(self, table: TableId, key: RowKey, until: int | None) -> _Told:
         told, before, so_far = _Told(), None, dict[str, str | None]()
         names: Names = so_far
+        left: RowEvent | None = None
         while True:
             reign = reign_of(self._history, table, before)
-            moved = self._tell_reign(told, reign, key, names, until)
+            left = moved = self._tell_reign(told, reign, key, names, until, left)
             if moved is not None:
                 previous = RowKey(dict(moved.previous_key or {}))
                 names = then(names, reign.names_in(moved.schema.version))
@@ -99,14 +100,22 @@ class RowStories:
                     )
                 return told
 
-    def _tell_reign(self, told: _Told, reign: Reign, key: RowKey, names: Names, until: int | None) -> RowEvent | None:
-        """Add what happened in the time of one name. Returns the event that gave the row its key, if another key was before it."""
+    def _tell_reign(
+        self, told: _Told, reign: Reign, key: RowKey, names: Names, until: int | None, left: RowEvent | None
+    ) -> RowEvent | None:
+        """Add what happened in the time of one name. Returns the event that gave the row its key, if another key was before it.
+
+        :param left: the event that gave the row another key afterwards
+        """
         found = self._events.find(reign.table.full_name, lambda version: key.named(reign.names_in(version)))
 
         def wanted(event: RowEvent) -> bool:
             return reign.has(event.seq) and (until is None or event.committed_us <= until)
 
         own = [event for event in found if wanted(event)]
+        if left is not None:  # others may have come to the key since the row left it
+            last = max((at for at, event in enumerate(own) if event.op == "d"), default=len(own) - 1)
+            own = own[: last + 1]
         if not any(event.op == "c" and event.previous_key is not None for event in own):
             others = OtherKeys(self._events, reign, key, wanted)
             own = sorted([*others.earlier(own), *own], key=lambda event: event.seq)
@@ -158,8 +167,8 @@ def _paired(events: list[RowEvent]) -> Iterator[tuple[RowEvent, RowEvent | None]
             event.op == "c"
             and event.previous_key is not None
             and older is not None
-            and older.seq == event.seq - 1
             and older.op == "d"
+            and older.key == event.previous_key
         ):
             taken = older
             yield event, older
@@ -267,7 +276,7 @@ def _life(events: list[tuple[RowEvent, Names]]) -> Iterator[tuple[RowEvent, Name
 
 def _goes_on(event: RowEvent, events: list[tuple[RowEvent, Names]]) -> bool:
     """Whether a delete is half of a key change of this row."""
-    return any(one.seq == event.seq + 1 and one.previous_key is not None for one, _ in events)
+    return any(one.seq > event.seq and one.previous_key == event.key for one, _ in events)
 
 
 def _shown(key: RowKey) -> str:

@@ -91,7 +91,12 @@ def completes(pending: Pending, table: SinkTable, config: SinkConfig) -> Documen
 
 def present_in(dialect: Dialect, connection: sa.Connection, table: SinkTable, documents: Documents) -> Present:
     """The documents that a table has, as the transaction sees them."""
-    body, names = body_of(table, documents), [field.name for field in table.key]
+    return values_in(dialect, connection, table, body_of(table, documents).name)
+
+
+def values_in(dialect: Dialect, connection: sa.Connection, table: SinkTable, column: str) -> Present:
+    """The texts that a table has in a column, as the transaction sees them."""
+    names = [field.name for field in table.key]
 
     def sql(text: str) -> str:
         return text.replace(":", "\\:")  # it is no parameter
@@ -100,7 +105,7 @@ def present_in(dialect: Dialect, connection: sa.Connection, table: SinkTable, do
     def start() -> str:
         there = dialect.inspect_table(connection, table)
         assert there is not None
-        value = dialect.readable(dialect.quote(body.name), there.columns[body.name].type)
+        value = dialect.readable(dialect.quote(column), there.columns[column].type)
         return sql(f"SELECT {dialect.listed(names)}, {value} FROM {dialect.full(table.name)} WHERE ")
 
     one = " AND ".join(f"{sql(dialect.quote(name))} = :k{{0}}_{at}" for at, name in enumerate(names))

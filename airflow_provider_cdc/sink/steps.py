@@ -62,10 +62,13 @@ def steps(
     if pending.taken is not None and config.truncate_enabled:  # by a table that has none of the rows of the one before
         after = pending.taken[0]
         yield Step("empty", pa.table({}), np.array([after]))
+    late = apart(pending, after)
     found = _unsplit(events_after(changelog, connector, pending, table, after, committed))
     for events in found if completed is None else completed(found):
         for part in _apart(events):
             if part.moves is not None:
+                if late and completed is None:
+                    raise _crossed(part, table)
                 yield from _moved(part, table, config)
             elif each:
                 for at in range(len(part.op)):
@@ -103,6 +106,23 @@ def _apart(events: Events) -> Iterator[Events]:
         begin = int(at) + 1
     if begin < len(events.op):
         yield events.take(np.arange(begin, len(events.op)))
+
+
+def apart(pending: Pending, after: int = 0) -> bool:
+    """Whether there may be changes of keys whose create does not follow the delete of the old key: rows have moved over each other, or passed a key."""
+    return bool(pending.passing) or any(file.late and file.last_seq > after for _, file in pending.files)
+
+
+def _crossed(event: Events, table: SinkTable) -> TargetError:
+    """The error for rows that have moved over each other: by the time at which one gets its key, what it had under the one before is deleted."""
+    assert event.left_out is not None
+    lacking = str(event.left_out[0]).replace("\0", ", ")
+    return TargetError(
+        f"Rows of {table.topic} moved over each other to new keys, and the log does not have their values of {lacking}.",
+        where=f"event {event.seq[0]}",
+        safe="The table was not changed.",
+        remedy="read the table again with an ad hoc snapshot that replaces its rows, then rebuild the target; or have the source log whole rows",
+    )
 
 
 def _moved(event: Events, table: SinkTable, config: SinkConfig) -> Iterator[Step]:

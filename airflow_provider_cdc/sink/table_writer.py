@@ -22,6 +22,7 @@ from airflow_provider_cdc.sink.dialects.base import Dialect, There
 from airflow_provider_cdc.sink.documents import Completion, completes, present_in
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.evolution import bring_up, brought_up
+from airflow_provider_cdc.sink.late_moves import in_table, late_moves
 from airflow_provider_cdc.sink.order import Held
 from airflow_provider_cdc.sink.steps import Step, steps
 from airflow_provider_cdc.sink.tables import Name, SinkTable, name_of, table_of
@@ -209,6 +210,10 @@ class TableWriter:
             )
             # each step is made before the next one is read: it is read from the table
             for step in steps(*given, each=each, committed=committed, completed=whole):
+                self._made(connection, table, step, there, each=each)
+            return
+        if (moves := late_moves(*given, in_table(self._dialect, connection, table))) is not None:
+            for step in steps(*given, each=each, committed=committed, completed=moves):
                 self._made(connection, table, step, there, each=each)
             return
         in_order = each or there.takes_others(table) or not windows.fit(pending, table, self._config)

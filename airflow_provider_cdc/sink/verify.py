@@ -31,6 +31,7 @@ from airflow_provider_cdc.sink.dialects.base import Dialect
 from airflow_provider_cdc.sink.differing import DifferingKeys
 from airflow_provider_cdc.sink.documents import Completion, body_of, completes
 from airflow_provider_cdc.sink.expected import ExpectedRows
+from airflow_provider_cdc.sink.late_moves import late_moves
 from airflow_provider_cdc.sink.markers import MarkerTable
 from airflow_provider_cdc.sink.steps import steps
 from airflow_provider_cdc.sink.tables import SinkTable, table_of
@@ -273,9 +274,10 @@ class VerifyDatabase:
                     raise NotComparable(ONLY_CHANGES)
                 body = body_of(table, documents).name
                 completion = Completion(pending, table, documents, lambda keys: expected.values(body, keys))
-            made = steps(self._changelog, self._plan.connector, pending, table, self._config, completed=completion)
+            given = (self._changelog, self._plan.connector, pending, table, self._config)
+            completed = completion or late_moves(*given, expected.values)
             try:
-                expected.add(made)
+                expected.add(steps(*given, completed=completed))
             except TargetError as e:
                 raise NotComparable(e.what) from e
 

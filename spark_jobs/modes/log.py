@@ -15,7 +15,7 @@ _ORDER = "_seq"
 
 def write_log(write: Write) -> None:
     """Append the events of some batches, which must not be those of a commit before."""
-    shape, pending = write.shape, write.pending
+    shape, pending = write.shape, write.pending.whole()
     shape.sparse(reduce.sparse(pending, 0, as_they_are=True), pending.schema)
     found = reduce.events(write.spark, pending, 0, shape, truncates=True)
     rows = found if found is not None else reduce.nothing(write.spark, pending, shape)

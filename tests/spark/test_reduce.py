@@ -64,7 +64,10 @@ class _Model:
         self.touched.add(k)
 
     def step(self) -> None:
-        r, kind = self.r, self.r.choice(["insert", "update", "update", "update", "delete", "move", "move", "swap"])
+        r, kind = (
+            self.r,
+            self.r.choice(["insert", "update", "update", "update", "delete", "move", "move", "swap", "cross", "cross"]),
+        )
         told = [c for c in self.COLUMNS if r.random() < 0.5]
         values = {"v": r.choice([None, r.randrange(100)]), "w": r.choice([None, "", f"w{len(self.events)}"])}
         free = [k for k in range(1, 11) if k not in self.rows]
@@ -86,6 +89,18 @@ class _Model:
             a, b = r.sample(sorted(self.rows), 2)
             for old, new in ((a, 99), (b, a), (99, b)):
                 self.move(old, new, {}, ())
+        elif kind == "cross" and self.moves and len(self.rows) > 1:
+            self.cross()
+
+    def cross(self) -> None:
+        """Some rows exchange their keys by one statement: the creates come late."""
+        some = self.r.sample(sorted(self.rows), min(len(self.rows), self.r.randrange(2, 5)))
+        to = dict(zip(some, [*some[1:], some[0]], strict=True))
+        for old in some:
+            self.event("d", old, {}, ())
+        for old, new in to.items():
+            self.event("c", new, {}, (), previous=old)
+        self.rows |= {new: self.rows[old] | {"k": new} for old, new in to.items()}
 
     def move(self, old: int, new: int, values: Row, told: Iterable[str]) -> None:
         # what the image before of a delete says does not count: here it says nothing at all
