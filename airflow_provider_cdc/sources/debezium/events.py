@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config.filters import Filters
@@ -32,7 +33,7 @@ from airflow_provider_cdc.sources.debezium.columns import column_of
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig
 from airflow_provider_cdc.sources.debezium.feed import Feed, Piece
 from airflow_provider_cdc.sources.debezium.lines import Lines
-from airflow_provider_cdc.sources.debezium.plans import Arrays, Described, Row, Rows, Token, change, wanted
+from airflow_provider_cdc.sources.debezium.plans import Arrays, Described, Origin, Row, Rows, Token, change, wanted
 from airflow_provider_cdc.sources.debezium.shapes import EVENTS, Shape, of_schema, of_value
 from airflow_provider_cdc.sources.debezium.values import BadValue
 
@@ -107,7 +108,7 @@ class EventReader:
                     self._leave_out(topic, "the end of a key of which no event has come")
                     continue
                 rows = self._open[topic] = Rows(topic, table, token)
-            self._add(rows, op, before, after, own, record.get("headers"), line, ts_us)
+            self._add(rows, op, before, after, own, record.get("headers"), line, ts_us, _origin(value))
         yield from self._flush(len(piece.lines))
 
     # -- what a record is -------------------------------------------------------------------------------------------
@@ -225,8 +226,8 @@ class EventReader:
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def _add(
-        self, rows: Rows, op: int, before: Row | None, after: Row | None, key: Row, headers: Any, line: int, ts_us: int
-    ) -> None:
+        self, rows: Rows, op: int, before: Row | None, after: Row | None, key: Row, headers: Any, line: int, ts_us: int, origin: Origin,
+    ) -> None:  # fmt: skip
         if op == DELETE:
             if not key and before is None:
                 raise self._refused("A delete has neither a key nor the row before.", line, _LEAVE_OUT)
@@ -238,7 +239,8 @@ class EventReader:
         if after is not None:
             for name in self._config.events_headers:
                 after[f"{HEADER}{name}"] = self._part(given.get(name))[1]
-        if op == CREATE and _OLD_KEY in given and self._moves(rows, self._part(given[_OLD_KEY])[1]):
+        second = _OLD_KEY in given and self._moves(rows, self._part(given[_OLD_KEY])[1])
+        if op == CREATE and (second or _same_change(rows, origin)):
             rows.op[-1], rows.after[-1], rows.keys[-1], rows.lines[-1] = UPDATE, after, key, line
             return
         rows.op.append(op)
@@ -248,6 +250,7 @@ class EventReader:
         rows.lines.append(line)
         rows.order.append(self._order)
         rows.ts_us.append(ts_us)
+        rows.origins.append(origin)
         self._order += 1
 
     def _moves(self, rows: Rows, old_key: Any) -> bool:
@@ -342,6 +345,7 @@ class EventReader:
             source=self._sources(rows.topic, lines),
             unavailable_before=lacking_before,
             unavailable_after=lacking_after,
+            together=_together(rows),
         )
 
     def _with_keys_before(self, rows: Rows, schema: TableSchema) -> None:
@@ -370,6 +374,32 @@ class EventReader:
 
     def _refused(self, what: str, line: int, remedy: str) -> CdcError:
         return UnknownLogEvent(what, where=self._piece.where(line), safe=_SAFE, remedy=remedy)
+
+
+def _origin(value: Any) -> Origin:
+    """Where an event has come from, as far as it says it."""
+    source = value.get("source") if isinstance(value, dict) else None
+    if not isinstance(source, dict):
+        return Origin("", "")
+    transaction = value.get("transaction")
+    id_ = source.get("txId") or (transaction.get("id") if isinstance(transaction, dict) else None)
+    change = source.get("lsn") if source.get("connector") == "postgresql" else None
+    return Origin("" if id_ is None else str(id_), "" if change is None else str(change))
+
+
+def _same_change(rows: Rows, origin: Origin) -> bool:
+    """Whether a create and the delete before it are one change of PostgreSQL, where headers do not say it."""
+    return bool(rows.op) and rows.op[-1] == DELETE and origin.change != "" and rows.origins[-1] == origin
+
+
+def _together(rows: Rows) -> npt.NDArray[np.int64]:
+    """A number for each transaction; of rows that do not name theirs, each is by itself."""
+    numbers: dict[str, int] = {}
+    found = [
+        numbers.setdefault(origin.transaction, len(numbers)) if origin.transaction else -1 - at
+        for at, origin in enumerate(rows.origins)
+    ]
+    return np.array(found, np.int64)
 
 
 def _micros(block: Mapping[str, Any]) -> int | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,6 +56,17 @@ class Described:
     exact: bool = False
 
 
+class Origin(NamedTuple):
+    """What an event says of its place in the database's log.
+
+    :param transaction: empty if it does not say it
+    :param change: of PostgreSQL, the position of the one change; both halves of a change of key have it
+    """
+
+    transaction: str
+    change: str
+
+
 @dataclass(slots=True)
 class Rows:
     """Rows of one topic and token, in their order.
@@ -64,6 +75,7 @@ class Rows:
     :param after: image after, with the headers that are kept
     :param keys: of each row
     :param lines: numbers of the lines in their piece
+    :param origins: where each has come from
     """
 
     topic: str
@@ -76,6 +88,7 @@ class Rows:
     lines: list[int] = field(default_factory=list)
     order: list[int] = field(default_factory=list)
     ts_us: list[int] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
 
     @property
     def bare(self) -> bool:
