@@ -102,6 +102,10 @@ class OracleAdapter(Adapter):
                 return
             connection.commit()
 
+    def moves_keys(self, table: str, by: int) -> bool:
+        self.sql(f'UPDATE "{table}" SET "id" = "id" + {by}')
+        return True
+
     def rows(self, table: str) -> list[Row]:
         with self.server.connect(**self.login) as connection, connection.cursor() as cursor:
             cursor.execute(f'SELECT * FROM "{table}"', fetch_lobs=False)

@@ -39,6 +39,11 @@ class MemoryAdapter(Adapter):
         with contextlib.suppress(Undo), self._db.transaction() as t:
             yield _Changes(self, t)
 
+    def moves_keys(self, table: str, by: int) -> bool:
+        with self._db.transaction() as t:
+            t.update_each(self._name(table), [(row, {"id": row["id"] + by}) for row in self.rows(table)])
+        return True
+
     def rows(self, table: str) -> list[Row]:
         return sorted(self._db.rows(self._name(table)), key=repr)
 

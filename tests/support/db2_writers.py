@@ -135,7 +135,7 @@ class Sessions:
     def _change(self, session: Session, table: str) -> None:
         kinds = [self._insert, self._insert, self._update, self._update, self._delete]
         if KEYS[table]:
-            kinds += [self._move, self._swap, self._again, self._insert_many, self._fail, self._fail_late]
+            kinds += [self._move, self._swap, self._cross, self._again, self._insert_many, self._fail, self._fail_late]
         kind = self.random.choice(kinds)
         kind(session, table)
         self.count(kind.__name__.strip("_"))
@@ -204,6 +204,18 @@ class Sessions:
             away = key_of(table, 5000 + session.number)
             for old, new in ((a, away), (b, a), (away, b)):
                 self._rekey(session, table, old, new)
+
+    def _cross(self, session: Session, table: str) -> None:
+        """Some rows exchange their keys by one statement, after which the database makes sure that keys are unique."""
+        if table in ("ONE", "OLD") and len(session.keys[table]) > 1:
+            some = self.random.sample(
+                sorted(session.keys[table]), min(len(session.keys[table]), self.random.randint(2, 4))
+            )
+            cases = " ".join(f"WHEN {a} THEN {b}" for a, b in zip(some, [*some[1:], some[0]], strict=True))
+            listed = ", ".join(map(str, some))
+            session.connection.execute(
+                f'UPDATE {self.name(table)} SET "ID" = CASE "ID" {cases} END WHERE "ID" IN ({listed})'
+            )
 
     def _again(self, session: Session, table: str) -> None:
         """Delete a key and insert it again."""

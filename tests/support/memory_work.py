@@ -21,11 +21,15 @@ class Workload:
     """Changes of every kind to a few small tables. One of them has no key; tables come and go, columns too.
 
     :param ddl: how likely a step is a DDL statement instead of a transaction
+    :param cross: rows exchange their keys by one statement, too
     :param sparse: columns of the tables with a key whose values the log has only where a statement sets them
     """
 
-    def __init__(self, database: MemoryDatabase, *, ddl: float = 0.15, sparse: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, database: MemoryDatabase, *, ddl: float = 0.15, sparse: tuple[str, ...] = (), cross: bool = True
+    ) -> None:
         self.db, self._ddl, self._sparse = database, ddl, sparse
+        self._cross = cross and not sparse  # rows of which the log leaves values out could not be told from each other
         self._ids = 0
         self._columns = 0
         for name in TABLES:
@@ -67,7 +71,7 @@ class Workload:
 
     def _change(self, r: Random, t: Transaction, table: str) -> None:
         rows = self.db.rows(table)
-        kind = r.choice(["insert", "insert", "update", "update", "rekey", "swap", "delete", "replace"])
+        kind = r.choice(["insert", "insert", "update", "update", "rekey", "swap", "cross", "delete", "replace"])
         if not rows or kind == "insert":
             t.insert(table, self._row(r, table))
             return
@@ -82,6 +86,12 @@ class Workload:
             if other != row["id"]:
                 for old, new in ((row["id"], spare), (other, row["id"]), (spare, other)):
                     t.update(table, {"id": old}, {"id": new})
+        elif kind == "cross" and not table.endswith(KEYLESS):
+            some = [] if not self._cross else r.sample(rows, min(len(rows), r.randrange(2, 5)))
+            ids = [one["id"] for one in some]
+            t.update_each(
+                table, [({"id": a}, {"id": b}) for a, b in zip(ids, [*ids[1:], *ids[:1]], strict=True) if a != b]
+            )
         else:
             t.delete(table, where)
             if kind == "replace":

@@ -172,7 +172,7 @@ class OracleWriter:
     def _change(self, session: Session, table: str) -> None:
         kinds = [self._insert, self._insert, self._update, self._update, self._delete]
         if KEYS[table]:
-            kinds += [self._move, self._swap, self._again, self._insert_many, self._fail, self._fail_late]
+            kinds += [self._move, self._swap, self._cross, self._again, self._insert_many, self._fail, self._fail_late]
         kind = self.random.choice(kinds)
         kind(session, table)
         self._count(kind.__name__.strip("_"))
@@ -239,6 +239,16 @@ class OracleWriter:
             away = (-1 - session.number, "away") if table == "TWO" else -1 - session.number
             for old, new in ((a, away), (b, a), (away, b)):
                 self._rekey(session, table, old, new)
+
+    def _cross(self, session: Session, table: str) -> None:
+        """Some rows exchange their keys by one statement, after which the database makes sure that keys are unique."""
+        if table != "TWO" and len(session.keys[table]) > 1:
+            some = self.random.sample(
+                sorted(session.keys[table]), min(len(session.keys[table]), self.random.randint(2, 4))
+            )
+            cases = " ".join(f"WHEN {a} THEN {b}" for a, b in zip(some, [*some[1:], some[0]], strict=True))
+            listed = ", ".join(map(str, some))
+            self._run(session, f"UPDATE {table} SET id = CASE id {cases} END WHERE id IN ({listed})", [])
 
     def _again(self, session: Session, table: str) -> None:
         """Delete a key and insert it again."""

@@ -35,6 +35,8 @@ class Key:
     kind: str
     columns: list[str]
     enabled: bool = True
+    deferred: bool = False
+    """``DEFERRABLE INITIALLY DEFERRED``: it is checked at the commit, others at the end of each statement."""
 
 
 @dataclass

@@ -118,7 +118,8 @@ class Definition:
             if kind == "U":
                 reader.expect("UNIQUE")
             columns = [token.text for token in reader.group() if token.is_identifier]
-            self.key(Key(name, kind, columns))
+            deferred = reader.take("DEFERRABLE", "INITIALLY", "DEFERRED")
+            self.key(Key(name, kind, columns, deferred=bool(deferred)))
 
     def key(self, key: Key) -> None:
         if key.kind == "P":

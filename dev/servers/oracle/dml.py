@@ -134,7 +134,9 @@ def _attempt(session: "Session", statement: Statement, change: Change, binds: li
     mark = transaction.statement = len(transaction.undo)
     try:
         done = change.apply(session, statement, binds)
+        session.engine.check_keys(transaction)
     except (OraError, Blocked):
+        transaction.unchecked.clear()
         session.engine.rollback_to(transaction, mark)
         raise
     session.engine.compact(transaction)

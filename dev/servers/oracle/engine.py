@@ -96,6 +96,8 @@ class Engine:
     def commit(self, transaction: Transaction) -> None:
         """Make the changes of a transaction the truth, at a new SCN."""
         with self.writing():
+            if any(key.deferred for table in transaction.tables.values() for key in table.keys):
+                self._check_deferred(transaction)
             if transaction.begun or transaction.tables:
                 scn = self.redo.tick()
                 for table in transaction.tables.values():
@@ -211,7 +213,7 @@ class Engine:
         version = self._put(transaction, table, row, values)
         record = self._record(transaction, log.INSERT, table=table, row=row, body=[{}, values])
         self._did(transaction, Undo("I", table, row, 0, version, record))
-        self._check_keys(transaction, table, row, values)
+        transaction.unchecked.append((table, row, None))
         return row
 
     def update(self, transaction: Transaction, table: Table, row: int, new: dict[int, Any], changed: list[int]) -> None:
@@ -223,7 +225,7 @@ class Engine:
         after = {column: new[column] for column in changed}
         record = self._record(transaction, log.UPDATE, table=table, row=row, body=[logged, after])
         self._did(transaction, Undo("U", table, row, version, fresh, record))
-        self._check_keys(transaction, table, row, new, set(changed))
+        transaction.unchecked.append((table, row, set(changed)))
 
     def delete(self, transaction: Transaction, table: Table, row: int) -> None:
         version, before = self.newest(table, row)
@@ -272,14 +274,32 @@ class Engine:
 
     # keys and locks
 
-    def _check_keys(
-        self, transaction: Transaction, table: Table, row: int, values: dict[int, Any], changed: set[int] | None = None
-    ) -> None:
-        for key, columns in self._keys(table):
-            if changed is None or changed & set(columns):
-                for _, ending in self._rivals(table, columns, row, values):
-                    if ending != transaction.id:
-                        raise OraError(1, f"{table.owner}.{key.name}")
+    def check_keys(self, transaction: Transaction) -> None:
+        """At the end of a statement: rows may have had the same key until here."""
+        rows, transaction.unchecked = transaction.unchecked, []
+        for table, row, changed in rows:
+            for key, columns in self._keys(table):
+                if not key.deferred and (changed is None or changed & set(columns)):
+                    self._check_key(transaction, table, row, key, columns)
+
+    def _check_deferred(self, transaction: Transaction) -> None:
+        """At the commit, which fails as a whole."""
+        rows = {(step.table.id, step.row + i): step.table for step in transaction.undo for i in range(step.count)}
+        for (_, row), table in rows.items():
+            for key, columns in self._keys(table):
+                if key.deferred:
+                    self._check_key(transaction, table, row, key, columns)
+
+    def _check_key(self, transaction: Transaction, table: Table, row: int, key: Key, columns: list[int]) -> None:
+        names = "".join(f", c{column}" for column in columns)
+        found = self.db.execute(
+            f"SELECT _v{names} FROM {table.storage} WHERE _r = ? AND _es IS NULL AND _ex IS NULL", (row,)
+        ).fetchone()
+        if found is None:  # the same statement, or a later one, has deleted it
+            return
+        for _, ending in self._rivals(table, columns, row, dict(zip(columns, found[1:], strict=True))):
+            if ending != transaction.id:
+                raise OraError(1, f"{table.owner}.{key.name}")
 
     def _keys(self, table: Table) -> list[tuple[Key, list[int]]]:
         unique = [key for key in table.keys if key.kind != "X" and key.enabled]

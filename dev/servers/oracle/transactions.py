@@ -64,6 +64,8 @@ class Transaction:
     """The length of ``undo`` at the newest savepoint: entries before it stay as they are."""
     statement: int = 0
     """The length of ``undo`` when the running statement began."""
+    unchecked: list[tuple[Table, int, set[int] | None]] = field(default_factory=list)
+    """Rows of the running statement whose keys may be those of others, with the columns that have changed."""
     tables: dict[int, Table] = field(default_factory=dict)
     table_locks: dict[int, int] = field(default_factory=dict)
     waits_for: "Transaction | None" = None

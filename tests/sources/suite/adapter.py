@@ -66,6 +66,10 @@ class Adapter(abc.ABC):
     def transaction(self) -> AbstractContextManager[Changes]:
         """Changes that are committed together; :class:`Undo` rolls them back."""
 
+    def moves_keys(self, table: str, by: int) -> bool:
+        """Add a number to the key ``id`` of all rows by one statement; ``False``: the database makes sure of the key of each row by itself."""
+        return False
+
     def asks_to_try_again(self, error: Exception) -> bool:
         """Whether the database has rolled a transaction back for no fault of its statements."""
         return False

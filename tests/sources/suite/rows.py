@@ -71,6 +71,16 @@ class Rows(Suite):
         assert operations(connector, connector.capture()) == {"a": {"d": 4, "c": 4}, "b": {"d": 1, "c": 1}}
         equal(connector, ready)
 
+    def test_keys_that_one_statement_moves_over_each_other(self, ready: Adapter, tmp_path: Path) -> None:
+        connector = started(ready, tmp_path)
+        if not ready.moves_keys("a", 1):
+            pytest.skip("this database makes sure of the key of each row by itself")
+        assert operations(connector, connector.capture()) == {"a": {"d": 5, "c": 5}}
+        equal(connector, ready)
+        ready.moves_keys("a", -1)
+        connector.capture()
+        equal(connector, ready)
+
     def test_rows_that_are_equal_in_everything(self, ready: Adapter, tmp_path: Path) -> None:
         connector = started(ready, tmp_path)
         with ready.transaction() as t:
