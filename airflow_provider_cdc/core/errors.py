@@ -42,6 +42,9 @@ Texts are for the person on call. They have up to four parts, printed in this or
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 __all__ = [
     "AccessDenied",
     "BatchesRemoved",
@@ -71,6 +74,7 @@ __all__ = [
     "TransientError",
     "UnknownLogEvent",
     "UnreadableValue",
+    "values_of",
 ]
 
 
@@ -187,7 +191,22 @@ class UnknownLogEvent(TerminalError):
 
 
 class UnreadableValue(TerminalError):
-    """A value in the log or in a table cannot be represented."""
+    """A value in the log or in a table cannot be represented.
+
+    :ivar table: name of its table, which stops alone; ``None``: it is not known, so that the run ends
+    """
+
+    table: str | None = None
+
+
+@contextmanager
+def values_of(table: object) -> Iterator[None]:
+    """Values of this table are read: :class:`UnreadableValue` from within names it."""
+    try:
+        yield
+    except UnreadableValue as e:
+        e.table = e.table or str(table)
+        raise
 
 
 class SchemaConflict(TerminalError):

@@ -51,6 +51,7 @@ class Filters:
         self._keys = _parse_keys(columns.keys)
         self._maskings = Maskings(columns.texts)
         self._has_values = config.has_values
+        self._signals = (config.signal_data_collection or "").casefold()
         self._told = _matcher(columns.told), _matcher(columns.told_types)
 
     def namespace(self, name: str) -> bool:
@@ -90,6 +91,14 @@ class Filters:
             self._described(schema.id, c) for c in readable if c.name in key or self.in_images(schema.id, c.name)
         )
         return schema.model_copy(update={"columns": columns, "key": key})
+
+    def needed(self, schema: TableSchema) -> frozenset[str]:
+        """Names of the columns whose values are needed. Of the others no value is decoded: one that cannot be read does no harm.
+
+        A signal table is read whatever the lists say.
+        """
+        key, whole = self.key(schema), any(name.casefold() == self._signals for name in _names(schema.id))
+        return frozenset(c.name for c in schema.columns if whole or c.name in key or self.in_images(schema.id, c.name))
 
     def maskings(self, schema: TableSchema) -> dict[int, Masking]:
         """Number of a column → what becomes of its values in images.

@@ -1,49 +1,157 @@
-"""MySQL's character sets as Python codecs."""
+"""The servers' character sets: what their texts are in Unicode.
+
+Python's codecs of the same names differ from them in thousands of characters, silently in some. So each set that is no form of Unicode is decoded by a
+table that was read from a server, which MySQL and MariaDB have alike: ``python -m dev.charsets`` writes ``charsets.xz``, and a test compares it
+with each server.
+"""
 
 from __future__ import annotations
 
-import codecs
-from typing import Any
+import io
+import lzma
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
 
-CODECS = {
-    "utf8mb4": "utf-8", "utf8mb3": "utf-8", "utf8": "utf-8", "ascii": "ascii", "latin1": "mysql-latin1",
-    "ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be", "gbk": "gbk",
-    "gb2312": "gb2312", "gb18030": "gb18030", "big5": "big5", "sjis": "shift_jis", "cp932": "cp932", "ujis": "euc_jp",
-    "eucjpms": "euc_jp", "euckr": "euc_kr", "koi8r": "koi8-r", "koi8u": "koi8-u", "latin2": "iso8859-2",
-    "latin5": "iso8859-9", "latin7": "iso8859-13", "greek": "iso8859-7", "hebrew": "iso8859-8", "cp1250": "cp1250",
-    "cp1251": "cp1251", "cp1256": "cp1256", "cp1257": "cp1257", "cp850": "cp850", "cp852": "cp852", "cp866": "cp866",
-    "tis620": "tis-620", "hp8": "hp-roman8", "macroman": "mac-roman", "macce": "mac-latin2", "binary": "binary",
-}  # fmt: skip
-"""Character set → codec. ``dec8``, ``swe7``, ``keybcs2``, ``armscii8`` and ``geostd8`` have none in Python."""
+import numpy as np
+import numpy.typing as npt
+
+from airflow_provider_cdc.sources.mysql import kernels as k
+
+LARGEST_GROWTH: Final = k.LARGEST_GROWTH
+UTF8: Final = frozenset({"utf8mb4", "utf8mb3", "utf8"})
+_UNICODE: Final = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
+_BY_BYTES: Final = {"utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "utf16": 4, "utf16le": 4, "utf32": 4, "ucs2": 2, "binary": 1}
+
+Table = npt.NDArray[np.uint16]
 
 
-def is_utf8(codec: str) -> bool:
-    """Whether text in this codec is UTF-8 already."""
-    return codec in ("utf-8", "ascii")
+@dataclass(frozen=True, slots=True)
+class CodePoints:
+    """The characters of a set that is no form of Unicode, see :func:`.kernels.decode_texts`.
+
+    :param ascii: bytes below 128 are those of ASCII, wherever they begin a character
+    """
+
+    one: Table
+    two: Table
+    three: Table
+    four: Table
+    ascii: bool
 
 
-def _latin1_decode(data: Any, errors: str = "strict") -> tuple[str, int]:
-    """MySQL's latin1 is Windows-1252; its five undefined bytes are the control characters of the same number."""
-    data = bytes(data)
+def is_known(charset: str) -> bool:
+    """Whether texts in this character set can be decoded."""
+    return charset in UTF8 or charset in _UNICODE or charset == "binary" or charset in _names()
+
+
+def code_points(charset: str) -> CodePoints | None:
+    """The characters of a set; ``None`` for a form of Unicode, which :func:`decode` knows."""
+    return _tables().get(charset)
+
+
+def greatest_size(charset: str) -> int | None:
+    """Greatest number of bytes of a character; ``None`` if the set is not known."""
+    if charset in _BY_BYTES:
+        return _BY_BYTES[charset]
+    table = code_points(charset)
+    if table is None:
+        return None
+    return 4 if len(table.four) else 3 if len(table.three) else 2 if len(table.two) else 1
+
+
+def decode(charset: str, data: bytes, errors: str = "strict") -> str:
+    """One text.
+
+    :param errors: of a form of Unicode, as Python has it; in other sets the server gives ``?`` for what is no character
+    :raises ValueError: the bytes are no text of this form of Unicode
+    :raises LookupError: the character set is not known
+    """
+    if charset in UTF8 or charset == "binary":
+        return data.decode("utf-8", errors)
+    if charset in _UNICODE:
+        text = data.decode(_UNICODE[charset], errors)
+        if charset == "ucs2" and len(text) != len(data) // 2:
+            raise ValueError("a half of a character that UCS-2 does not have")
+        return text
+    table = code_points(charset)
+    if table is None:
+        raise LookupError(f"the character set {charset} is not known")
+    buffer, offsets = np.frombuffer(data, np.uint8), np.array([0, len(data)], np.int32)
+    out, ends = decode_all(table, buffer, offsets)
+    return out[: int(ends[1])].tobytes().decode()
+
+
+def decode_all(
+    table: CodePoints, data: npt.NDArray[np.uint8], offsets: npt.NDArray[np.int32]
+) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
+    """Texts that lie one behind the other, as UTF-8.
+
+    :param offsets: where each begins in ``data``, and where the last one ends
+    :return: the same of the result
+    """
+    out = np.empty(k.LARGEST_GROWTH * len(data), np.uint8)
+    ends = np.empty(len(offsets), np.int32)
+    k.decode_texts(data, offsets, table.one, table.two, table.three, table.four, out, ends)
+    return out, ends
+
+
+def encode(charset: str, text: str) -> bytes:
+    """The bytes that a column has for a text.
+
+    :raises ValueError: the set does not have a character, or has several for it
+    :raises LookupError: the character set is not known
+    """
+    if charset in UTF8:
+        return text.encode()
+    if charset in _UNICODE:
+        data = text.encode(_UNICODE[charset])
+        if charset == "ucs2" and len(data) != 2 * len(text):
+            raise ValueError("UCS-2 does not have a character of it")
+        return data
+    known = _bytes_of(charset)
     try:
-        return data.decode("cp1252"), len(data)
-    except UnicodeDecodeError:
-        gaps = b"\x81\x8d\x8f\x90\x9d"
-        return "".join(chr(c) if c in gaps else bytes((c,)).decode("cp1252", errors) for c in data), len(data)
+        return b"".join(known[character] for character in text)
+    except KeyError as e:
+        raise ValueError(f"the character {e.args[0]!r} is not in it, or more than once") from None
 
 
-def _latin1_encode(text: str, errors: str = "strict") -> tuple[bytes, int]:
-    return b"".join(bytes((ord(c),)) if c in "\x81\x8d\x8f\x90\x9d" else c.encode("cp1252", errors) for c in text), len(
-        text
-    )
+@cache
+def _bytes_of(charset: str) -> dict[str, bytes]:
+    """Character → bytes, of those that only one sequence of bytes stands for. A question mark stands for all that is no character, too."""
+    table = code_points(charset)
+    if table is None:
+        raise LookupError(f"the character set {charset} is not known")
+    found: dict[str, bytes] = {}
+    twice = {"?"}
+    for prefix, codes, size in ((b"", table.one, 1), (b"", table.two, 2), (b"\x8f", table.three, 2)):
+        for at in np.flatnonzero(codes != k.NO_CHARACTER).tolist():
+            character = chr(int(codes[at]))
+            twice |= {character} & found.keys()
+            found[character] = prefix + int(at).to_bytes(size, "big")
+    for at in np.flatnonzero(table.four != k.NO_CHARACTER).tolist():
+        character = chr(int(table.four[at]))
+        twice |= {character} & found.keys()
+        found[character] = bytes((0x81 + at // 12600, 0x30 + at // 1260 % 10, 0x81 + at // 10 % 126, 0x30 + at % 10))
+    return {character: data for character, data in found.items() if character not in twice}
 
 
-def _search(name: str) -> codecs.CodecInfo | None:
-    return (
-        codecs.CodecInfo(_latin1_encode, _latin1_decode, name=name)
-        if name in ("mysql-latin1", "mysql_latin1")
-        else None
-    )
+@cache
+def _tables() -> dict[str, CodePoints]:
+    """The tables of the file: arrays ``<set>.<number of bytes>`` of the differences between neighbours, which compress better."""
+    packed = resources.files(__package__).joinpath("charsets.xz").read_bytes()
+    arrays = np.load(io.BytesIO(lzma.decompress(packed)))
+    none = np.empty(0, np.uint16)
+    found = {}
+    for charset in {name.partition(".")[0] for name in arrays.files}:
+        codes = [
+            np.cumsum(arrays[name], dtype=np.uint16) if (name := f"{charset}.{size}") in arrays.files else none
+            for size in (1, 2, 3, 4)
+        ]
+        found[charset] = CodePoints(*codes, ascii=bool((codes[0][:128] == np.arange(128)).all()))
+    return found
 
 
-codecs.register(_search)
+def _names() -> frozenset[str]:
+    return frozenset(_tables())

@@ -15,8 +15,12 @@ import pyarrow as pa
 from airflow_provider_cdc.core.config.values import BinaryHandling
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, arrow_type
+from airflow_provider_cdc.sources.mysql.columns import charsets
 from airflow_provider_cdc.sources.mysql.columns.buffers import Bytes, Finisher, Values
 from airflow_provider_cdc.sources.relational.value_texts import binary_text
+
+_LARGEST = 2**31 - 1
+"""Greatest number of bytes of an Arrow array of texts."""
 
 # -- validity ---------------------------------------------------------------------------------------------------------------------
 
@@ -143,18 +147,30 @@ def _as_doubles(texts: list[str | None]) -> pa.Array:
 # -- dates ------------------------------------------------------------------------------------------------------------------------
 
 
-def temporals(column: Column) -> Finisher:
+def temporals(column: Column, *, key: str | None = None) -> Finisher:
     """Dates in days since the epoch, times in µs.
 
     A date that the calendar does not have becomes null, or the epoch in a NOT NULL column (Debezium MySQL connector, "Temporal types").
+
+    :param key: table and column, of a column of the key: there several rows would become one
+    :raises UnreadableValue: (the finisher) a key has such a date
     """
     type_ = arrow_type(column.type)
     narrow = pa.types.is_date32(type_)
+    alone = column.declared.type_name == "TIMESTAMP" and not column.nullable  # which has no other value at the epoch
 
     def finisher(v: Values) -> pa.Array:
         fixed, valid = v.fixed, v.valid
         impossible = valid == 2
         if impossible.any():
+            if key is not None and not alone:
+                raise UnreadableValue(
+                    "A row has a date in its key that the calendar does not have, as 0000-00-00: with what stands for it, 1970-01-01 or NULL, "
+                    "several rows of the source would be one.",
+                    where=key,
+                    safe="Nothing is lost: the batch was not written.",
+                    remedy="correct the row at the source, or name other columns as the key with message.key.columns",
+                )
             fixed = np.where(impossible, 0, fixed)
             valid = np.where(impossible, 0 if column.nullable else 1, valid).astype(np.uint8)
         return _fixed(type_, fixed, valid, np.int32 if narrow else np.int64)
@@ -187,22 +203,76 @@ def converted(type_: pa.DataType, convert: Callable[[bytes], object], where: str
         try:
             return pa.array([None if b is None else convert(b) for b in v.texts()], type_)
         except (ValueError, LookupError, pa.ArrowInvalid) as e:
-            raise UnreadableValue(
-                f"A value cannot be read: {e}",
-                where=where,
-                safe="Nothing is lost: the batch was not written.",
-                remedy="correct the value at the source, or leave the column out with column.exclude.list",
-            ) from e
+            raise unreadable(str(e), where) from e
 
     return finisher
 
 
-def transcoded(codec: str, where: str) -> Finisher:
-    """Text in another character set; each distinct value is decoded once."""
+def unreadable(why: str, where: str) -> UnreadableValue:
+    """The error of a value that the change log cannot have.
+
+    :param where: table and column
+    """
+    return UnreadableValue(
+        f"A value cannot be read: {why}",
+        where=where,
+        safe="Nothing is lost: the batch was not written.",
+        remedy="correct the value at the source, or leave the column out with column.exclude.list",
+    )
+
+
+def texts(charset: str, where: str) -> Finisher:
+    """Text in any character set.
+
+    :param where: table and column, for the error
+    :raises UnreadableValue: (the finisher) a value has half a character, which no form of Unicode may have
+    """
+    if charset in charsets.UTF8:
+        return _utf8(where)
+    table = charsets.code_points(charset)
+    return _transcoded(charset, where) if table is None else _by_table(table, where)
+
+
+def _utf8(where: str) -> Finisher:
+    """Text that is UTF-8 already. MariaDB takes halves of characters (U+D800 to U+DFFF), which nothing behind here could read."""
+    plain = variable(pa.string())
+
+    def finisher(v: Values) -> pa.Array:
+        array = plain(v)
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as e:
+            raise unreadable("it is no UTF-8, as it has half a character, or other bytes", where) from e
+        return array
+
+    return finisher
+
+
+def _by_table(table: charsets.CodePoints, where: str) -> Finisher:
+    """Text in a set that a table describes."""
+    plain = variable(pa.string())
+
+    def finisher(v: Values) -> pa.Array:
+        data = v.data[: v.filled]
+        if table.ascii and (not v.filled or data.max() < 0x80):
+            return plain(v)
+        if charsets.LARGEST_GROWTH * v.filled > _LARGEST:
+            raise unreadable("as UTF-8 it may have more than 2 GB", where)
+        out, offsets = charsets.decode_all(table, data, v.offsets)
+        bitmap, nulls = _bitmap(v.valid)
+        return pa.Array.from_buffers(
+            pa.string(), v.n, [bitmap, pa.py_buffer(offsets), _owned(out[: int(offsets[-1])])], nulls
+        )
+
+    return finisher
+
+
+def _transcoded(charset: str, where: str) -> Finisher:
+    """Text in another form of Unicode; each distinct value is decoded once."""
 
     def finisher(v: Values) -> pa.Array:
         raw = variable(pa.binary())(v).dictionary_encode()
-        decode = converted(pa.string(), lambda b: b.decode(codec), where)
+        decode = converted(pa.string(), lambda b: charsets.decode(charset, b), where)
         texts = decode(_values_of(raw.dictionary))
         return texts.take(raw.indices)
 

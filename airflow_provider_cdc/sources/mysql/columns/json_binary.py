@@ -17,6 +17,9 @@ _SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = 0, 1, 2, 3,
 _NUMBERS = {5: "<h", 6: "<H", 7: "<i", 8: "<I", 9: "<q", 10: "<Q", 11: "<d"}
 _STRING, _OPAQUE = 12, 15
 _LITERALS = {0: "null", 1: "true", 2: "false"}
+_PLAIN_DIGITS = 15
+_LINE = 76
+"""Characters of base64 after which the server begins a new line."""
 _T_DECIMAL, _T_DATE, _T_TIME, _T_DATETIME, _T_TIMESTAMP = 246, 10, 11, 12, 7
 
 
@@ -92,26 +95,33 @@ def _quoted(text: str) -> str:
 
 
 def _double(value: float) -> str:
-    """The shortest text that gives the same number again, as MySQL writes it: ``1.0``, ``1e15``, ``1.5e-7``."""
-    mantissa, _, exponent = f"{value!r}".partition("e")
-    if exponent:
-        mantissa = mantissa.removesuffix(".0")
-        return f"{mantissa}e{int(exponent)}"
-    if abs(value) >= 1e15:
-        digits = mantissa.removesuffix(".0").lstrip("-")
-        text = digits.rstrip("0")
-        fraction = f".{text[1:]}" if len(text) > 1 else ""
-        return f"{'-' if value < 0 else ''}{text[0]}{fraction}e{len(digits) - 1}"
-    return mantissa
+    """The shortest text that gives the same number again, as MySQL's ``my_gcvt`` writes it: ``1.0``, ``0.00001``, ``1e15``, ``1.5e-17``.
+
+    With an exponent from 1e15 on and below 1e-15, except for numbers of 16 digits that have a 17th behind the point.
+    """
+    sign, figures, exponent = Decimal(repr(value)).as_tuple()
+    assert isinstance(exponent, int)
+    digits = "".join(map(str, figures)).lstrip("0")
+    point, digits = len(digits) + exponent, digits.rstrip("0")
+    if not digits:
+        text = "0.0"
+    elif -_PLAIN_DIGITS < point <= _PLAIN_DIGITS or (point == 16 and len(digits) == 17):
+        whole = digits[:point].ljust(point, "0") if point > 0 else "0"
+        text = f"{whole}.{'0' * -point}{digits[max(point, 0) :] or '0'}"
+    else:
+        text = f"{digits[0]}{'.' if digits[1:] else ''}{digits[1:]}e{point - 1}"
+    return f"-{text}" if sign else text
 
 
 def _opaque(kind: int, data: bytes) -> str:
     """A value of an SQL type inside a document."""
     if kind == _T_DECIMAL:
-        return str(Decimal(long_decimal_text(data[2:], data[0], data[1])))
+        return long_decimal_text(data[2:], data[0], data[1])
     if kind in (_T_DATE, _T_TIME, _T_DATETIME, _T_TIMESTAMP):
         return f'"{_temporal(kind, int.from_bytes(data, "little", signed=True))}"'
-    return f'"base64:type{kind}:{base64.b64encode(data).decode()}"'
+    text = base64.b64encode(data).decode()
+    lines = "\\n".join(text[at : at + _LINE] for at in range(0, len(text), _LINE))
+    return f'"base64:type{kind}:{lines}"'
 
 
 def _temporal(kind: int, packed: int) -> str:

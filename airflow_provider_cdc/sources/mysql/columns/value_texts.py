@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ipaddress
+import struct
 import zlib
 
 _DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
@@ -44,13 +44,23 @@ def uuid_text(data: bytes) -> str:
 
 
 def inet6_text(data: bytes) -> str:
-    """MariaDB's ``INET6``, in its shortest form."""
-    address = ipaddress.IPv6Address(data)
-    if address.ipv4_mapped is not None:
-        return f"::ffff:{address.ipv4_mapped}"
-    if data[:12] == bytes(12) and data[12:14] != bytes(2):
-        return f"::{ipaddress.IPv4Address(data[12:])}"
-    return str(address)
+    """MariaDB's ``INET6``. Unlike RFC 5952 has it, the server shortens a lone group of zeros, too.
+
+    >>> inet6_text(bytes.fromhex("20010db8000000010002000300040005"))
+    '2001:db8::1:2:3:4:5'
+    """
+    groups = struct.unpack(">8H", data)
+    gap_at, gap = -1, 0
+    for first in range(8):
+        zeros = next((n for n, group in enumerate(groups[first:]) if group), 8 - first)
+        if zeros > gap:
+            gap_at, gap = first, zeros
+    if gap_at == 0 and (gap == 6 or (gap == 5 and groups[5] == 0xFFFF)):
+        return f"::{'ffff:' if gap == 5 else ''}{inet4_text(data[12:])}"
+    texts = [f"{group:x}" for group in groups]
+    if not gap:
+        return ":".join(texts)
+    return f"{':'.join(texts[:gap_at])}::{':'.join(texts[gap_at + gap :])}"
 
 
 def inet4_text(data: bytes) -> str:

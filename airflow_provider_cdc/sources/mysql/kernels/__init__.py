@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.sources.mysql.kernels.rows import *
     from airflow_provider_cdc.sources.mysql.kernels.split import *
     from airflow_provider_cdc.sources.mysql.kernels.tagged import *
+    from airflow_provider_cdc.sources.mysql.kernels.texts import *
 
-_COMPILED = ("crc", "results", "route", "rows", "split", "tagged")
+_COMPILED = ("crc", "results", "route", "rows", "split", "tagged", "texts")
 
 
 def __getattr__(name: str) -> Any:

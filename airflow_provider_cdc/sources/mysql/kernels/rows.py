@@ -25,6 +25,9 @@ from airflow_provider_cdc.sources.mysql.kernels.temporals import (
     NO_DATE,
     date,
     datetime,
+    mariadb_datetime,
+    mariadb_time,
+    mariadb_timestamp,
     old_datetime,
     old_time,
     old_timestamp,
@@ -50,6 +53,9 @@ VAR: Final = 12  # a = width of the length in bytes
 OLD_DATETIME: Final = 13
 OLD_TIMESTAMP: Final = 14
 OLD_TIME: Final = 15
+MARIADB_DATETIME: Final = 16  # a = width in bytes, b = microseconds of the last digit
+MARIADB_TIMESTAMP: Final = 17  # the same
+MARIADB_TIME: Final = 18  # the same
 
 STORE_FIXED: Final = 0
 STORE_WIDE: Final = 1
@@ -146,8 +152,16 @@ def _image(
         elif kind == OLD_TIMESTAMP:
             fixed[slot, row] = v = old_timestamp(buf, p)
             valid[c, row] = 2 if v == NO_DATE else 1
-        else:  # OLD_TIME
+        elif kind == OLD_TIME:
             fixed[slot, row] = old_time(buf, p)
+        elif kind == MARIADB_DATETIME:
+            fixed[slot, row] = v = mariadb_datetime(buf, p, a, b)
+            valid[c, row] = 2 if v == NO_DATE else 1
+        elif kind == MARIADB_TIMESTAMP:
+            fixed[slot, row] = v = mariadb_timestamp(buf, p, a, b)
+            valid[c, row] = 2 if v == NO_DATE else 1
+        else:  # MARIADB_TIME
+            fixed[slot, row] = mariadb_time(buf, p, a, b)
         p += size
     return p
 

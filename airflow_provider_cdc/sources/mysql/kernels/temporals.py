@@ -1,6 +1,7 @@
 """Dates and times as the binary log has them, of MySQL 5.6.4 and later and of before.
 
-``TIME``, ``DATETIME`` and ``TIMESTAMP`` have ``fraction`` bytes of a fraction of a second behind them, none to three.
+``TIME``, ``DATETIME`` and ``TIMESTAMP`` have ``fraction`` bytes of a fraction of a second behind them, none to three. MariaDB has fractions in a form of
+its own besides (``mysql56_temporal_format=OFF``, ``Field_datetime_hires`` and its kin in ``sql/field.cc``): big-endian numbers with ``digits`` decimal places.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from airflow_provider_cdc.sources.relational.kernels import days, is_date
 
 NO_DATE: Final = np.int64(-(2**63))
 """What a function gives for a date that the calendar does not have (``0000-00-00``, ``2024-02-30``)."""
+
+_TIME_ZERO: Final = np.int64(839 * 3600 * 1000000)
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -105,3 +108,32 @@ def old_time(buf: Bytes, p: int) -> int:
         sign = np.int64(-1)
     seconds = (v // 10000) * 3600 + ((v // 100) % 100) * 60 + v % 100
     return sign * seconds * 1000000
+
+
+@inlined
+def mariadb_datetime(buf: Bytes, p: int, size: int, unit: int) -> int:
+    """``DATETIME`` of one to six digits in MariaDB's own form, in ``size`` bytes.
+
+    :param unit: microseconds of its last digit
+    """
+    v = big(buf, p, size) * unit
+    part, v = v % 1000000, v // 1000000
+    seconds, v = v % 86400, v // 86400
+    day, ym = v % 32, v // 32
+    year, month = ym // 13, ym % 13
+    if is_date(year, month, day):
+        return (days(year, month, day) * 86400 + seconds) * 1000000 + part
+    return NO_DATE
+
+
+@inlined
+def mariadb_timestamp(buf: Bytes, p: int, size: int, unit: int) -> int:
+    """``TIMESTAMP`` of one to six digits in MariaDB's own form, in ``size`` bytes; 0 is ``0000-00-00 00:00:00``."""
+    v = big(buf, p, 4) * 1000000 + big(buf, p + 4, size - 4) * unit
+    return v if v else NO_DATE
+
+
+@inlined
+def mariadb_time(buf: Bytes, p: int, size: int, unit: int) -> int:
+    """``TIME`` of one to six digits in MariaDB's own form, in ``size`` bytes: counted from -839:00:00."""
+    return big(buf, p, size) * unit - _TIME_ZERO

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.columns import charsets as known
 from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
-from airflow_provider_cdc.sources.mysql.columns.charsets import CODECS
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
 from airflow_provider_cdc.sources.mysql.log.events.event_bodies import MariaDbGtid
@@ -33,7 +33,7 @@ class QueryEvents:
 
     def query(self, i: int, buffer: EventBuffer) -> Query:
         """The QUERY event ``i``."""
-        return parse_query(buffer.events.body(i), self._codec, mariadb=self._server.mariadb)
+        return parse_query(buffer.events.body(i), self._charset, mariadb=self._server.mariadb)
 
     def statements(self, query: Query) -> Iterator[ddl.Statement]:
         """The statements of its text, one by one."""
@@ -66,10 +66,10 @@ class QueryEvents:
             statement = ddl.Unknown(query.sql, ddl.tables_of(statement), why)
         return self._applier.read(statement, query, buffer.where(i))
 
-    def _codec(self, collation: int) -> str:
-        """Python codec of a collation number's character set; ``ascii`` for a character set that Python does not have."""
+    def _charset(self, collation: int) -> str:
+        """Character set of a collation number; ``ascii`` for a set that is not known here."""
         charset = self._charsets.get(collation, "utf8mb4")
-        return "utf-8" if charset == "binary" else CODECS.get(charset, "ascii")
+        return charset if known.is_known(charset) else "ascii"
 
     def _is_half_done(self, buffer: EventBuffer) -> bool:
         """Whether this is START ALTER or ROLLBACK ALTER (MariaDB's ``binlog_alter_two_phase``), which change no table."""
@@ -92,16 +92,17 @@ class QueryEvents:
             )
 
 
-def parse_query(body: bytes, codec: Callable[[int], str], *, mariadb: bool) -> Query:
+def parse_query(body: bytes, charset: Callable[[int], str], *, mariadb: bool) -> Query:
     """Read a QUERY event.
 
-    :param codec: collation number → Python codec of the session's character set, in which the text is written
+    :param charset: collation number → the session's character set, in which the text is written
     """
     thread, _seconds, db_length, error, status_length = struct.unpack_from("<IIBHH", body)
     sql_mode, collation, explicit_timestamps = _session(body[13 : 13 + status_length], mariadb=mariadb)
     start = 13 + status_length
     database = body[start : start + db_length].decode("utf-8", "replace")
-    text = body[start + db_length + 1 :].decode("utf-8" if collation is None else codec(collation), "backslashreplace")
+    written = "utf8mb4" if collation is None else charset(collation)
+    text = known.decode(written, body[start + db_length + 1 :], "backslashreplace")
     return Query(thread, error, database, text, sql_mode, explicit_timestamps)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_cdc.core.model.schema import Column
-from airflow_provider_cdc.sources.mysql.columns.charsets import CODECS
+from airflow_provider_cdc.sources.mysql.columns import charsets
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.types import ColumnType
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import BYTES, FLOAT, INT, MEMBER, NUMBER, TEXT, KeyColumn
@@ -54,17 +54,14 @@ def _float(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> f
 
 
 def _text(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, str]:
-    codec = CODECS.get(key.charset)
-    if codec is None:
+    if not charsets.is_known(key.charset):
         raise Irreversible(f"the character set {key.charset} of {key.name} is not known here")
-    if codec == "utf-8" and key.charset == "utf8mb4":
+    if key.charset == "utf8mb4":
         return {"text": value, "collation": key.collation}
     try:
-        return {"hex": value.encode(codec).hex(), "collation": key.collation}
-    except UnicodeEncodeError as e:
-        raise Irreversible(
-            f"{value!r} of {key.name} is no text of the character set {key.charset}: {e.reason}"
-        ) from None
+        return {"hex": charsets.encode(key.charset, value).hex(), "collation": key.collation}
+    except ValueError as e:
+        raise Irreversible(f"{value!r} of {key.name} is no text of the character set {key.charset}: {e}") from None
 
 
 def _bytes(key: KeyColumn, column: Column, value: Any, config: MySqlConfig) -> dict[str, str]:

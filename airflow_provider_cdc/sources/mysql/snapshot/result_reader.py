@@ -17,8 +17,9 @@ import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.core.model.schema import Column, TableSchema, row_struct
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.errors import SourceUnavailable, values_of
+from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns import finishers as col
 from airflow_provider_cdc.sources.mysql.columns.buffers import Buffers, Finisher, Scratch, finish
@@ -53,8 +54,12 @@ class ResultReader:
         self._stores: list[int] = []
         rows = []
         slots = [0, 0, 0]
+        filters = Filters(config)
+        needed, key = filters.needed(schema), filters.key(schema)
         for column in schema.columns:
-            kind, a, b, finisher = _column(column, f"{schema.id}.{column.name}", config)
+            kind, a, b, finisher = _column(column, f"{schema.id}.{column.name}", config, column.name in key)
+            if column.name not in needed:
+                finisher = col.nulls(arrow_type(column.type))
             store = {k.R_BYTES: k.STORE_VARIABLE, k.R_DECIMAL_WIDE: k.STORE_WIDE}.get(kind, k.STORE_FIXED)
             rows.append((kind, a, b, slots[store]))
             slots[store] += 1
@@ -135,7 +140,11 @@ class ResultReader:
                 packets.fail()
             packets.ended = why == k.LAST_ROW
             if rows:
-                yield finish(buffers, self._finishers, rows, None, self.type)
+                yield self._image(buffers, rows)
+
+    def _image(self, buffers: Buffers, rows: int) -> pa.StructArray:
+        with values_of(self.schema.id):
+            return finish(buffers, self._finishers, rows, None, self.type)
 
     def _large(self, payload: npt.NDArray[np.uint8]) -> pa.StructArray:
         """A row of 16 MB or more."""
@@ -147,7 +156,7 @@ class ResultReader:
             raise SourceUnavailable(
                 "The server's answer cannot be understood: a large row has another length than it says."
             )
-        return finish(buffers, self._finishers, 1, None, self.type)
+        return self._image(buffers, 1)
 
     def _execute(self, connection: Connection, sql: str) -> int:
         """Prepare and execute a statement; its result is left in the socket. Returns the statement's id."""
@@ -288,7 +297,7 @@ def _lost(why: str) -> SourceUnavailable:
 _Read = tuple[int, int, int, Finisher]
 
 
-def _column(column: Column, where: str, config: MySqlConfig) -> _Read:
+def _column(column: Column, where: str, config: MySqlConfig, key: bool) -> _Read:
     """How the kernel reads a column of the binary protocol: kind, two parameters, finisher."""
     t = ColumnType.of(column)
     if t.base in INTEGERS:
@@ -298,7 +307,7 @@ def _column(column: Column, where: str, config: MySqlConfig) -> _Read:
     if t.base == "decimal":
         return _decimal(column, *t.digits)
     if t.base in ("date", "datetime", "timestamp"):
-        return k.R_DATE if t.base == "date" else k.R_DATETIME, 0, 0, col.temporals(column)
+        return k.R_DATE if t.base == "date" else k.R_DATETIME, 0, 0, col.temporals(column, key=where if key else None)
     if t.base == "bit":
         return k.R_BIT, 0, 0, col.booleans if column.type == "bool" else col.bits(column)
     simple: dict[str, _Read] = {
@@ -315,7 +324,7 @@ def _column(column: Column, where: str, config: MySqlConfig) -> _Read:
     if t.base in BLOBS:
         return k.R_BYTES, 0, 0, col.binaries(config.binary_handling_mode)
     # everything else comes as text in the connection's character set, which is utf8mb4
-    return k.R_BYTES, 0, 0, col.variable(pa.string())
+    return k.R_BYTES, 0, 0, col.texts("utf8mb4", where)
 
 
 def _decimal(column: Column, precision: int, scale: int) -> _Read:

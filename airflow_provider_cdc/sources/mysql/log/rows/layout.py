@@ -10,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import UnreadableValue
-from airflow_provider_cdc.core.model.schema import Column, TableSchema, row_struct
+from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.columns import charsets as texts
 from airflow_provider_cdc.sources.mysql.columns import finishers as col
 from airflow_provider_cdc.sources.mysql.columns import wire_types as w
 from airflow_provider_cdc.sources.mysql.columns.buffers import Buffers, Finisher, Scratch
-from airflow_provider_cdc.sources.mysql.columns.charsets import CODECS, is_utf8
 from airflow_provider_cdc.sources.mysql.columns.json_binary import json_text
 from airflow_provider_cdc.sources.mysql.columns.value_texts import (
     inet4_text,
@@ -98,10 +99,13 @@ class Layout:
         return self.stores.count(k.STORE_VARIABLE)
 
 
-def build_layout(table_map: TableMap, schema: TableSchema, config: MySqlConfig, charsets: Mapping[int, str]) -> Layout:
+def build_layout(
+    table_map: TableMap, schema: TableSchema, config: MySqlConfig, charsets: Mapping[int, str], *, counted: bool = False
+) -> Layout:
     """Make the layout of a table map and the schema in force.
 
     :param charsets: collation number → character set, as the server has them
+    :param counted: the rows are only counted: every value becomes a null
     :raises Mismatch: they contradict each other: the rows were written under another schema
     """
     if table_map.names is None:
@@ -114,14 +118,19 @@ def build_layout(table_map: TableMap, schema: TableSchema, config: MySqlConfig, 
         differ = [n for n, a, z in zip(schema.names, logged, nullable, strict=True) if a != z]
         raise Mismatch(f"the log and the known schema disagree on whether {', '.join(differ)} may be null")
     rows, stores, finishers, minimum = [], [], [], (len(schema.columns) + 7) // 8
+    needed, key = _columns(schema, config) if not counted else (frozenset(), ())
     slots = [0, 0, 0]
     collations = collations_of(table_map)
     for i, column in zip(places, schema.columns, strict=True):
         where = f"{schema.id}.{column.name}"
         _verify(table_map, i, column, ColumnType.of(column))
         _verify_bytes(column, ColumnType.of(column), charsets.get(collations.get(i, 0)))
-        codec = _codec(collations.get(i, 0), ColumnType.of(column), where, charsets) if i in collations else "binary"
-        kind, x, y, finisher, size = _column(table_map, i, column, where, config, codec)
+        charset = "binary"
+        if i in collations and column.name in needed:
+            charset = _charset(collations.get(i, 0), ColumnType.of(column), where, charsets)
+        kind, x, y, finisher, size = _column(table_map, i, column, where, config, charset, column.name in key)
+        if column.name not in needed:
+            finisher = col.nulls(arrow_type(column.type))
         store = _STORE.get(kind, k.STORE_FIXED)
         rows.append((kind, x, y, slots[store], size))
         slots[store] += 1
@@ -143,6 +152,12 @@ def places_of_columns(logged: Sequence[str], known: Collection[str] = ()) -> lis
     return [i for i, name in enumerate(logged) if name in known or not _HIDDEN.fullmatch(name)]
 
 
+def _columns(schema: TableSchema, config: MySqlConfig) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Names of the columns whose values are needed, and of those of the key."""
+    filters = Filters(config)
+    return filters.needed(schema), filters.key(schema)
+
+
 _Read = tuple[int, int, int, Finisher, int]  # kind, a, b, finisher, least number of bytes
 
 
@@ -154,7 +169,7 @@ def collations_of(m: TableMap) -> dict[int, int]:
     return found | {i: m.member_collations.of(n) for n, i in enumerate(members)}
 
 
-def _column(m: TableMap, i: int, column: Column, where: str, config: MySqlConfig, codec: str) -> _Read:
+def _column(m: TableMap, i: int, column: Column, where: str, config: MySqlConfig, charset: str, key: bool) -> _Read:
     """How to read column ``i``."""
     wire, meta, declared = m.types[i], m.meta[i], ColumnType.of(column)
     if wire in _INTEGER_WIDTHS:
@@ -165,16 +180,18 @@ def _column(m: TableMap, i: int, column: Column, where: str, config: MySqlConfig
         return _decimal(meta >> 8, meta & 0xFF, column)
     if wire in (w.T_VARCHAR, w.T_VAR_STRING, w.T_STRING, w.T_BLOB, w.T_JSON, w.T_GEOMETRY, w.T_VECTOR, *_COMPRESSED):
         width = _length_width(wire, meta)
-        return k.VAR, width, 0, _variable(wire, declared, where, config, codec), width
+        return k.VAR, width, 0, _variable(wire, declared, where, config, charset), width
     if wire in (w.T_ENUM, w.T_SET):
-        values = _members(m, i, declared, codec)
+        values = _members(m, i, declared, charset)
         finisher = col.members(values, where) if wire == w.T_ENUM else col.member_sets(values)
         return k.INT, meta & 0xFF, 1, finisher, meta & 0xFF
     if wire == w.T_BIT:
         width = (meta >> 8) + (1 if meta & 0xFF else 0)
         return k.BIG_ENDIAN, width, 0, col.booleans if column.type == "bool" else col.bits(column), width
+    if m.mariadb and wire in _MARIADB_TEMPORALS and declared.fraction:
+        return _mariadb_temporal(wire, column, declared.fraction, where if key else None)
     fraction = (meta + 1) // 2
-    temporal = col.temporals(column)
+    temporal = col.temporals(column, key=where if key else None)
     simple: dict[int, _Read] = {
         w.T_FLOAT: (k.FLOAT, 0, 0, col.floats, 4),
         w.T_DOUBLE: (k.DOUBLE, 0, 0, col.doubles, 8),
@@ -191,6 +208,20 @@ def _column(m: TableMap, i: int, column: Column, where: str, config: MySqlConfig
     if wire in simple:
         return simple[wire]
     raise Mismatch(f"column {column.name} has type {wire} in the log, which cannot be read")
+
+
+_MARIADB_TEMPORALS = {
+    w.T_DATETIME: (k.MARIADB_DATETIME, (6, 6, 7, 7, 7, 8)),
+    w.T_TIMESTAMP: (k.MARIADB_TIMESTAMP, (5, 5, 6, 6, 7, 7)),
+    w.T_TIME: (k.MARIADB_TIME, (4, 4, 5, 5, 5, 6)),
+}
+"""Kind, and width in bytes for one to six digits of a fraction, in MariaDB's own form. The log does not have the number of digits."""
+
+
+def _mariadb_temporal(wire: int, column: Column, digits: int, key: str | None) -> _Read:
+    kind, widths = _MARIADB_TEMPORALS[wire]
+    width = widths[digits - 1]
+    return kind, width, 10 ** (6 - digits), col.temporals(column, key=key), width
 
 
 _COMPRESSED = (w.T_BLOB_COMPRESSED, w.T_VARCHAR_COMPRESSED)
@@ -260,33 +291,33 @@ def string_length(wire: int, meta: int) -> int:
     return low | (((high & 0x30) ^ 0x30) << 4) if high & 0x30 != 0x30 else low
 
 
-def _codec(collation: int, declared: ColumnType, where: str, charsets: Mapping[int, str]) -> str:
-    """Python codec of a column's text.
+def _charset(collation: int, declared: ColumnType, where: str, charsets: Mapping[int, str]) -> str:
+    """Character set of a column's text.
 
-    :raises UnreadableValue: Python has no codec for the character set
+    :raises UnreadableValue: it is not known
     """
     charset = charsets.get(collation, declared.charset or "binary")
-    if charset not in CODECS:
+    if not texts.is_known(charset):
         raise UnreadableValue(
             f"Texts in the character set {charset} cannot be decoded.",
             where=where,
             safe="Nothing is lost: the batch was not written.",
             remedy="convert the column to utf8mb4, or leave it out with column.exclude.list",
         )
-    return CODECS[charset]
+    return charset
 
 
-def _members(m: TableMap, i: int, declared: ColumnType, codec: str) -> tuple[str, ...]:
-    """Members of an ENUM or SET: those of the log if it has them, since the rows were written with them.
-
-    Members in ``CHARACTER SET binary`` are read as UTF-8, as the catalog shows them.
-    """
-    if i not in m.values:
-        return declared.values
-    return tuple(value.decode("utf-8" if codec == "binary" else codec) for value in m.values[i])
+def _members(m: TableMap, i: int, declared: ColumnType, charset: str) -> tuple[str, ...]:
+    """Members of an ENUM or SET: those of the log if it has them, since the rows were written with them."""
+    return members_of(m, i, charset) if i in m.values else declared.values
 
 
-def _variable(wire: int, declared: ColumnType, where: str, config: MySqlConfig, codec: str) -> Finisher:
+def members_of(m: TableMap, i: int, charset: str) -> tuple[str, ...]:
+    """The members that the log has of an ENUM or SET; those in ``CHARACTER SET binary`` are read as UTF-8, as the catalog shows them."""
+    return tuple(texts.decode(charset, value, "backslashreplace") for value in m.values.get(i, ()))
+
+
+def _variable(wire: int, declared: ColumnType, where: str, config: MySqlConfig, charset: str) -> Finisher:
     base = declared.base
     if base in SPATIAL:
         return col.geometries
@@ -302,7 +333,7 @@ def _variable(wire: int, declared: ColumnType, where: str, config: MySqlConfig, 
     if base in BLOBS:
         finisher = col.binaries(config.binary_handling_mode)
     elif base in TEXTS:
-        finisher = col.variable(pa.string()) if is_utf8(codec) else col.transcoded(codec, where)
+        finisher = col.texts(charset, where)
     else:
         raise Mismatch(f"{where} is declared {base}, which is not a type of variable length")
     return col.uncompressed(uncompress_column, finisher, where) if wire in _COMPRESSED else finisher

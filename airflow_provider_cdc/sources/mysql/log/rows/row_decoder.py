@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged, values_of
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch, finish
@@ -117,7 +117,9 @@ def _rows_of(
             )
             if status in (k.BAD_VALUE, k.BAD_IMAGE):
                 raise _unreadable(routed, layout, status, resume)
-            if n:
+            if not n:
+                continue
+            with values_of(layout.schema.id):
                 op, event_of, row_in = op[:n], event_of[:n], row_in[:n]
                 block = RowBlock(
                     table=layout.schema,
@@ -131,8 +133,8 @@ def _rows_of(
                     ts_us=table[event_of, k.EV_TIME] * 1_000_000,
                     source={},
                 )
-                block.source = _source(routed, block, event_of, row_in, columns, queries)
-                yield block, event_of, row_in
+            block.source = _source(routed, block, event_of, row_in, columns, queries)
+            yield block, event_of, row_in
 
 
 def _fitting_parts(picked: Int64s, lengths: Int64s, layout: Layout) -> Iterator[tuple[Int64s, int, int]]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.mysql.columns import wire_types as w
-from airflow_provider_cdc.sources.mysql.columns.finishers import nulls
+from airflow_provider_cdc.sources.mysql.columns.charsets import greatest_size
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.log.rows.layout import (
     UNNAMED,
@@ -20,6 +20,7 @@ from airflow_provider_cdc.sources.mysql.log.rows.layout import (
     Mismatch,
     build_layout,
     collations_of,
+    members_of,
     places_of_columns,
     string_length,
 )
@@ -38,14 +39,9 @@ _SIMPLE = {
     w.T_FLOAT: "float", w.T_DOUBLE: "double", w.T_DATE: "date", w.T_NEWDATE: "date", w.T_YEAR: "year", w.T_JSON: "json",
     w.T_VECTOR: "vector", w.T_GEOMETRY: "geometry", w.T_DATETIME: "datetime", w.T_TIMESTAMP: "timestamp", w.T_TIME: "time",
 }  # fmt: skip
+_OLD_TEMPORALS = {w.T_DATETIME, w.T_TIMESTAMP, w.T_TIME}
 _FRACTIONAL = {w.T_DATETIME2: "datetime", w.T_TIMESTAMP2: "timestamp", w.T_TIME2: "time"}
 _LOBS = {1: "tiny", 2: "", 3: "medium", 4: "long"}
-_BYTES = {
-    "utf8mb4": 4, "utf8mb3": 3, "utf16": 4, "utf16le": 4, "utf32": 4, "ucs2": 2, "latin1": 1, "ascii": 1, "latin2": 1, "latin5": 1,
-    "latin7": 1, "cp1250": 1, "cp1251": 1, "cp1256": 1, "cp1257": 1, "cp850": 1, "cp852": 1, "cp866": 1, "koi8r": 1, "koi8u": 1,
-    "greek": 1, "hebrew": 1, "tis620": 1, "hp8": 1, "macroman": 1, "macce": 1,
-}  # fmt: skip
-"""Greatest number of bytes of a character: the log gives lengths in bytes."""
 
 
 def schema_of_table_map(
@@ -87,8 +83,7 @@ def counting_layout(m: TableMap, table: TableId, config: MySqlConfig) -> Layout:
         for i, name in enumerate(named.names)
         if i in places
     ]
-    layout = build_layout(named, TableSchema(id=table, columns=tuple(made)), config, {})
-    return replace(layout, finishers=[nulls(field.type) for field in layout.type])
+    return build_layout(named, TableSchema(id=table, columns=tuple(made)), config, {}, counted=True)
 
 
 def _signs(m: TableMap) -> Iterator[TableMap]:
@@ -109,8 +104,12 @@ def _column(
     if like is not None:
         return like.model_copy(update={"nullable": m.nullable[i]}), True
     if len(types) > 1:
-        raise Mismatch(f"the log leaves open whether column {name} is {' or '.join(t.base for t in types)}")
+        raise Mismatch(f"the log leaves open whether column {name} is {' or '.join(map(_spelled, types))}")
     return captured_column(table, name, types[0], config, nullable=m.nullable[i]), False
+
+
+def _spelled(type_: ColumnType) -> str:
+    return type_.base if type_.length is None else f"{type_.base}({type_.length})"
 
 
 def _types(m: TableMap, i: int, charsets: Mapping[int, str]) -> list[ColumnType]:
@@ -121,7 +120,8 @@ def _types(m: TableMap, i: int, charsets: Mapping[int, str]) -> list[ColumnType]
     if wire in _FRACTIONAL:
         return [ColumnType(_FRACTIONAL[wire], meta or None)]
     if wire in _SIMPLE:
-        return [ColumnType(_SIMPLE[wire])]
+        digits = range(7) if m.mariadb and wire in _OLD_TEMPORALS else (0,)  # which the log does not have
+        return [ColumnType(_SIMPLE[wire], n or None) for n in digits]
     if wire == w.T_NEWDECIMAL:
         return [ColumnType("decimal", meta >> 8, meta & 0xFF)]
     if wire == w.T_BIT:
@@ -131,9 +131,7 @@ def _types(m: TableMap, i: int, charsets: Mapping[int, str]) -> list[ColumnType]
     if charset is None:
         raise Mismatch(f"the log does not have the character set of column {m.names[i]}")
     if wire in (w.T_ENUM, w.T_SET):
-        base, codec = "enum" if wire == w.T_ENUM else "set", "utf-8"
-        values = tuple(value.decode(codec) for value in m.values.get(i, ()))
-        return [ColumnType(base, charset=charset, values=values)]
+        return [ColumnType("enum" if wire == w.T_ENUM else "set", charset=charset, values=members_of(m, i, charset))]
     return _strings(m, i, charset)
 
 
@@ -146,7 +144,7 @@ def _strings(m: TableMap, i: int, charset: str) -> list[ColumnType]:
         raise Mismatch(f"column {m.names[i]} has type {wire} in the log, which cannot be read")
     length, fixed = string_length(wire, meta), wire == w.T_STRING
     if not binary:
-        width = _BYTES.get(charset)
+        width = greatest_size(charset)
         return [ColumnType("char" if fixed else "varchar", length // width if width else None, charset=charset)]
     types = [ColumnType("binary" if fixed else "varbinary", length)]
     if m.mariadb and fixed and length == 16:

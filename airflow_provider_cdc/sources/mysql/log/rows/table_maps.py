@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.core.commands import cdc, exactly
-from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.errors import SchemaConflict, values_of
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mysql import kernels as k
@@ -192,7 +192,8 @@ class TableMaps:
     def _build(self, table_map: TableMap, schema: TableSchema) -> Layout:
         """The layout in either reading of the signs: newer versions of MySQL 8.0 log a sign for YEAR columns, older ones do not."""
         try:
-            return build_layout(table_map, schema, self._config, self._catalog.charsets)
+            with values_of(schema.id):
+                return build_layout(table_map, schema, self._config, self._catalog.charsets)
         except Mismatch:
             if table_map.unsigned_with_years is None:
                 raise
