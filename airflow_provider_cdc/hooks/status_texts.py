@@ -120,6 +120,8 @@ def status_lines(status: Status) -> Iterator[str]:
         yield from (f"              {line}" for line in more)
     if text := log_text(LogWindow.of(status.metrics.get("streaming", {}))):
         yield f"  Its log:    {text}"
+    for table, why in status.stopped.items():
+        yield f"  Stopped: {table}: {why}"
     if status.pending:
         yield f"  To be read: {', '.join(status.pending)}"
     if status.waiting:

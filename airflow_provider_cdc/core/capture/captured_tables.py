@@ -46,6 +46,10 @@ class CapturedTables:
         """Whether events are made of a table at this position: the signal table is read, and has none."""
         return self.captured(table) and table != self._signals
 
+    def is_signal_table(self, name: str) -> bool:
+        """Whether a table of this name is the signal table."""
+        return self._signals is not None and name == str(self._signals)
+
     def selected(self, table: TableId) -> bool:
         """Whether events are made of a table, at this position or at a later one."""
         return self._filters.table(table) and table != self._signals

@@ -32,10 +32,11 @@ from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.capture.signal_actions import SignalActions
 from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.capture.snapshot_actions import SnapshotActions
+from airflow_provider_cdc.core.capture.stopped_tables import StoppedTables
 from airflow_provider_cdc.core.capture.streaming import Streaming
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.topics import Topics, as_earlier_releases
-from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused
+from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused, UnreadableValue
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, writes_watermarks
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.metrics import RunMetrics, Value
@@ -121,6 +122,7 @@ class Run:
         self._heartbeats = heartbeats = Heartbeats(config, inputs.source, committer.advance)
         self._progress = progress = RequestProgress(name, store, state, inputs.changelog.board(name))
         rereads = Rereads(state, history, incremental)
+        self._stopped = stopped = StoppedTables(inputs, output, tables, incremental)
         snapshots = SnapshotActions(inputs, output, history, tables, incremental, rereads, chunks)
         actions = SignalActions(inputs, output, history, tables, incremental, snapshots)
         self._signals = signals = SignalProcessor(inputs, output, signal_table, actions, incremental, watch)
@@ -143,6 +145,7 @@ class Run:
             watch,
             self._report_if_due,
             self.metrics.streaming,
+            stopped,
             self._carrier,
         )
 
@@ -162,11 +165,19 @@ class Run:
         return topics
 
     def execute(self, run_for_s: float | None) -> None:
-        """Run until there is nothing left to do, or for ``run_for_s`` seconds."""
+        """Run until there is nothing left to do, or for ``run_for_s`` seconds.
+
+        :raises UnreadableValue: all others are captured, and tables are stopped
+        """
+        self._execute(run_for_s)
+        self._stopped.verify()
+
+    def _execute(self, run_for_s: float | None) -> None:
         stop, state = self._stop, self._state
         stop.deadline = None if run_for_s is None else time.monotonic() + run_for_s
         try:
             self._signals.fail_lost()
+            self._stopped.forget_gone()
             self._plan()
             while True:
                 self._snapshot()
@@ -242,7 +253,7 @@ class Run:
         if config.snapshot_delay_ms:
             log.info("Waiting %.1f s before the snapshot (snapshot.delay.ms).", config.snapshot_delay_ms / 1000)
             time.sleep(config.snapshot_delay_ms / 1000)
-        plan = self._planned
+        plan, planned, committed = self._planned, state.offset, self.batcher.offset
         self._planned = Plan(state.offset, rows=self._reads_rows)  # for snapshots that come later in the run
         try:
             if state.snapshot.streamed:  # shortens the time for which the view is kept open
@@ -254,6 +265,29 @@ class Run:
             log.warning("Ended within the snapshot: %s tables are left, with which the next run begins.", left)
         except (QueryRefused, AccessDenied, NotGranted) as e:
             self._refused(e)
+        except UnreadableValue as e:
+            self._planned = plan
+            self._without_table(e, planned if self.batcher.offset == committed else None)
+
+    def _without_table(self, e: UnreadableValue, planned: Offset | None) -> None:
+        """Go on with the tables that are left, without the one of a value that cannot be read. If a request asked for it, the request fails, and what
+        was captured of the table stays as it was.
+
+        :param planned: the offset to go on with; ``None``: the committed one, as tables were read meanwhile
+        :raises UnreadableValue: no table is left, or it is of no table that could be stopped alone
+        """
+        if e.table in self.batcher.offset.snapshot.requests:
+            return self._refused(e)
+        self._committer.abandon()
+        self._history.restore(self._inputs.store.schemas(self._inputs.name))
+        state = self._state
+        state.offset = planned or state.offset
+        self._stopped.stop(e)
+        if state.offset.position is not None:
+            self._committer.commit()
+        elif not state.snapshot.pending:
+            raise e
+        return None
 
     def _refused(self, e: CdcError) -> None:
         """The database refuses a statement of a request, or the account lacks a right for it: the request fails, and capture goes

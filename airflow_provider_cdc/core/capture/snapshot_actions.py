@@ -138,6 +138,11 @@ class SnapshotActions:
         except CdcError as e:
             raise Refused(f"{e.what} {e.remedy or ''}".strip()) from e
         names = [str(table) for table in tables]
+        if stopped := [name for name in names if name in self._state.offset.stopped]:
+            raise Refused(
+                f"{', '.join(stopped)}: stopped, as a value cannot be read; such a table goes on when it is read whole, which is a snapshot "
+                'of "type": "blocking"'
+            )
         keys, ranges = self._ranges(request, tables, conditions)
         scans = [
             Scan(

@@ -14,7 +14,9 @@ from airflow_provider_cdc.core.capture.control_watch import ControlWatch
 from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
 from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
 from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
+from airflow_provider_cdc.core.capture.stopped_tables import StoppedTables
 from airflow_provider_cdc.core.capture.stream_progress import StreamProgress
+from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.events import LogItem
 from airflow_provider_cdc.core.model.metrics import EventMetrics
@@ -36,6 +38,7 @@ class Streaming:
     :param tables: what the log reader may decode
     :param report: is called between two transactions
     :param metrics: of the stream
+    :param stopped: takes tables with a value that cannot be read
     :param carrier: keeps what the source carries over from one stream to the next; ``None``: it carries nothing
     """
 
@@ -51,13 +54,14 @@ class Streaming:
         watch: ControlWatch,
         report: Callable[[], None],
         metrics: EventMetrics,
+        stopped: StoppedTables,
         carrier: Carrier | None = None,
     ) -> None:
         self._source, self._tables, self._items, self._incremental = inputs.source, tables, items, incremental
         self._state = output.state
         self._writer, self._committer = output.writer, output.committer
         self._heartbeats, self._signals, self._watch = heartbeats, signals, watch
-        self._report, self._carrier = report, carrier
+        self._report, self._carrier, self._stopped = report, carrier, stopped
         self._patience_s = inputs.config.poll_interval_ms / 1000
         board, batcher, state = inputs.changelog.board(inputs.name), output.batcher, output.state
         self._progress = StreamProgress(board, lambda: batcher.events, metrics, lambda: state.where, log)
@@ -82,7 +86,11 @@ class Streaming:
             reads_chunks, state.repositioned = state.incremental.active, False
             if end is not None and start.reached(end) and not ahead and not reads_chunks:
                 break
-            self._phase(start, ahead[0][1] if ahead else None if reads_chunks else end, bounded and reads_chunks)
+            try:
+                self._phase(start, ahead[0][1] if ahead else None if reads_chunks else end, bounded and reads_chunks)
+            except UnreadableValue as e:
+                self._stop_table(e)
+                continue
             if state.snapshot.pending or self._watch.due:
                 break
             if (reads_chunks or state.repositioned) and bounded:
@@ -102,7 +110,11 @@ class Streaming:
             while True:
                 start = self._state.position
                 ahead = self._hold_back()
-                self._catch_up(start, ahead[0][1] if ahead else end)
+                try:
+                    self._catch_up(start, ahead[0][1] if ahead else end)
+                except UnreadableValue as e:
+                    self._stop_table(e)
+                    continue
                 if not ahead:
                     break
             self._end_of_log()
@@ -117,11 +129,21 @@ class Streaming:
             self._items.rollback()
         self._committer.commit()
 
+    def _stop_table(self, e: UnreadableValue) -> None:
+        """Go on without the table of a value that cannot be read, from the last transaction that is whole.
+
+        :raises UnreadableValue: it is of no table that could be stopped alone
+        """
+        self._items.rollback()
+        self._stopped.stop(e)
+        self._committer.commit()
+
     def _hold_back(self) -> list[tuple[str, Position]]:
         """Leave out the events of tables that are read at a later position. Returns these tables, with the
         position of each, nearest first."""
         ahead = self._state.ahead()
-        self._tables.hold_back({name for name, _ in ahead} | self._state.snapshot.waiting)
+        held = {name for name, _ in ahead} | self._state.snapshot.waiting
+        self._tables.hold_back(held | self._state.offset.stopped.keys())
         return ahead
 
     def _phase(self, start: Position, end: Position | None, until_read: bool) -> None:

@@ -39,6 +39,7 @@ class Status:
     :param asked_by: who asked for it, and ``reason`` why
     :param last_error: of the last run that failed, which need not be the last run
     :param pending: tables that have still to be read whole
+    :param stopped: table → why nothing of it is captured until it is read whole again
     :param waiting: tables that are read, at positions that streaming has not reached yet
     :param scans: incremental snapshots: table → rows read so far, in the order they are read
     :param metrics: of the last run that read anything, also if it failed: context → name → value
@@ -61,6 +62,7 @@ class Status:
     batch: int
     moved_at: datetime | None
     pending: tuple[str, ...] = ()
+    stopped: dict[str, str] = field(default_factory=dict)
     waiting: tuple[str, ...] = ()
     scans: dict[str, int] = field(default_factory=dict)
     scans_paused: bool = False
@@ -133,6 +135,7 @@ def status_of(record: ConnectorRecord, signals: Sequence[SignalRecord]) -> Statu
         batch=offset.batch,
         moved_at=record.moved_at,
         pending=tuple(sorted(offset.snapshot.pending)),
+        stopped=dict(offset.stopped),
         waiting=tuple(sorted(offset.snapshot.read_at)),
         scans={scan.table: scan.rows for scan in offset.incremental.scans},
         scans_paused=offset.incremental.paused,

@@ -333,6 +333,7 @@ class Offset(BaseModel):
     :param tables_filter: the include and exclude lists in force, to notice that tables were added
     :param incremental: tables that are read in chunks beside the stream
     :param signal: number of the last signal that was taken
+    :param stopped: table → why its events are left out until it is read whole again: a value of it cannot be read
     :param carried: what the source has put beside the position, see :mod:`airflow_provider_cdc.core.spi.carried`
     """
 
@@ -345,6 +346,7 @@ class Offset(BaseModel):
     tables_filter: str = ""
     incremental: IncrementalState = Field(default_factory=IncrementalState)
     signal: int = 0
+    stopped: dict[str, str] = Field(default_factory=dict)
     carried: CarriedFile | None = None
 
     def document(self) -> dict[str, Any]:
@@ -371,6 +373,15 @@ class Offset(BaseModel):
         """With another state of incremental snapshots."""
         return self.model_copy(update={"incremental": incremental})
 
+    def stops(self, table: str, why: str) -> Self:
+        """Events of a table are left out from here on, and it is not read."""
+        snapshot = self.snapshot.without({table}).passed({table})
+        return self.model_copy(update={"stopped": self.stopped | {table: why}, "snapshot": snapshot})
+
+    def resumes(self, tables: Collection[str]) -> Self:
+        """Some tables are not stopped any more."""
+        return self.model_copy(update={"stopped": {n: why for n, why in self.stopped.items() if n not in tables}})
+
     def filtered(self, tables_filter: str) -> Self:
         """The include and exclude lists are these now."""
         return self.model_copy(update={"tables_filter": tables_filter})
@@ -396,5 +407,7 @@ class Offset(BaseModel):
     def forgotten(self) -> Self:
         """The connector has no position: its next run reads all tables first. Sequence, batch and signal numbers continue."""
         return self.model_copy(
-            update={"position": None, "snapshot": SnapshotState(), "tables_filter": "", "carried": None}
-        )
+            update={
+                "position": None, "snapshot": SnapshotState(), "tables_filter": "", "stopped": {}, "carried": None,
+            }
+        )  # fmt: skip

@@ -180,6 +180,7 @@ class Snapshotter:
                         self._truncate(session, table)
                 self._read(session, group, items, marks, work, len(names))
                 state.snapshot = state.snapshot.read(map(str, group), position)
+                state.offset = state.offset.resumes({str(t) for t in group})
                 self._notifications.read(
                     {str(t): self._metrics.rows[str(t)] for t in group if t in wanted}, state.offset
                 )
@@ -214,6 +215,7 @@ class Snapshotter:
             if change is not None:
                 self._record(session, table, change, [])
         self._state.snapshot = self._state.snapshot.read(gone, position)
+        self._state.offset = self._state.offset.resumes(gone)
 
     def _groups(
         self, session: SnapshotSession, tables: list[TableId], wanted: set[TableId]

@@ -1,0 +1,81 @@
+"""Tables that are stopped, as a value of each cannot be read. All others are captured, and the run fails at its end.
+
+The events of such a table are left out from the last commit before the value on. Nothing of it is lost: it goes on when it is read whole again.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
+from airflow_provider_cdc.core.commands import cdc, exactly
+from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
+from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.output import Output
+
+log = logging.getLogger(__name__)
+
+
+class StoppedTables:
+    """Stops single tables of a run.
+
+    :param tables: those that are captured
+    """
+
+    def __init__(
+        self, inputs: RunInputs, output: Output, tables: CapturedTables, incremental: IncrementalCoordinator
+    ) -> None:
+        self._connector, self._source = inputs.name, inputs.source
+        self._state, self._batcher, self._tables, self._incremental = output.state, output.batcher, tables, incremental
+
+    def stop(self, e: UnreadableValue) -> None:
+        """Stop the table of a value, with the next commit; between transactions only.
+
+        :raises UnreadableValue: it is of no table that could be stopped alone
+        """
+        if e.table is None or self._tables.is_signal_table(e.table):
+            raise e
+        log.error("Table %s is stopped, all others go on. %s", e.table, e)
+        self._incremental.cancel()
+        self._end_scans(e.table)
+        text = " ".join(
+            filter(None, [e.what, f"({e.where})" if e.where else None, f"Repair: {e.remedy}" if e.remedy else None])
+        )
+        self._state.offset = self._state.offset.stops(e.table, text)
+
+    def _end_scans(self, table: str) -> None:
+        """End the incremental snapshots of a table."""
+        state = self._state.incremental
+        gone = [scan for scan in state.scans if scan.table == table]
+        state = state.stopped([scan for scan in state.scans if scan.table != table])
+        for scan in gone:
+            state = state.request_failed(scan.request, f"{table} is stopped, as a value of it cannot be read")
+            if not any(left.request == scan.request for left in state.scans):
+                message, state = state.request_ended(scan.request)
+                self._batcher.end_signal(scan.request, SignalState.FAILED, message)
+        self._state.incremental = state
+
+    def forget_gone(self) -> None:
+        """Forget stopped tables that are not captured any more, or that the source does not have any more."""
+        if stopped := self._state.offset.stopped:
+            there = {str(table) for table in self._source.discover() if self._tables.selected(table)}
+            self._state.offset = self._state.offset.resumes(stopped.keys() - there)
+
+    def verify(self) -> None:
+        """
+        :raises UnreadableValue: tables are stopped
+        """
+        stopped = self._state.offset.stopped
+        if not stopped:
+            return
+        read = cdc("snapshot", self._connector, *map(exactly, stopped), type="blocking", replace=True)
+        raise UnreadableValue(
+            f"{len(stopped)} {'tables are' if len(stopped) > 1 else 'table is'} stopped, as a value cannot be read: "
+            + "; ".join(f"{table}: {why}" for table, why in stopped.items()),
+            where=", ".join(stopped),
+            safe="All other tables are captured up to here. Of a stopped table nothing is lost: it goes on when it is read whole again.",
+            remedy=f"mend the value, or set what leaves it out, as said above; then have the table read again: `{read}`; or leave the table out with "
+            "table.exclude.list",
+        )
