@@ -12,11 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.lifecycle.status import status_of
 from airflow_provider_cdc.sources.mysql.columns import charsets
 from airflow_provider_cdc.sources.mysql.kernels import NO_CHARACTER
 from dev.charsets import character_sets, characters
+from dev.servers.oracle import Oracle
 from tests.sources.mysql.kernels.test_kernels import events_of
+from tests.sources.oracle_adapter import oracle_connector
+from tests.support.connectors import Connector, mysql_connector
 from tests.support.four_ways import FourWays
+from tests.support.signals import signal_state, snapshot
 
 SERVERS = ["mariadb", "mariadb118", "mysql97", "mysql80"]
 
@@ -25,11 +31,6 @@ SERVERS = ["mariadb", "mariadb118", "mysql97", "mysql80"]
 def mariadb118(mariadb_factory: Any) -> Iterator[Any]:
     with mariadb_factory(edition="11.8") as server:
         yield server
-
-
-@pytest.fixture
-def server(request: pytest.FixtureRequest) -> Any:
-    return request.getfixturevalue(request.param)
 
 
 def kind_of(name: str) -> str:
@@ -116,8 +117,6 @@ GB18030 = {"gb18030": ("gb18030", "ḿ€𠀀㐀", "人", "𠀀")}
 @pytest.mark.parametrize("name", ["mariadb", "mysql97"])
 def test_a_key_in_any_character_set_is_one_row(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> None:
     """H7 R14 R15 R16 gb18030: the key of a row is the same from the snapshot and from the log, and texts and members are what was written."""
-    from tests.support.connectors import mysql_connector
-
     server = request.getfixturevalue(name)
     cases = CASES | (GB18030 if name == "mysql97" else {})
     server.sql("DROP DATABASE IF EXISTS set_keys", "CREATE DATABASE set_keys")
@@ -131,7 +130,7 @@ def test_a_key_in_any_character_set_is_one_row(request: pytest.FixtureRequest, n
         connector = mysql_connector(server, tmp_path, kind_of(name), database_include_list="set_keys")
         connector.capture()
         before, written = {}, {}
-        for case, (_, text, other, third) in cases.items():
+        for case, (_, _, other, third) in cases.items():
             cursor.execute(f"UPDATE `{case}` SET v = 2")
             cursor.execute(f"INSERT INTO `{case}` VALUES (%s, 3, %s, %s)", (third * 2, other, other))
         connector.capture()
@@ -162,8 +161,6 @@ def test_members_are_read_from_the_log_in_their_own_character_set(
     request: pytest.FixtureRequest, name: str, tmp_path: Path
 ) -> None:
     """R17: neither the known structure nor the catalog has the table as the rows were written, so that the log alone says which members there are."""
-    from tests.support.connectors import mysql_connector
-
     server = request.getfixturevalue(name)
     server.sql("DROP DATABASE IF EXISTS members", "CREATE DATABASE members")
     with server.connect(database="members", autocommit=True) as sql, sql.cursor() as cursor:
@@ -314,3 +311,158 @@ def test_times_with_fractions_in_both_forms_of_mariadb(
     assert str(ways.seen["datetime6"][3]["snapshot"]).startswith("2024-02-29 12:00:01")
     plain = {row["snapshot"] for row in ways.seen["time6"].values() if "snapshot" in row}
     assert {-(838 * 3600 + 59 * 60 + 59) * 1_000_000, 0} <= plain
+
+
+# -- a value that cannot be read ------------------------------------------------------------------------------------------------
+
+HALVES = {"mariadb": ("VARCHAR(9)", "x'61eda080'"), "mysql97": ("VARCHAR(9) CHARACTER SET ucs2", "x'0061d800'")}
+"""Half a character, which the server takes and nothing behind it could read."""
+
+
+def _stopped(connector: Connector, **properties: Any) -> str:
+    """Run once; returns the error of a run with stopped tables, or nothing."""
+    try:
+        connector.capture({name.replace("_", "."): value for name, value in properties.items()})
+    except UnreadableValue as e:
+        return str(e)
+    return ""
+
+
+def _ids(connector: Connector, table: str) -> list[int]:
+    return sorted(row["id"] for row in connector.rows(table))
+
+
+@pytest.mark.parametrize("name", HALVES)
+def test_a_value_that_cannot_be_read_stops_its_table_alone(
+    request: pytest.FixtureRequest, name: str, tmp_path: Path
+) -> None:
+    """X2: each remedy that the error names helps, and no row of either table is lost."""
+    server = request.getfixturevalue(name)
+    declared, bad = HALVES[name]
+    db = f"stops_{name}"
+    server.sql(f"DROP DATABASE IF EXISTS {db}", f"CREATE DATABASE {db}")
+    with server.connect(database=db, autocommit=True) as sql, sql.cursor() as cursor:
+        for table in ("a", "b"):
+            cursor.execute(f"CREATE TABLE {table} (id INT PRIMARY KEY, v {declared})")
+            cursor.execute(f"INSERT INTO {table} VALUES (1, 'x')")
+        connector = mysql_connector(server, tmp_path / "log", kind_of(name), database_include_list=db)
+        assert _stopped(connector) == ""
+        for statement in (
+            "BEGIN",
+            "INSERT INTO a VALUES (2, 'y')",
+            "INSERT INTO b VALUES (2, 'y')",
+            f"INSERT INTO a VALUES (3, {bad})",
+            "COMMIT",
+        ):
+            cursor.execute(statement)
+        cursor.execute("INSERT INTO b VALUES (3, 'z')")
+        error = _stopped(connector)
+        assert f"airflow cdc snapshot test {db}.a --type blocking --replace" in error
+        assert f"{db}.a.v" in error
+        assert (_ids(connector, f"{db}.a"), _ids(connector, f"{db}.b")) == ([1], [1, 2, 3])
+        cursor.execute("INSERT INTO b VALUES (4, 'z')")
+        assert _stopped(connector) == error  # each run says so, and the others go on
+        assert _ids(connector, f"{db}.b") == [1, 2, 3, 4]
+        record = connector.store.connector(connector.name)
+        assert record is not None
+        assert [*status_of(record, ()).stopped] == [f"{db}.a"]
+
+        in_chunks = snapshot(connector, f"{db}.a", id_="chunks")
+        too_early = snapshot(connector, f"{db}.a", id_="whole", type="blocking")
+        assert _stopped(connector) == error
+        assert signal_state(connector, in_chunks)[0] == "refused"
+        assert "blocking" in signal_state(connector, in_chunks)[1]
+        assert signal_state(connector, too_early)[0] == "failed"
+
+        excluded = {"column_exclude_list": f"{db}.a.v"}
+        again = snapshot(connector, f"{db}.a", id_="again", type="blocking")
+        assert _stopped(connector, **excluded) == ""
+        assert signal_state(connector, again)[0] == "done"
+        cursor.execute(f"INSERT INTO a VALUES (4, {bad})")
+        assert _stopped(connector, **excluded) == ""
+        assert _ids(connector, f"{db}.a") == [1, 2, 3, 4]
+
+        first = mysql_connector(server, tmp_path / "snapshot", kind_of(name), database_include_list=db)
+        assert f"{db}.a.v" in _stopped(first)
+        assert (_ids(first, f"{db}.a"), _ids(first, f"{db}.b")) == ([], [1, 2, 3, 4])
+        cursor.execute("INSERT INTO b VALUES (5, 'z')")
+        assert f"{db}.a.v" in _stopped(first)
+        assert _ids(first, f"{db}.b") == [1, 2, 3, 4, 5]
+        cursor.execute("UPDATE a SET v = 'm' WHERE id > 2")
+        again = snapshot(first, f"{db}.a", type="blocking")
+        assert _stopped(first) == ""
+        assert signal_state(first, again)[0] == "done"
+        cursor.execute("DELETE FROM a WHERE id = 3")
+        assert _stopped(first) == ""
+        assert _ids(first, f"{db}.a") == [1, 2, 4]
+
+
+@pytest.mark.parametrize("name", ["mariadb", "mysql97"])
+@pytest.mark.parametrize("how", ["snapshot", "log"])
+def test_a_date_in_a_key_that_the_calendar_does_not_have_is_refused(
+    request: pytest.FixtureRequest, name: str, how: str, tmp_path: Path
+) -> None:
+    """A6b: beside 1970-01-01 it would be the same row."""
+    server, db = request.getfixturevalue(name), f"zero_{name}_{how}"
+    server.sql(f"DROP DATABASE IF EXISTS {db}", f"CREATE DATABASE {db}")
+    with server.connect(database=db, autocommit=True) as sql, sql.cursor() as cursor:
+        cursor.execute("SET sql_mode = '', time_zone = '+00:00'")
+        for table, type_ in (("d", "DATE"), ("t", "DATETIME(3)"), ("s", "TIMESTAMP(0)"), ("v", "INT, w DATE")):
+            cursor.execute(f"CREATE TABLE {table} (k {type_} NOT NULL, n INT, PRIMARY KEY (k, n))")
+        connector = mysql_connector(server, tmp_path, kind_of(name), database_include_list=db)
+        if how == "log":
+            assert _stopped(connector) == ""
+        for table, zero, one in (
+            ("d", "0000-00-00", "1970-01-01"),
+            ("t", "2024-00-10", "1970-01-01"),
+            ("s", 0, "1970-01-01 00:00:01"),
+        ):
+            cursor.execute(f"INSERT INTO {table} VALUES (%s, 1), (%s, 1)", (zero, one))
+        cursor.execute("INSERT INTO v VALUES (1, '0000-00-00', 1)")
+        error = _stopped(connector)
+        assert f"{db}.d.k" in error
+        assert f"{db}.t.k" in error
+        assert "message.key.columns" in error
+        assert len(connector.rows(f"{db}.s")) == 2  # a TIMESTAMP begins a second later
+        assert len(connector.rows(f"{db}.v")) == 1  # no column of the key
+        assert connector.rows(f"{db}.d") == connector.rows(f"{db}.t") == []
+        cursor.execute("DELETE FROM d WHERE k = 0")
+        cursor.execute("DELETE FROM t WHERE k <> '1970-01-01'")
+        snapshot(connector, f"{db}.[dt]", type="blocking")
+        assert _stopped(connector) == ""
+        assert len(connector.rows(f"{db}.d")) == len(connector.rows(f"{db}.t")) == 1
+
+
+@pytest.mark.parametrize("how", ["snapshot", "log"])
+def test_a_moment_beyond_nanoseconds_stops_its_table_and_each_remedy_helps(how: str, tmp_path: Path) -> None:
+    """R39: on Oracle. An excluded column is not decoded, in whatever row it is."""
+    with Oracle() as server:
+        log_all = "ALTER TABLE {} ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
+        for table, columns in (("A", "VALID_TO TIMESTAMP(9), V NUMBER(9)"), ("B", "V NUMBER(9)")):
+            server.sql(f"CREATE TABLE {table} (ID NUMBER(9) PRIMARY KEY, {columns})", log_all.format(table))
+
+        def connector(name: str, **properties: Any) -> Connector:
+            return oracle_connector(
+                server, tmp_path / name, **{"schema_include_list": "APP", "topic_prefix": "o", **properties}
+            )
+
+        def rows(of: Connector, table: str) -> list[int]:
+            return sorted(row["ID"] for row in of.replay.advance().rows(f"o.APP.{table}"))
+
+        plain, without = connector("plain"), connector("without", column_exclude_list=r"APP\.A\.VALID_TO")
+        if how == "log":
+            assert _stopped(plain) == _stopped(without) == ""
+        server.sql(
+            "INSERT INTO A VALUES (1, TIMESTAMP '9999-12-31 23:59:59.999999999', 1)", "INSERT INTO B VALUES (1, 1)"
+        )
+        server.sql("UPDATE A SET V = 2", "INSERT INTO B VALUES (2, 1)")
+        assert _stopped(without) == ""
+        assert (rows(without, "A"), rows(without, "B")) == ([1], [1, 2])
+        error = _stopped(plain)
+        assert "APP.A" in error
+        assert "time.precision.mode=connect, set together with snapshot.mode=always for one run" in error
+        assert (rows(plain, "A"), rows(plain, "B")) == ([], [1, 2])
+        assert _stopped(plain, time_precision_mode="connect", snapshot_mode="always") == ""
+        server.sql("UPDATE A SET V = 3")
+        assert _stopped(plain, time_precision_mode="connect") == ""
+        assert (rows(plain, "A"), rows(plain, "B")) == ([1], [1, 2])

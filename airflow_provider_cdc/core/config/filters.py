@@ -97,8 +97,13 @@ class Filters:
 
         A signal table is read whatever the lists say.
         """
-        key, whole = self.key(schema), any(name.casefold() == self._signals for name in _names(schema.id))
-        return frozenset(c.name for c in schema.columns if whole or c.name in key or self.in_images(schema.id, c.name))
+        whole = any(name.casefold() == self._signals for name in _names(schema.id))
+        named = {name.lower() for name in self._named_key(schema.id) or ()}
+        return frozenset(
+            c.name
+            for c in schema.columns
+            if whole or c.name in schema.key or c.name.lower() in named or self.in_images(schema.id, c.name)
+        )
 
     def maskings(self, schema: TableSchema) -> dict[int, Masking]:
         """Number of a column → what becomes of its values in images.
@@ -143,17 +148,21 @@ class Filters:
         """Names of the key columns: configured ones, else those of the table. A table whose key has a column that cannot be
         captured has no key here: with a part of the key, different rows would look like one."""
         readable = {c.name for c in schema.columns if c.type != NOT_CAPTURED}
-        for pattern, columns in self._keys:
-            if any(pattern.fullmatch(name) for name in _names(schema.id)):
-                by_lower = {name.lower(): name for name in schema.names if name in readable}
-                if missing := [c for c in columns if c.lower() not in by_lower]:
-                    raise ConfigError(
-                        f"message.key.columns names {missing[0]!r}, which is not a column of {schema.id} that can be captured.",
-                        where=f"columns of {schema.id}: {', '.join(by_lower.values())}",
-                        remedy="correct message.key.columns",
-                    )
-                return tuple(by_lower[c.lower()] for c in columns)
-        return schema.key if readable.issuperset(schema.key) else ()
+        columns = self._named_key(schema.id)
+        if columns is None:
+            return schema.key if readable.issuperset(schema.key) else ()
+        by_lower = {name.lower(): name for name in schema.names if name in readable}
+        if missing := [c for c in columns if c.lower() not in by_lower]:
+            raise ConfigError(
+                f"message.key.columns names {missing[0]!r}, which is not a column of {schema.id} that can be captured.",
+                where=f"columns of {schema.id}: {', '.join(by_lower.values())}",
+                remedy="correct message.key.columns",
+            )
+        return tuple(by_lower[c.lower()] for c in columns)
+
+    def _named_key(self, table: TableId) -> tuple[str, ...] | None:
+        """The columns that ``message.key.columns`` names for a table; ``None`` if it names none."""
+        return next((columns for pattern, columns in self._keys if any(map(pattern.fullmatch, _names(table)))), None)
 
 
 def _names(table: TableId) -> tuple[str, ...]:

@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.errors import UnreadableValue, values_of
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.rows.values import Unreadable, reader_of
@@ -66,12 +67,13 @@ class SelectList:
         self.index: dict[str, int] = {}
         self.lobs = False
         self._absent = frozenset(absent)
+        needed = Filters(config).needed(schema)
         self._readers: list[Callable[[Sequence[Any]], pa.Array] | None] = []
         for column in schema.columns:
             if column.type == NOT_CAPTURED or column.name in self._absent:
                 self._readers.append(None)
                 continue
-            self._readers.append(reader_of(column, config))
+            self._readers.append(reader_of(column, config) if column.name in needed else None)
             self.index[column.name] = len(self.expressions)
             self.expressions.append(expression_of(column, f"{alias}.{quoted_name(named(column.name))}"))
             self.lobs |= ColumnType.of(column).base in LOBS
@@ -95,7 +97,8 @@ class SelectList:
             try:
                 children.append(read(columns[self.index[column.name]]))
             except (Unreadable, pa.ArrowInvalid, ValueError, OverflowError) as e:
-                raise self._unreadable(column, e) from e
+                with values_of(self.schema.id):
+                    raise self._unreadable(column, e) from e
         return pa.StructArray.from_arrays(children, fields=list(self.type))
 
     def read(self, rows: Sequence[tuple[Any, ...]]) -> pa.StructArray:

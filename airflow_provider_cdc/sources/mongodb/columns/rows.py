@@ -83,11 +83,13 @@ class ColumnTables:
         try:
             return self._apart(rows, known or self._first(table))
         except DocumentError as e:
-            raise UnreadableValue(
+            error = UnreadableValue(
                 f"A document of {table} cannot be read: {e}",
                 safe="Everything before it is captured.",
                 remedy="mend the document, or leave the collection out with collection.exclude.list",
-            ) from e
+            )
+            error.table = str(table)
+            raise error from e
 
     def _apart(self, rows: RowBlock, known: TableSchema) -> RowBlock:
         fields = self._of(rows.table.id, known)

@@ -33,11 +33,13 @@ def read_rows(
         key = keys(documents.field(b"_id")).cast(pa.string())
         schema, body = shaping.bodies(table.id, documents.values, columns=table.documents is None)
     except DocumentError as e:
-        raise UnreadableValue(
+        error = UnreadableValue(
             f"A document of {table.id} cannot be read: {e}",
             safe="Nothing of this collection was written.",
             remedy="mend the document, leave it out with snapshot.collection.filter.overrides, or the collection with collection.exclude.list",
-        ) from e
+        )
+        error.table = str(table.id)
+        raise error from e
     return RowBlock(
         table=schema,
         op=np.full(n, READ, np.int8),

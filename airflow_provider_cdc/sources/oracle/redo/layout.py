@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.values import BinaryHandling, TimePrecision
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
@@ -58,7 +59,7 @@ class Layout:
     def __init__(self, schema: TableSchema, config: OracleConfig, ignored: tuple[str, ...] = ()) -> None:
         self.schema, self.ignored = schema, frozenset(ignored)
         self.type = row_struct(schema)
-        self.columns = [column_read(column, f"{schema.id}.{column.name}", config) for column in schema.columns]
+        self.columns = _needed_columns(schema, config)
         counts = [0, 0, 0]
         rows = []
         for read in self.columns:
@@ -72,6 +73,21 @@ class Layout:
             [f"insert into {name}(", f"delete from {name} where ", f"update {name} set "]
         )
         self.names, self.name_ends = _joined([f'"{n}"' for n in (*schema.names, *ignored)])
+
+
+def _needed_columns(schema: TableSchema, config: OracleConfig) -> list[ColumnRead]:
+    """How the columns are read; those whose values are not needed are not read.
+
+    Without a key, all columns together say to which row the pieces of a long value belong.
+    """
+    needed = Filters(config).needed(schema)
+    found = [column_read(column, f"{schema.id}.{column.name}", config) for column in schema.columns]
+    if not schema.key and any(read.how in (k.TEXT, k.BYTES) and read.a == 1 for read in found):
+        return found
+    return [
+        read if column.name in needed else ColumnRead(k.NOT_READ, 0, 0, arrow_type(column.type), _same)
+        for column, read in zip(schema.columns, found, strict=True)
+    ]
 
 
 def _joined(texts: list[str]) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:

@@ -173,7 +173,8 @@ def _units(second: int, nanos: int, digits: int, cut: int, literal: Literal) -> 
     if digits == 9:
         if not k.FIRST_NANOSECOND <= second <= k.LAST_NANOSECOND:
             raise Unreadable(
-                f"{literal} is outside of 1677 to 2262, where nanoseconds end; time.precision.mode=connect has none"
+                f"{literal} is outside of 1677 to 2262, where nanoseconds end; time.precision.mode=connect, set together with "
+                "snapshot.mode=always for one run, captures microseconds, which have room for it"
             )
         return second * 1_000_000_000 + nanos
     if nanos % 1000 and not cut:

@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.errors import UnreadableValue, values_of
 from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import LOBS
@@ -73,6 +74,7 @@ class QueryColumns:
         self.expressions: list[str] = []
         self.index: dict[str, int] = {}
         self.lobs = False
+        self._needed = Filters(config).needed(schema)
         for column in schema.columns:
             base = ColumnType.of(column).base
             if column.type == NULL or (base in LOBS and not config.lob_enabled):
@@ -108,7 +110,11 @@ class QueryColumns:
             if base in LOBS and base != "XMLTYPE":
                 values = _with_empty(values, _one(batch.column(at)))
                 at += 1
-            children.append(self._column(column, base, read, values))
+            if column.name not in self._needed:
+                children.append(pa.nulls(len(batch), arrow_type(column.type)))
+                continue
+            with values_of(self.schema.id):
+                children.append(self._column(column, base, read, values))
         return pa.StructArray.from_arrays(children, fields=list(self.type))
 
     def _column(self, column: Column, base: str, read: ColumnRead, values: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.errors import CdcError, values_of
 from airflow_provider_cdc.core.model.events import RowBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.source import VARIED
@@ -102,7 +102,8 @@ class RowDecoder:
         codes = rows.column("code").to_numpy()
         for part in _by_size(rows, index, codes, owner):
             picked = rows.take(pa.array(part)).combine_chunks()
-            read, origin = self._texts(picked, schema, owner[part])
+            with values_of(schema.id):
+                read, origin = self._texts(picked, schema, owner[part])
             if not len(origin):
                 continue
             picked = picked.take(pa.array(origin)) if len(origin) != len(part) else picked
