@@ -15,11 +15,11 @@ from typing import Any, Final
 import numpy as np
 
 from airflow_provider_cdc.sources.mysql import columns
-from airflow_provider_cdc.sources.mysql.columns.charsets import UTF8
+from airflow_provider_cdc.sources.mysql.columns.charset_names import UNICODE, UTF8
 from dev.servers import MySql
 
 FILE: Final = Path(columns.__file__).with_name("charsets.xz")
-_UNICODE: Final = {*UTF8, "ucs2", "utf16", "utf16le", "utf32", "binary"}
+_OTHERS: Final = {*UTF8, *UNICODE, "binary"}
 _HAS_THREE: Final = {"ujis", "eucjpms"}
 _NONE: Final = 0xFFFF
 
@@ -29,7 +29,7 @@ def character_sets(connection: Any) -> dict[str, int]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT character_set_name, maxlen FROM information_schema.character_sets")
         found = {(name.decode() if isinstance(name, bytes) else name): int(size) for name, size in cursor.fetchall()}
-    return {name: found[name] for name in sorted(found) if name not in _UNICODE}
+    return {name: found[name] for name in sorted(found) if name not in _OTHERS}
 
 
 def sequences(charset: str, size: int, *, whole: bool = True) -> Iterator[bytes]:

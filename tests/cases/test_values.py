@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.errors import PrerequisiteError, UnreadableValue
 from airflow_provider_cdc.core.lifecycle.status import status_of
+from airflow_provider_cdc.sources.mysql import checks
 from airflow_provider_cdc.sources.mysql.columns import charsets
+from airflow_provider_cdc.sources.mysql.columns.charset_names import BY_TABLE, UNICODE
 from airflow_provider_cdc.sources.mysql.kernels import NO_CHARACTER
 from dev.charsets import character_sets, characters
 from dev.servers.oracle import Oracle
@@ -44,9 +46,7 @@ def _texts(charset: str, rng: random.Random) -> list[bytes]:
     """All characters of a set as one text, and some short ones."""
     table = charsets.code_points(charset)
     if table is None:
-        codec = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}.get(
-            charset, "utf-8"
-        )
+        codec = UNICODE.get(charset, "utf-8")
         planes = [(0, 0xD800), (0xE000, 0x10000)] + (
             [] if charset in ("ucs2", "utf8mb3", "utf8") else [(0x10000, 0x110000)]
         )
@@ -93,6 +93,18 @@ def test_the_tables_of_character_sets_are_those_of_the_server(request: pytest.Fi
             found = characters(connection, charset, size)
             wrong = {s.hex(): u for s, u in found.items() if charsets.decode(charset, s).encode() != u}
             assert not wrong, (charset, len(wrong), dict([*wrong.items()][:5]))
+
+
+def test_a_character_set_that_is_not_known_is_found_before_anything_is_captured(
+    mariadb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert {name for name in BY_TABLE if charsets.code_points(name) is not None} == BY_TABLE
+    mariadb.sql("DROP DATABASE IF EXISTS later", "CREATE DATABASE later", "CREATE TABLE later.t (id INT, v TEXT CHARACTER SET hp8)")
+    connector = mysql_connector(mariadb, tmp_path, database_include_list="later")
+    monkeypatch.setattr(checks, "is_known", lambda charset: charset != "hp8")
+    with pytest.raises(PrerequisiteError, match=r"later\.t\.v are in the character set hp8"):
+        connector.capture()
+    connector.capture({"column.exclude.list": "later.t.v"})
 
 
 CASES = {

@@ -11,6 +11,7 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.snapshot.policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
+from airflow_provider_cdc.sources.mysql.columns.charset_names import is_known
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, SslMode
 from airflow_provider_cdc.sources.mysql.connect import Server, encryption, scalar
 from airflow_provider_cdc.sources.mysql.log.binlog_filters import BinlogFilters
@@ -35,6 +36,7 @@ def check(connection: Connection, server: Server, config: MySqlConfig, signals: 
     ]
     found += _logged(connection, server, config, signals)
     found += unlogged_changes(connection, server, config, signals)
+    found += _character_sets(connection, config)
     if signals is not None:
         found += signal_findings(connection, server, config, signals, account(connection))
     return found
@@ -150,6 +152,34 @@ def _logged(connection: Connection, server: Server, config: MySqlConfig, signals
         for name in sorted(captured)
         if (setting := logged.excluded_by(name)) is not None
     ]
+
+
+def _character_sets(connection: Connection, config: MySqlConfig) -> list[Finding]:
+    """Findings for captured columns in a character set that is not known here, as a later server may have one: the snapshot would read them,
+    and the first change could not be read."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT character_set_name FROM information_schema.character_sets")
+        unknown = sorted(str(name) for (name,) in cursor.fetchall() if not is_known(str(name)))
+        if not unknown:
+            return []
+        cursor.execute(
+            "SELECT table_schema, table_name, column_name, character_set_name FROM information_schema.columns "
+            f"WHERE character_set_name IN ({', '.join(['%s'] * len(unknown))})",
+            unknown,
+        )
+        columns = [tuple(map(str, row)) for row in cursor.fetchall()]
+    filters = Filters(config)
+    found = []
+    for namespace, name, column, charset in columns:
+        table = TableId(namespace=namespace, name=name)
+        if namespace not in SYSTEM_DATABASES and filters.table(table) and filters.in_images(table, column):
+            found.append(
+                Finding(
+                    f"Texts of {table}.{column} are in the character set {charset}, which is not known here: changes of them cannot be read.",
+                    f"ALTER TABLE `{namespace}`.`{name}` CONVERT TO CHARACTER SET utf8mb4; or leave the column out with column.exclude.list",
+                )
+            )
+    return found
 
 
 def retention_seconds(v: Mapping[str, str]) -> float | None:

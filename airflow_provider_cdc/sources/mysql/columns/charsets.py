@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.columns.charset_names import UNICODE, UTF8, is_known
 
-LARGEST_GROWTH: Final = k.LARGEST_GROWTH
-UTF8: Final = frozenset({"utf8mb4", "utf8mb3", "utf8"})
-_UNICODE: Final = {"ucs2": "utf-16-be", "utf16": "utf-16-be", "utf16le": "utf-16-le", "utf32": "utf-32-be"}
 _BY_BYTES: Final = {"utf8mb4": 4, "utf8mb3": 3, "utf8": 3, "utf16": 4, "utf16le": 4, "utf32": 4, "ucs2": 2, "binary": 1}
 
 Table = npt.NDArray[np.uint16]
+
+__all__ = ["UTF8", "CodePoints", "code_points", "decode", "decode_all", "encode", "greatest_size", "is_known"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,6 @@ class CodePoints:
     three: Table
     four: Table
     ascii: bool
-
-
-def is_known(charset: str) -> bool:
-    """Whether texts in this character set can be decoded."""
-    return charset in UTF8 or charset in _UNICODE or charset == "binary" or charset in _names()
 
 
 def code_points(charset: str) -> CodePoints | None:
@@ -70,8 +65,8 @@ def decode(charset: str, data: bytes, errors: str = "strict") -> str:
     """
     if charset in UTF8 or charset == "binary":
         return data.decode("utf-8", errors)
-    if charset in _UNICODE:
-        text = data.decode(_UNICODE[charset], errors)
+    if charset in UNICODE:
+        text = data.decode(UNICODE[charset], errors)
         if charset == "ucs2" and len(text) != len(data) // 2:
             raise ValueError("a half of a character that UCS-2 does not have")
         return text
@@ -105,8 +100,8 @@ def encode(charset: str, text: str) -> bytes:
     """
     if charset in UTF8:
         return text.encode()
-    if charset in _UNICODE:
-        data = text.encode(_UNICODE[charset])
+    if charset in UNICODE:
+        data = text.encode(UNICODE[charset])
         if charset == "ucs2" and len(data) != 2 * len(text):
             raise ValueError("UCS-2 does not have a character of it")
         return data
@@ -151,7 +146,3 @@ def _tables() -> dict[str, CodePoints]:
         ]
         found[charset] = CodePoints(*codes, ascii=bool((codes[0][:128] == np.arange(128)).all()))
     return found
-
-
-def _names() -> frozenset[str]:
-    return frozenset(_tables())

@@ -17,8 +17,10 @@ from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, arrow_type
 from airflow_provider_cdc.sources.mysql.columns import charsets
 from airflow_provider_cdc.sources.mysql.columns.buffers import Bytes, Finisher, Values
+from airflow_provider_cdc.sources.mysql.kernels import LARGEST_GROWTH
 from airflow_provider_cdc.sources.relational.value_texts import binary_text
 
+_BEGINS_HALVES = 0xED
 _LARGEST = 2**31 - 1
 """Greatest number of bytes of an Arrow array of texts."""
 
@@ -234,15 +236,18 @@ def texts(charset: str, where: str) -> Finisher:
 
 
 def _utf8(where: str) -> Finisher:
-    """Text that is UTF-8 already. MariaDB takes halves of characters (U+D800 to U+DFFF), which nothing behind here could read."""
+    """Text that is UTF-8 already. The server has seen to that, but MariaDB takes halves of characters (U+D800 to U+DFFF, which begin with ED), too;
+    nothing behind here could read them."""
     plain = variable(pa.string())
 
     def finisher(v: Values) -> pa.Array:
         array = plain(v)
+        if not (v.data[: v.filled] == _BEGINS_HALVES).any():
+            return array
         try:
             array.validate(full=True)
         except pa.ArrowInvalid as e:
-            raise unreadable("it is no UTF-8, as it has half a character, or other bytes", where) from e
+            raise unreadable("it has half a character, and so is no UTF-8", where) from e
         return array
 
     return finisher
@@ -256,7 +261,7 @@ def _by_table(table: charsets.CodePoints, where: str) -> Finisher:
         data = v.data[: v.filled]
         if table.ascii and (not v.filled or data.max() < 0x80):
             return plain(v)
-        if charsets.LARGEST_GROWTH * v.filled > _LARGEST:
+        if LARGEST_GROWTH * v.filled > _LARGEST:
             raise unreadable("as UTF-8 it may have more than 2 GB", where)
         out, offsets = charsets.decode_all(table, data, v.offsets)
         bitmap, nulls = _bitmap(v.valid)
