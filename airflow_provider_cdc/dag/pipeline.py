@@ -7,7 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, TaskGroup
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, BaseOperator, TaskGroup, TriggerRule
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
@@ -79,6 +80,8 @@ def cdc_task_group(
     with TaskGroup(name, prefix_group_id=group_id is not None) as group:
         capture = CaptureOperator(task_id="capture", storage_conn_id=storage_conn_id, **captures, **common)
         applies = {"task_id": "apply", "definition": definition, "storage_conn_id": storage_conn_id, **applies}
+        if not continuous:  # one table that is stopped must not keep what is captured of the others from their tables
+            applies = {"trigger_rule": TriggerRule.NONE_SKIPPED, **applies}
         task: BaseOperator | None = None
         if location is not None:
             task = ApplyChangesOperator(
@@ -87,7 +90,8 @@ def cdc_task_group(
         elif database is not None:
             task = _apply_to(database, sink, spark_conn_id if on_spark else None, applies)
         if task is not None and not continuous:
-            capture >> task
+            # of a run, the last tasks decide: one for the capture, too. It takes no process
+            capture >> [task, EmptyOperator(task_id="captured")]
         if wait and not continuous:
             ChangesAvailableSensor(**waiting(poll_interval, wait_timeout), **common) >> capture
     return group

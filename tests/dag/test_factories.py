@@ -176,7 +176,7 @@ def test_a_dag_keeps_the_tables_of_a_database_equal_to_the_source() -> None:
     apply = dag.get_task("apply")
     assert isinstance(apply, ApplyToDatabaseOperator)
     assert (apply.conn_id, apply.sink, apply.run_for) == ("warehouse", {"errors.tolerance": "all"}, None)
-    assert dag.get_task("capture").downstream_task_ids == {"apply"}
+    assert dag.get_task("capture").downstream_task_ids == {"apply", "captured"}
     assert "database of `warehouse`" in str(dag.doc_md)
 
 
@@ -201,7 +201,7 @@ def test_spark_may_bring_changes_into_a_database() -> None:
     apply = dag.get_task("apply")
     assert isinstance(apply, ApplyToDatabaseOnSparkOperator)
     assert (apply.database_conn_id, apply.sink, apply._conn_id) == ("warehouse", {"name": "second"}, "big")
-    assert dag.get_task("capture").downstream_task_ids == {"apply"}
+    assert dag.get_task("capture").downstream_task_ids == {"apply", "captured"}
     with pytest.raises(ConfigError, match="without database"):
         cdc_dag(SHOP, conn_id="shop", location="/lake/{table}", on_spark=True)
 
