@@ -3,6 +3,7 @@ table alone."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from airflow_provider_cdc.sources.mysql.columns.charset_names import BY_TABLE, U
 from airflow_provider_cdc.sources.mysql.kernels import NO_CHARACTER
 from dev.charsets import character_sets, characters
 from dev.servers.oracle import Oracle
+from tests.sources.db2_adapter import Db2Adapter, db2_connector
 from tests.sources.mysql.kernels.test_kernels import events_of
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector, mysql_connector
@@ -99,7 +101,11 @@ def test_a_character_set_that_is_not_known_is_found_before_anything_is_captured(
     mariadb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert {name for name in BY_TABLE if charsets.code_points(name) is not None} == BY_TABLE
-    mariadb.sql("DROP DATABASE IF EXISTS later", "CREATE DATABASE later", "CREATE TABLE later.t (id INT, v TEXT CHARACTER SET hp8)")
+    mariadb.sql(
+        "DROP DATABASE IF EXISTS later",
+        "CREATE DATABASE later",
+        "CREATE TABLE later.t (id INT, v TEXT CHARACTER SET hp8)",
+    )
     connector = mysql_connector(mariadb, tmp_path, database_include_list="later")
     monkeypatch.setattr(checks, "is_known", lambda charset: charset != "hp8")
     with pytest.raises(PrerequisiteError, match=r"later\.t\.v are in the character set hp8"):
@@ -478,3 +484,35 @@ def test_a_moment_beyond_nanoseconds_stops_its_table_and_each_remedy_helps(how: 
         server.sql("UPDATE A SET V = 3")
         assert _stopped(plain, time_precision_mode="connect") == ""
         assert (rows(plain, "A"), rows(plain, "B")) == ([1], [1, 2])
+
+
+def test_a_value_that_db2_has_and_the_change_log_has_not_stops_its_table_alone(db2: Any, tmp_path: Path) -> None:
+    """X2 R39: on Db2. An excluded column is not decoded."""
+    with contextlib.ExitStack() as stack:
+        adapter = Db2Adapter(db2, stack)
+        schema = adapter.namespace
+        for table in ("A", "B"):
+            adapter.create_as(table, "ID INTEGER NOT NULL PRIMARY KEY, T TIMESTAMP(9), V INTEGER")
+        named = {"table_include_list": rf"{schema}\.[AB]", "topic_prefix": "d"}
+        plain = db2_connector(db2, tmp_path / "plain", **named)
+        without = db2_connector(db2, tmp_path / "without", **named, column_exclude_list=rf"{schema}\.A\.T")
+        assert _stopped(plain) == _stopped(without) == ""
+        adapter.sql(
+            f"INSERT INTO {adapter.name('A')} VALUES (1, '3000-01-01 00:00:00', 1)",
+            f"INSERT INTO {adapter.name('B')} VALUES (1, '2000-01-01 00:00:00', 1)",
+        )
+        db2.catch_up()
+
+        def ids(connector: Connector, table: str) -> list[int]:
+            return sorted(row["ID"] for row in connector.replay.advance().rows(f"d.{schema}.{table}"))
+
+        assert _stopped(without) == ""
+        assert (ids(without, "A"), ids(without, "B")) == ([1], [1])
+        assert f"{schema}.A.T" in _stopped(plain)
+        assert (ids(plain, "A"), ids(plain, "B")) == ([], [1])
+        adapter.sql(f"UPDATE {adapter.name('A')} SET T = '2000-01-01 00:00:00'")
+        db2.catch_up()
+        again = snapshot(plain, f"{schema}.A", type="blocking")
+        assert _stopped(plain) == ""
+        assert signal_state(plain, again)[0] == "done"
+        assert ids(plain, "A") == [1]
