@@ -43,6 +43,9 @@ class StoppedTables:
         text = " ".join(
             filter(None, [e.what, f"({e.where})" if e.where else None, f"Repair: {e.remedy}" if e.remedy else None])
         )
+        request = self._state.snapshot.requests.get(e.table)
+        if request is not None:
+            self._batcher.end_signal(request, SignalState.FAILED, f"{e.table} is stopped: {e.what}")
         self._state.offset = self._state.offset.stops(e.table, text)
 
     def _end_scans(self, table: str) -> None:
