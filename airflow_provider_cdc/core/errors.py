@@ -74,7 +74,6 @@ __all__ = [
     "TransientError",
     "UnknownLogEvent",
     "UnreadableValue",
-    "values_of",
 ]
 
 
