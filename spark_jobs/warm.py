@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.turns import Turn
+from airflow_provider_cdc.changelog.retry import LONGEST_S, Retry
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.model.manifest import Contents
 from spark_jobs.report import Applied, Report
@@ -33,26 +34,8 @@ CLOSER_S = 300.0
 """Between two looks at all tables and all numbers of batches."""
 QUIET_S, MOST_SETTLED = 10.0, 4
 """How long a table has had no events before a quiet moment is used to look at it, and how many of them at once."""
-SHORTEST_S, LONGEST_S = 1.0, 300.0
-"""Pauses before a table that has failed is tried again: each is twice as long as the one before."""
 PATIENCE_S = 300.0
 """How long the change log may not be readable, again and again, before the run ends with that as its error."""
-
-
-@dataclasses.dataclass(slots=True)
-class Retry:
-    """When a table that has failed is tried again.
-
-    :param pause: in seconds
-    :param due: on the monotonic clock
-    """
-
-    pause: float = SHORTEST_S
-    due: float = dataclasses.field(default_factory=lambda: time.monotonic() + SHORTEST_S)
-
-    def longer(self) -> Retry:
-        pause = min(self.pause * 2, LONGEST_S)
-        return Retry(pause, time.monotonic() + pause)
 
 
 class Job(Protocol):

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
+from airflow_provider_cdc.changelog.retry import Retry
 from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
@@ -78,6 +79,7 @@ class Sink(TableWriter):
         self._reports = AppliedReports(changelog.storage, connector)
         self._way = 0, 0
         self._ordered = True
+        self._failing, self._why = dict[str, Retry](), dict[str, str]()
 
     def apply(self) -> Done:
         """Apply everything that the change log has.
@@ -85,13 +87,19 @@ class Sink(TableWriter):
         :raises TargetError: tables could not take a change; the others are up to date
         :raises TargetUnavailable: the database cannot be reached
         """
+        self._failing.clear()
+        done = self._round()
+        if done.failed:
+            raise self._failed(done)
+        return done
+
+    def _round(self) -> Done:
+        """Apply everything that the change log has, but to tables that have failed and are not due yet."""
         began, done = time.monotonic(), Done(self.done.place)
         try:
             self._applied(done, began)
         finally:
             self.done.add(done)
-        if done.failed:
-            raise self._failed(done)
         return done
 
     def _applied(self, done: Done, began: float) -> None:
@@ -133,13 +141,35 @@ class Sink(TableWriter):
             >>> ended = threading.Event()
             >>> sink.follow(ended.wait)
 
+        A table that fails is tried again after pauses that grow, and the others go on.
+
         :param over: waits for so many seconds, or until it is true that this is to end; whether it is
-        :raises CdcError: as :meth:`apply`
+        :raises CdcError: as :meth:`apply`; that tables could not take a change when it ends
         """
-        done = self.apply()
+        done = self._tried()
         while not over(LOOK_S):
-            if self._changelog.has(self._connector, done.batch + 1):
-                done.add(self.apply())
+            now = time.monotonic()
+            due = any(retry.due <= now for retry in self._failing.values())
+            if due or self._changelog.has(self._connector, done.batch + 1):
+                done.add(self._tried())
+        if self._failing:  # a last try, whose errors are those of the run
+            done.add(self.apply())
+        return done
+
+    def _tried(self) -> Done:
+        """A round after which tables that have failed wait, each longer than before."""
+        now, before = time.monotonic(), self._failing
+        waited = {topic for topic, retry in before.items() if retry.due > now}
+        done = self._round()
+        self._failing = {
+            topic: before[topic] if topic in waited else before[topic].longer() if topic in before else Retry()
+            for topic in done.failed
+        }
+        self._why = dict(done.failed)
+        for topic in done.failed.keys() - waited:
+            log.warning(
+                "The table of %s is tried again in %.0f s: %s", topic, self._failing[topic].pause, self._why[topic]
+            )
         return done
 
     def markers(self) -> Markers:
@@ -181,7 +211,9 @@ class Sink(TableWriter):
             try:
                 beginnings = Beginnings(self._changelog, self._connector, self._config, self._groups, done.place)
                 markers = self._begin(markers, beginnings, done)
-                self._catch_up(markers, beginnings, done)
+                if markers.behind:
+                    self._catch_up(markers, beginnings, done)
+                    markers = self._retried(self._markers.read)
                 later = {topic for topic, batch in markers.behind.items() if batch > markers.batch}
                 for group in self._groups(markers.batch):
                     self._way = (
@@ -264,7 +296,8 @@ class Sink(TableWriter):
 
         def once(connection: sa.Connection) -> dict[str, str]:
             now = self._markers.hold(connection)
-            if now.batch != markers.batch:
+            # what is not behind was prepared, and staged
+            if now.batch != markers.batch or now.behind.keys() != markers.behind.keys():
                 raise Overtaken
             failed = dict[str, str]()
             for topic, pending in (pendings := self._in_order(connection, self._pending(group, now.behind))):
@@ -275,21 +308,45 @@ class Sink(TableWriter):
             self._markers.write(connection, group.last)
             return failed
 
+        def alone(what: Callable[[sa.Connection], None]) -> None:
+            def held(connection: sa.Connection) -> None:
+                if (now := self._markers.hold(connection)).batch != markers.batch:
+                    raise Overtaken
+                what(connection)
+                self._markers.write(connection, now.batch)
+
+            self._retried(held)
+
         began = time.monotonic()
         self._claim([pending for _, pending in self._pending(group, markers.behind)])
-        refused = self._prepare([pending for _, pending in self._pending(group, markers.behind)])
+        refused = self._prepare([pending for _, pending in self._pending(group, markers.behind)], alone)
         try:
-            failed = self._retried(once)
+            failed = self._looked_at(once)
         except Refused as e:
             log.info("%s", e)
             self._ordered = False
-            failed = self._retried(once)
+            failed = self._looked_at(once)
         finally:
             self._held, self._ordered = None, True
         done.failed |= failed
         for _, pending in self._pending(group, {**markers.behind, **failed}):
             done.count(pending, self._name(pending), began, self._newest.pop(pending.topic, 0))
         return Markers(group.last, {**markers.behind, **dict.fromkeys(failed, markers.batch)})
+
+    def _looked_at(self, once: Callable[[sa.Connection], Any]) -> Any:
+        """A transaction that is tried again if a constraint refuses it when it ends: then with constraints that are looked at with each statement, by which it is known
+        whose rows they refuse."""
+        try:
+            return self._retried(once)
+        except sa.exc.DBAPIError as e:
+            if not self._dialect.AT_ONCE:
+                raise
+            log.info("The database refuses the transaction as a whole, and it is made again table by table: %s", e.orig)
+        self._at_once = True
+        try:
+            return self._retried(once)
+        finally:
+            self._at_once = False
 
     def _begin(self, markers: Markers, beginnings: Beginnings, done: Done) -> Markers:
         """Begin with the first batch that is kept, if tables need those before it that were removed: whoever can do that, and no other.
@@ -302,7 +359,7 @@ class Sink(TableWriter):
         later, failed = beginnings.all(markers.batch, markers.behind)
 
         def once(connection: sa.Connection) -> None:
-            if self._markers.hold(connection).batch != markers.batch:
+            if self._markers.hold(connection) != markers:
                 raise Overtaken
             for topic, after in later.items():
                 self._markers.stop(connection, topic, after, "")
@@ -335,7 +392,10 @@ class Sink(TableWriter):
         for topic, batch in sorted(markers.behind.items()):
             if not chosen(topic, self._config):
                 log.info("The table of %s is left out now: nobody waits for it at batch %d any more.", topic, batch)
-                self._retried(lambda connection, topic=topic: self._markers.go_on(connection, topic))
+                self._go_on(topic, batch, left_out=True)
+                continue
+            if (retry := self._failing.get(topic)) is not None and retry.due > time.monotonic():
+                done.failed[topic] = self._why[topic]
                 continue
             if batch < beginnings.before:
                 try:
@@ -352,7 +412,24 @@ class Sink(TableWriter):
                     break
                 batch = group.last
             else:
-                self._retried(lambda connection, topic=topic: self._markers.go_on(connection, topic))
+                self._go_on(topic, batch)
+
+    def _go_on(self, topic: str, batch: int, *, left_out: bool = False) -> None:
+        """Have a table go on with the others.
+
+        :param batch: at which it is
+        :param left_out: wherever the others are
+        :raises Overtaken: it is not there any more, or the others are not: another run has moved them
+        """
+
+        def once(connection: sa.Connection) -> None:
+            now = self._markers.hold(connection)
+            if now.behind.get(topic) != batch or (now.batch != batch and not left_out):
+                raise Overtaken
+            self._markers.go_on(connection, topic)
+            self._markers.write(connection, now.batch)
+
+        self._retried(once)
 
     def _again(self, topic: str, group: Batches, behind: int, done: Done) -> bool:
         """Apply some batches to one table; whether it took them.
@@ -360,7 +437,7 @@ class Sink(TableWriter):
         :param behind: the batch at which it is
         """
         pending = group.of(topic)
-        pending = pending and with_room(pending)
+        pending = pending and _roomy(pending)
 
         def once(connection: sa.Connection) -> str:
             now = self._markers.hold(connection)
@@ -372,10 +449,20 @@ class Sink(TableWriter):
             self._markers.write(connection, now.batch)
             return error
 
+        def alone(what: Callable[[sa.Connection], None]) -> None:
+            def held(connection: sa.Connection) -> None:
+                now = self._markers.hold(connection)
+                if now.behind.get(topic) != behind:
+                    raise Overtaken
+                what(connection)
+                self._markers.write(connection, now.batch)
+
+            self._retried(held)
+
         began = time.monotonic()
         self._claim([pending] if pending is not None else [])
-        refused = self._prepare([pending] if pending is not None else [])
-        error = self._retried(once)
+        refused = self._prepare([pending] if pending is not None else [], alone)
+        error = self._looked_at(once)
         if error:
             done.failed[topic] = error
         elif pending is not None:
@@ -384,11 +471,13 @@ class Sink(TableWriter):
 
     def _pending(self, group: Batches, behind: dict[str, int]) -> list[tuple[str, Pending]]:
         found = [(topic, group.of(topic)) for topic in sorted(group.topics) if topic not in behind]
-        return [(t, with_room(p)) for t, p in found if p is not None and chosen(t, self._config)]
+        return [(t, _roomy(p)) for t, p in found if p is not None and chosen(t, self._config)]
 
     def _in_order(self, connection: sa.Connection, topics: Topics) -> Topics:
         """Tables in the order in which they are written; if foreign keys say which one, deletes wait for :meth:`_end_deletes`."""
-        refers = references(self._dialect, connection, topics, self._wanted) if self._ordered else {}
+        refers = (
+            references(self._dialect, connection, topics, self._wanted, at_once=self._at_once) if self._ordered else {}
+        )
         waits = refers and self._config.insert_mode is InsertMode.UPSERT
         self._held = Held(self._dialect) if waits else None
         return ordered(topics, refers)
@@ -414,3 +503,11 @@ class Sink(TableWriter):
             safe=f"All others are at batch {done.batch}.",
             remedy="mend what each one says, then run the apply again",
         )
+
+
+def _roomy(pending: Pending) -> Pending:
+    """As :func:`with_room`, of what can be read; what cannot is told when its turn comes."""
+    try:
+        return with_room(pending)
+    except CdcError:
+        return pending

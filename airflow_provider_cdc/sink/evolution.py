@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, lineage
@@ -13,6 +16,18 @@ from airflow_provider_cdc.sink.kinds import kind_of
 from airflow_provider_cdc.sink.tables import Field, SinkTable
 
 
+@dataclass(frozen=True, slots=True)
+class KeyChange:
+    """How the source has changed the key of a table.
+
+    :param former: keys that the table may still have, by the names of its columns
+    :param last: the table with its newest key
+    """
+
+    former: Collection[frozenset[str]]
+    last: SinkTable
+
+
 def bring_up(
     dialect: Dialect,
     connection: sa.Connection,
@@ -20,24 +35,35 @@ def bring_up(
     pending: Pending,
     config: SinkConfig,
     connector: str,
+    change: KeyChange,
 ) -> There:
-    """Have the table there with all the columns that rows have.
+    """Have the table there with all the columns that rows have, and with their key, if it has one that they had before.
 
     :return: the table as it is then
-    :raises TargetError: ``schema.evolution=none``, and it lacks something; a new column has to have values, and nobody knows which; or the table takes keys as
-        equal that are not
+    :raises TargetError: ``schema.evolution=none``, and it lacks something; a new column has to have values, and nobody knows which; the table takes keys as
+        equal that are not; or it cannot get the key
     """
     there = dialect.inspect_table(connection, table)
     if there is None:
-        _allowed(config, f"There is no table {table.name}.", table, [dialect.create(table)])
-        there = _made(dialect, connection, table)
+        # where keys cannot be changed, rows with a former one are found without an index
+        made = table if dialect.CHANGES_KEYS else change.last
+        _allowed(config, f"There is no table {table.name}.", table, [dialect.create(made)])
+        there = _made(dialect, connection, made)
+        if made.key != table.key and (found := dialect.there(connection, table.name)) is not None:
+            there = found
+    wanted = {field.name for field in table.key}
+    if there.columns and {*there.key} != wanted and frozenset(there.key) in change.former:
+        there = _with_key(dialect, connection, table, there, pending, config, connector)
     if there.columns:
         dialect.refuse_merging(connection, table, cdc("rebuild", connector, table.topic))
     lacking = [field for field in table.fields if there.columns and field.name not in there.columns]
     if lacking:
         names = ", ".join(field.name for field in lacking)
         _allowed(config, f"The table {table.name} has no column {names}.", table, dialect.add(table, lacking))
-        _refuse_keys(table, lacking)
+        if frozenset(field.name for field in change.last.key) == wanted:
+            _refuse_keys(table, lacking)
+        else:
+            lacking = [replace(field.optional, key=False) if field.key else field for field in lacking]
         _add(dialect, connection, table, lacking, pending, there)
     if config.schema_evolution is SchemaEvolution.BASIC and there.columns:
         if dialect.CHANGES:
@@ -98,6 +124,60 @@ def _refuse_keys(table: SinkTable, lacking: list[Field]) -> None:
             safe="The table was not changed.",
             remedy="make the table by hand with this key, or give it another name with collection.name.format",
         )
+
+
+# -- keys -------------------------------------------------------------------------------------------------------------
+
+
+def _with_key(
+    dialect: Dialect,
+    connection: sa.Connection,
+    table: SinkTable,
+    there: There,
+    pending: Pending,
+    config: SinkConfig,
+    connector: str,
+) -> There:
+    """Give a table the key that the source's has got; the table then.
+
+    :raises TargetError: it cannot get it, or ``schema.evolution=none``
+    """
+    old, new = ", ".join(there.key), ", ".join(field.name for field in table.key)
+    what = f"The source has changed the key of {table.topic}, and the table {table.name} has the one before: ({old}) instead of ({new})"
+    lacking = [replace(field.optional, key=False) for field in table.key if field.name not in there.columns]
+    added = dialect.add(table, lacking) if lacking else []
+    statements = dialect.key_change(connection, table, there)
+    remedy = (
+        f"run {'; '.join((*added, *statements))}; then run the apply again. If rows of the table do not allow it, drop the table, and run "
+        f"`{cdc('rebuild', connector, table.topic)}`"
+    )
+    safe = "The table was not changed; other tables go on."
+    if config.schema_evolution is SchemaEvolution.NONE or not dialect.changes_key(connection, table):
+        raise TargetError(f"{what}.", where=f"topic {table.topic}", safe=safe, remedy=remedy)
+    savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None
+    try:
+        if pending.taken is not None and config.truncate_enabled:  # none of its rows stays
+            dialect.empty(connection, table)
+        if lacking:
+            _add(dialect, connection, table, lacking, pending, there)
+        for statement in statements:
+            run(connection, statement)
+    except sa.exc.DBAPIError as e:
+        if dialect.transient(e):
+            raise
+        if savepoint is not None:
+            savepoint.rollback()
+        raise TargetError(
+            f"{what}, which the database refuses to change: {e.orig}",
+            where=f"topic {table.topic}",
+            safe=safe,
+            remedy=remedy,
+        ) from e
+    if savepoint is not None:
+        savepoint.commit()
+    found = dialect.there(connection, table.name)
+    assert found is not None
+    return found
 
 
 # -- new columns ------------------------------------------------------------------------------------------------------

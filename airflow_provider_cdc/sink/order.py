@@ -74,14 +74,23 @@ class Held:
 
 
 def references(
-    dialect: Dialect, connection: sa.Connection, topics: Topics, wanted: Callable[[Pending], SinkTable]
+    dialect: Dialect,
+    connection: sa.Connection,
+    topics: Topics,
+    wanted: Callable[[Pending], SinkTable],
+    *,
+    at_once: bool = False,
 ) -> dict[str, set[str]]:
-    """Topic → topics whose tables its own refers to, by foreign keys that are looked at after each statement."""
+    """Topic → topics whose tables its own refers to, by foreign keys that are looked at after each statement.
+
+    :param at_once: as of :meth:`Dialect.defer`
+    """
     if not dialect.REFERENCES:
         return {}
+    query = dialect.REFERENCES if at_once else dialect.REFERENCES + dialect.UNLESS_DEFERRED
     by_name = dict[tuple[str, str], str]()
     found = dict[str, set[str]]()
-    for child_schema, child, parent_schema, parent, schema in connection.exec_driver_sql(dialect.REFERENCES).all():
+    for child_schema, child, parent_schema, parent, schema in connection.exec_driver_sql(query).all():
         if not by_name:
             by_name = _names(topics, wanted, schema.strip())
         one, other = by_name.get((child_schema.strip(), child)), by_name.get((parent_schema.strip(), parent))

@@ -23,6 +23,7 @@ from airflow_provider_cdc.sink.config import InsertMode, PrimaryKeyMode, SinkCon
 from airflow_provider_cdc.sink.dialects.base import There
 from airflow_provider_cdc.sink.done import Done
 from airflow_provider_cdc.sink.events import files_of, newest_commit, width
+from airflow_provider_cdc.sink.key_changes import changes_key
 from airflow_provider_cdc.sink.markers import Markers, Overtaken
 from airflow_provider_cdc.sink.order import Topics
 from airflow_provider_cdc.sink.staging import (
@@ -105,7 +106,8 @@ class StagedSink(Sink):
         super()._all(done)
 
     def _in_order(self, connection: sa.Connection, topics: Topics) -> Topics:
-        return topics  # rows that go are staged with those that come
+        # rows that go are staged with those that come
+        return super()._in_order(connection, topics) if self._at_once else topics
 
     def _full(self, size: int, batches: int) -> bool:
         return size >= GROUP_BYTES or batches >= GROUP_BATCHES
@@ -178,6 +180,8 @@ class StagedSink(Sink):
             return f"insert.mode={config.insert_mode} needs every event"
         if config.primary_key_mode not in (PrimaryKeyMode.RECORD_KEY, PrimaryKeyMode.RECORD_VALUE):
             return f"primary.key.mode={config.primary_key_mode} makes a row of each event"
+        if changes_key(pending, config):
+            return "its key changes"
         return ""
 
     def _work(self, pending: Pending, first: int) -> TopicWork | None:
@@ -186,7 +190,8 @@ class StagedSink(Sink):
             table = self._wanted(pending)
             files = files_of(pending)
             size = int(width(self._changelog, self._connector, pending, table) * sum(file.rows for file in files))
-        except CdcError:
+        except Exception as e:
+            log.info("The driver writes %s by itself: %s", pending.topic, e)
             return None
         after = pending.taken[0] if pending.taken is not None and self._config.truncate_enabled else 0
         if files[-1].last_seq <= after:  # all of them are of the table before

@@ -28,7 +28,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Pending
-from airflow_provider_cdc.core.errors import ConfigError, TargetUnavailable
+from airflow_provider_cdc.core.errors import ConfigError, TargetUnavailable, TransientError
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.sink.config import SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
@@ -145,11 +145,13 @@ class Note:
     :param events: that it has read
     :param emptied: number of the last event that empties the table; -1 if there is none
     :param moves: whether an event gives a row another key and leaves values of it out
+    :param why_not: why it cannot be read; empty if it can
     """
 
     events: int
     emptied: int = -1
     moves: bool = False
+    why_not: str = ""
 
 
 Message = bytes | Note
@@ -189,11 +191,18 @@ class Part:
 
 
 def read_share(work: Work, share: Share) -> Iterator[tuple[int, Message]]:
-    """What a share of the change log has for each partition.
-
-    :raises ChangeLogDamaged: the file is not what its manifest says
-    """
+    """What a share of the change log has for each partition. A topic that cannot be read is told as such: others can."""
     topic = work.topics[share.topic]
+    try:
+        yield from _read(work, share, topic)
+    except TransientError:
+        raise
+    except Exception as e:
+        for partition in range(topic.first, topic.first + topic.partitions):
+            yield partition, Note(0, why_not=f"{share.file.path} cannot be read: {e}")
+
+
+def _read(work: Work, share: Share, topic: TopicWork) -> Iterator[tuple[int, Message]]:
     key, changelog = [one.name for one in topic.table.key], ChangeLog(work.changelog, dict(work.options))
     events, emptied, moves = 0, -1, False
     found = read(changelog, work.connector, share.file, topic.pending, topic.table, share=share.number, of=share.of)
@@ -284,6 +293,8 @@ def write_partition(work: Work, partition: int, attempt: int, messages: Iterable
         else:
             parts.append(pa.ipc.open_stream(message).read_all())
     name, events, emptied = topic.pending.topic, sum(note.events for note in notes), max(note.emptied for note in notes)
+    if why_not := next((note.why_not for note in notes if note.why_not), ""):
+        return Part(name, why_not=why_not)
     if any(note.moves for note in notes):
         return Part(name, why_not="rows get other keys, and their events leave values out")
     if not parts:
@@ -364,6 +375,10 @@ def _written(config: SinkConfig, table: SinkTable, tables: Iterable[tuple[str, p
         if dialect.transient(e):
             raise _later(e) from None
         return f"the database refuses rows: {e.orig}"
+    except TransientError:
+        raise
+    except Exception as e:
+        return f"rows cannot be made of its changes: {e}"
     finally:
         engine.dispose()
     return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.partial import DocumentsLost
 from airflow_provider_cdc.changelog.pending import Pending
-from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
+from airflow_provider_cdc.core.errors import CdcError, TargetError, TransientError
 from airflow_provider_cdc.sink import texts, windows
 from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.claims import Claim, TableClaims
@@ -21,8 +21,10 @@ from airflow_provider_cdc.sink.database import unavailable
 from airflow_provider_cdc.sink.dialects.base import Dialect, There
 from airflow_provider_cdc.sink.documents import Completion, completes, present_in
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
-from airflow_provider_cdc.sink.evolution import bring_up, brought_up
+from airflow_provider_cdc.sink.evolution import KeyChange, bring_up, brought_up
+from airflow_provider_cdc.sink.key_changes import KeyedPart, key_before, parted
 from airflow_provider_cdc.sink.late_moves import in_table, late_moves
+from airflow_provider_cdc.sink.markers import Overtaken
 from airflow_provider_cdc.sink.order import Held
 from airflow_provider_cdc.sink.steps import Step, steps
 from airflow_provider_cdc.sink.tables import Name, SinkTable, name_of, table_of
@@ -31,6 +33,8 @@ log = logging.getLogger(__name__)
 
 _CLAIMED = 5
 """How often tables are claimed, if other runs do the same."""
+Alone = Callable[[Callable[[sa.Connection], None]], None]
+"""Does something in a transaction of its own, in which the marker is held and is where it was when the run began with these batches."""
 
 
 class TableWriter:
@@ -58,30 +62,50 @@ class TableWriter:
         """Topics whose tables had rows already that the source called new: none of theirs are taken for new any more."""
         self._lost = set[str]()
         """Topics that lack documents which later batches may have: their batches are applied together."""
+        self._at_once = False
+        """Whether constraints are looked at with each statement that the database could look at when the transaction ends."""
 
     def fold(self, name: str) -> str:
         """What the database makes of a name without quotes."""
         return name if self._config.quote_identifiers else self._dialect.fold(name)
 
-    def _prepare(self, tables: Sequence[Pending]) -> dict[str, str]:
-        """DDL of a database that ends transactions by it.
+    def _prepare(self, tables: Sequence[Pending], alone: Alone) -> dict[str, str]:
+        """DDL of a database that ends transactions by it. Where the key of a table changes, the rows with the key before are written, too: they may come again.
 
+        :param alone: as of :data:`Alone`
         :return: topic → why its table cannot be brought up
         """
-        failed = dict[str, str]()
-        for pending in tables if not self._dialect.DDL_IN_TRANSACTION else ():
+        if self._dialect.DDL_IN_TRANSACTION:
+            return {}
+        failed = {pending.topic: self._isolated(pending.topic, self._prepared, pending, alone) for pending in tables}
+        return {topic: error for topic, error in failed.items() if error}
+
+    def _prepared(self, pending: Pending, alone: Alone) -> None:
+        parts = self._parts(pending)
+        for part in parts:
             try:
-                table = self._wanted(pending)
                 with self._engine.begin() as connection:
                     self._dialect.defer(connection)
-                    bring_up(self._dialect, connection, table, pending, self._config, self._connector)
-            except CdcError as e:
-                failed[pending.topic] = str(e)
+                    self._bring_up(connection, part, parts[-1])
             except sa.exc.DBAPIError as e:
-                if not self._dialect.transient(e):
-                    failed[pending.topic] = f"The table {pending.topic} cannot take a change: {e.orig}"
+                if len(parts) > 1 or not self._dialect.transient(e):
+                    raise
+                # what is missing is found in the transaction
                 log.warning("The table of %s could not be brought up: %s", pending.topic, e)
-        return failed
+            if part is not parts[-1]:
+                alone(lambda connection, part=part: self._either_way(connection, [part]))  # type: ignore[misc]
+
+    def _parts(self, pending: Pending) -> list[KeyedPart]:
+        return parted(self._changelog, pending, self._config)
+
+    def _bring_up(self, connection: sa.Connection, part: KeyedPart, last: KeyedPart) -> There:
+        table = self._wanted(part.pending)
+        former = {frozenset(map(self.fold, key)) for key in part.former}
+        there = self._dialect.there(connection, table.name) if part.pending.changes else None
+        if there is not None and there.key and {*there.key} != {one.name for one in table.key}:
+            former.add(frozenset(map(self.fold, key_before(self._changelog, self._connector, part.pending))))
+        change = KeyChange(former, self._wanted(last.pending))
+        return bring_up(self._dialect, connection, table, part.pending, self._config, self._connector, change)
 
     def _name(self, pending: Pending) -> str:
         return str(name_of(pending.topic, pending.schema, self._config, self.fold))
@@ -148,50 +172,68 @@ class TableWriter:
         self._dialect.empty(connection, table)
 
     def _table(self, connection: sa.Connection, topic: str, pending: Pending) -> str:
-        """Apply what is pending to one table; why it could not be done, or nothing.
+        """Apply what is pending to one table; why it could not be done, or nothing."""
 
-        What the database refuses in arrays is done again one event after the other: a value that is unique may go from one row to another.
-        """
-        if not (pending.files or pending.changes):
-            return ""
+        def written() -> None:
+            parts = self._parts(pending)
+            self._either_way(connection, parts if self._dialect.DDL_IN_TRANSACTION else parts[-1:])
+
+        return self._isolated(topic, written) if pending.files or pending.changes else ""
+
+    def _isolated(self, topic: str, what: Callable[..., None], *given: Any) -> str:
+        """Do something with one table; why it could not be done, or nothing. Only what concerns all of them is raised."""
         self._at_work = topic
         try:
-            table = self._wanted(pending)
-            try:
-                self._saved(connection, table, pending, each=False)
-            except sa.exc.DBAPIError as e:
-                if self._dialect.transient(e):
-                    raise
-                log.info("%s refuses rows of %s, which are written one by one now: %s", table.name, topic, e.orig)
-                self._saved(connection, table, pending, each=True)
+            what(*given)
         except sa.exc.DBAPIError as e:
             if self._dialect.transient(e):
                 raise
             return f"The table {topic} cannot take a change: {e.orig}"
+        except (Overtaken, TransientError):
+            raise
         except DocumentsLost as e:
             self._lost.add(topic)
             return str(e)
-        except (TargetError, ConfigError) as e:  # the configuration does not fit this table; it may fit the others
+        except CdcError as e:  # the configuration does not fit this table, or a file of it is damaged; the others go on
             return str(e)
+        except Exception as e:
+            log.exception("The changes of %s cannot be made into rows.", topic)
+            return str(_unexpected(topic, e))
         return ""
 
-    def _saved(self, connection: sa.Connection, table: SinkTable, pending: Pending, *, each: bool) -> None:
-        """Apply what is pending to one table; if that fails, what other tables have got in the transaction stays."""
+    def _either_way(self, connection: sa.Connection, parts: Sequence[KeyedPart]) -> None:
+        """Apply parts of what is pending to one table.
+
+        What the database refuses in arrays is done again one event after the other: a value that is unique may go from one row to another.
+        """
+        try:
+            self._saved(connection, parts, each=False)
+        except sa.exc.DBAPIError as e:
+            if self._dialect.transient(e):
+                raise
+            topic = parts[0].pending.topic
+            log.info("The table of %s refuses rows, which are written one by one now: %s", topic, e.orig)
+            self._saved(connection, parts, each=True)
+
+    def _saved(self, connection: sa.Connection, parts: Sequence[KeyedPart], *, each: bool) -> None:
+        """Apply parts of what is pending to one table; if that fails, what other tables have got in the transaction stays."""
         if self._held is not None:
-            self._held.begin(pending.topic, at_once=each)
+            self._held.begin(parts[0].pending.topic, at_once=each or len(parts) > 1)
         savepoint = connection.begin_nested()
         try:
-            if self._dialect.DDL_IN_TRANSACTION:
-                there = bring_up(self._dialect, connection, table, pending, self._config, self._connector)
-            else:
-                there = brought_up(self._dialect, connection, table)
-            self._apply(connection, table, pending, there, each=each)
+            for part in parts:
+                table = self._wanted(part.pending)
+                if self._dialect.DDL_IN_TRANSACTION:
+                    there = self._bring_up(connection, part, parts[-1])
+                else:
+                    there = brought_up(self._dialect, connection, table)
+                self._apply(connection, table, part.pending, there, each=each)
         except sa.exc.DBAPIError as e:
             # after a deadlock there is nothing left to go back to: the database has undone the whole transaction
             if not self._dialect.transient(e):
                 savepoint.rollback()
             raise
-        except CdcError:
+        except Exception:
             savepoint.rollback()
             raise
         savepoint.commit()
@@ -299,7 +341,7 @@ class TableWriter:
 
     def _in_transaction(self, what: Any) -> Any:
         with self._engine.begin() as connection:
-            self._dialect.defer(connection)
+            self._dialect.defer(connection, self._at_once)
             return what(connection)
 
     def _retried(self, what: Any) -> Any:
@@ -315,3 +357,11 @@ class TableWriter:
                 log.warning("The transaction is tried again (%d): %s", attempt + 1, e.orig)
                 time.sleep(self._config.flush_retry_delay_ms / 1000 * (attempt + 1))
         raise AssertionError("unreachable")
+
+
+def _unexpected(topic: str, error: Exception) -> TargetError:
+    return TargetError(
+        f"The changes of {topic} cannot be made into rows: {type(error).__name__}: {error}",
+        safe="The table has everything up to the batch before; other tables go on.",
+        remedy="the log of the task has the place: leave the column that has such values out with field.exclude.list, or the topic with topics.regex, and report it",
+    )

@@ -76,13 +76,19 @@ class Dialect(abc.ABC):
     """Whether DDL is undone by a rollback; where it is not, it is done before the transaction, and may be done again."""
     CHANGES: ClassVar[bool] = True
     """Whether types of columns can be changed."""
+    CHANGES_KEYS: ClassVar[bool] = True
+    """Whether keys of tables are changed; otherwise people do it."""
     LATE_NOT_NULL: ClassVar[bool] = True
     """Whether a column can be made to have a value when its rows have got one."""
     DEFER: ClassVar[tuple[str, ...]] = ()
     """Statements for :meth:`defer`."""
+    AT_ONCE: ClassVar[tuple[str, ...]] = ()
+    """The same for constraints that are not to wait for the end of the transaction; none if the database has no such constraints."""
     REFERENCES: ClassVar[str] = ""
     """Query for foreign keys that are looked at after each statement: schema and name of a table that refers to another one, those of that, and the schema of names
     without one."""
+    UNLESS_DEFERRED: ClassVar[str] = ""
+    """Condition of that query that leaves out those that are looked at when the transaction ends."""
     TRANSIENT: ClassVar[frozenset[str]] = frozenset()
     """Codes of errors after which the same transaction may succeed: deadlocks, locks that were waited for too long, servers that shut down."""
 
@@ -165,6 +171,26 @@ class Dialect(abc.ABC):
         :param type_: the new type, or the one that it has
         """
         raise NotImplementedError(f"{self.name} changes no columns")
+
+    def changes_key(self, connection: sa.Connection, table: SinkTable) -> bool:
+        """Whether the key of a table is changed without a loss of what people have made."""
+        return self.CHANGES_KEYS
+
+    def key_change(self, connection: sa.Connection, table: SinkTable, there: There) -> list[str]:
+        """The statements that give a table another primary key."""
+        name = sa.inspect(connection).get_pk_constraint(table.name.table, schema=table.name.schema)["name"]
+        drop = f"DROP CONSTRAINT {self.quote(str(name))}" if name else "DROP PRIMARY KEY"
+        may_be_null = [field for field in table.key if (c := there.columns.get(field.name)) is None or c.nullable]
+        changes = [
+            drop,
+            *map(self.not_null, may_be_null),
+            f"ADD PRIMARY KEY ({self.listed(f.name for f in table.key)})",
+        ]
+        return [f"ALTER TABLE {self.full(table.name)} {change}" for change in changes]
+
+    def not_null(self, field: Field) -> str:
+        """The change of a table by which a column may not be NULL any more."""
+        return f"ALTER COLUMN {self.quote(field.name)} SET NOT NULL"
 
     def rename(self, table: SinkTable, old: str, new: str) -> str:
         """The statement that renames a column."""
@@ -280,9 +306,12 @@ class Dialect(abc.ABC):
         """Delete all rows, in the transaction."""
         run(connection, f"DELETE FROM {self.full(table.name)}")
 
-    def defer(self, connection: sa.Connection) -> None:
-        """Have foreign keys checked at the end of the transaction, or not at all, as far as the database can do that: tables are written one after the other."""
-        for statement in self.DEFER:
+    def defer(self, connection: sa.Connection, at_once: bool = False) -> None:
+        """Have foreign keys checked at the end of the transaction, or not at all, as far as the database can do that: tables are written one after the other.
+
+        :param at_once: check them, and what else is deferred, with each statement, so that the table is known that breaks one
+        """
+        for statement in self.AT_ONCE if at_once else self.DEFER:
             run(connection, statement)
 
     # -- comparisons --------------------------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ _SIGNS = 3
 class MergeDialect(Dialect):
     """What Oracle, Db2 and SQL Server have in common."""
 
+    CHANGES_KEYS: ClassVar[bool] = False
     HINT: ClassVar[str] = ""
     """Stands after the name of the table that MERGE changes."""
     END: ClassVar[str] = ""

@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sink import texts, widening
 from airflow_provider_cdc.sink.ahead import ahead
-from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, run
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, There, fields_of, run
 from airflow_provider_cdc.sink.dialects.collations import collations, is_text, refuse_merging, text_keys
 from airflow_provider_cdc.sink.dialects.staging import StagingDialect, slices
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
@@ -139,6 +139,25 @@ class MariaDb(StagingDialect):
         default = f" DEFAULT {there.default}" if there.default else ""
         null = "" if nullable else " NOT NULL"
         return f"ALTER TABLE {self.full(table.name)} MODIFY COLUMN {self.quote(there.name)} {type_}{default}{null}"
+
+    def key_change(self, connection: sa.Connection, table: SinkTable, there: There) -> list[str]:
+        """One statement: what it cannot do, it does nothing of."""
+        fields = self._fitting(table).key
+        changes = [f"MODIFY COLUMN {self.quote(f.name)} {self._key_type(f, there)} NOT NULL" for f in fields]
+        key = self.listed(field.name for field in fields)
+        return [
+            f"ALTER TABLE {self.full(table.name)} {', '.join(('DROP PRIMARY KEY', *changes))}, ADD PRIMARY KEY ({key})"
+        ]
+
+    def _key_type(self, field: Field, there: There) -> str:
+        """The type of a column that becomes part of a key: its own, if that can be part of one, and tells texts apart."""
+        kind, column = kind_of(field.column), there.columns.get(field.name)
+        own = (
+            column is None
+            or self.type_of(kind, key=True) != self.type_of(kind, key=False)
+            or is_text(self.typed(field))
+        )
+        return self.typed(field) if own or column is None else column.type or self.typed(field)
 
     def widened(self, there: ColumnThere, field: Field) -> str | None:
         kind = kind_of(field.column)

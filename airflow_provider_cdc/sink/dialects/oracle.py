@@ -59,6 +59,7 @@ class Oracle(MergeDialect):
 
     name: ClassVar[str] = "oracle"
     DEFER: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL DEFERRED",)
+    AT_ONCE: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL IMMEDIATE",)
     LONGEST: ClassVar[int] = 128
     SYSTEM_COLUMNS: ClassVar[frozenset[str]] = frozenset({"ROWID"})
     """The one word that no column can have as its name, with quotes either."""
@@ -108,6 +109,9 @@ class Oracle(MergeDialect):
 
     def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
         return [f"ALTER TABLE {self.full(table.name)} ADD ({', '.join(map(self.column, fields))})"]
+
+    def not_null(self, field: Field) -> str:
+        return f"MODIFY ({self.quote(field.name)} NOT NULL)"
 
     def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
         column, full = self.quote(there.name), self.full(table.name)

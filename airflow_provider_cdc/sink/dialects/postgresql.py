@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
 from airflow_provider_cdc.sink.dialects import copy_rows
-from airflow_provider_cdc.sink.dialects.base import ColumnThere, fields_of, in_key_order, run, wrapped
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, There, fields_of, in_key_order, run, wrapped
 from airflow_provider_cdc.sink.dialects.staging import StagingDialect, slices
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
 from airflow_provider_cdc.sink.tables import PREVIOUS, Field, Name, SinkTable
@@ -36,14 +36,16 @@ class PostgreSql(StagingDialect):
 
     name: ClassVar[str] = "postgresql"
     DEFER: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL DEFERRED",)
+    AT_ONCE: ClassVar[tuple[str, ...]] = ("SET CONSTRAINTS ALL IMMEDIATE",)
     LONGEST: ClassVar[int] = 63
     SYSTEM_COLUMNS: ClassVar[frozenset[str]] = frozenset({"tableoid", "xmin", "cmin", "xmax", "cmax", "ctid"})
     DDL_IN_TRANSACTION: ClassVar[bool] = True
     REFERENCES: ClassVar[str] = (
         "SELECT n.nspname, c.relname, m.nspname, p.relname, current_schema() FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid "
         "JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_class p ON p.oid = k.confrelid JOIN pg_namespace m ON m.oid = p.relnamespace "
-        "WHERE k.contype = 'f' AND NOT k.condeferrable"
+        "WHERE k.contype = 'f'"
     )
+    UNLESS_DEFERRED: ClassVar[str] = " AND NOT k.condeferrable"
     TRANSIENT: ClassVar[frozenset[str]] = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300"})
 
     def __init__(self, zone: str = "UTC") -> None:
@@ -84,6 +86,10 @@ class PostgreSql(StagingDialect):
             parts.append(f"{column} {'DROP' if nullable else 'SET'} NOT NULL")
         return f"ALTER TABLE {self.full(table.name)} {', '.join(parts)}"
 
+    def key_change(self, connection: sa.Connection, table: SinkTable, there: There) -> list[str]:
+        head = f"ALTER TABLE {self.full(table.name)} "
+        return [head + ", ".join(one.removeprefix(head) for one in super().key_change(connection, table, there))]
+
     def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
         if not any(_is_geometry(field) for field in fields_of(table, rows)):
             self._copy(connection, self.full(table.name), table, rows)
@@ -94,7 +100,8 @@ class PostgreSql(StagingDialect):
     def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
         """Rows in the order of their keys need a third less of the server's work, and no statistics: there is one way to look for each."""
         rows = rows if unique else in_key_order(table, rows)
-        self._write_from(connection, table, self._staged(connection, table, rows, planned=False), rows.column_names)
+        stage = self._staged(connection, table, rows, planned=unique)
+        self._write_from(connection, table, stage, rows.column_names, unique=unique)
 
     def _update(
         self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
@@ -121,7 +128,7 @@ class PostgreSql(StagingDialect):
     def write_staged(
         self, connection: sa.Connection, table: SinkTable, name: str, columns: Sequence[str], *, unique: bool
     ) -> None:
-        self._write_from(connection, table, self.quote(name), columns)
+        self._write_from(connection, table, self.quote(name), columns, unique=unique)
 
     def delete_staged(self, connection: sa.Connection, table: SinkTable, name: str) -> None:
         self._delete_from(connection, table, self.quote(name))
@@ -130,15 +137,26 @@ class PostgreSql(StagingDialect):
         run(connection, "SET LOCAL lock_timeout = '5s'")
         run(connection, f"DROP TABLE IF EXISTS {self.quote(name)}")
 
-    def _write_from(self, connection: sa.Connection, table: SinkTable, stage: str, names: Sequence[str]) -> None:
+    def _write_from(
+        self, connection: sa.Connection, table: SinkTable, stage: str, names: Sequence[str], *, unique: bool
+    ) -> None:
+        """
+        :param unique: rows are found by the table's key, whatever is unique there
+        """
         key = [field.name for field in table.key]
         rest = [name for name in names if name not in key]
-        sets = ", ".join(f"{self.quote(name)} = EXCLUDED.{self.quote(name)}" for name in rest)
-        run(
-            connection,
-            f"INSERT INTO {self.full(table.name)} ({self.listed(names)}) SELECT {self.listed(names)} FROM {stage} "
-            f"ON CONFLICT ({self.listed(key)}) DO {f'UPDATE SET {sets}' if rest else 'NOTHING'}",
-        )
+        into, listed = f"INSERT INTO {self.full(table.name)} ({self.listed(names)})", self.listed(names)
+        if not unique:
+            sets = ", ".join(f"{self.quote(name)} = EXCLUDED.{self.quote(name)}" for name in rest)
+            instead = f"UPDATE SET {sets}" if rest else "NOTHING"
+            run(connection, f"{into} SELECT {listed} FROM {stage} ON CONFLICT ({self.listed(key)}) DO {instead}")
+            return
+        same = self._same({name: name for name in key})
+        if rest:
+            sets = ", ".join(f"{self.quote(name)} = s.{self.quote(name)}" for name in rest)
+            run(connection, f"UPDATE {self.full(table.name)} t SET {sets} FROM {stage} s WHERE {same}")
+        absent = f"NOT EXISTS (SELECT 1 FROM {self.full(table.name)} t WHERE {same})"
+        run(connection, f"{into} SELECT {listed} FROM {stage} s WHERE {absent}")
 
     def _delete_from(self, connection: sa.Connection, table: SinkTable, stage: str) -> None:
         where = self._same({field.name: field.name for field in table.key})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -9,9 +10,9 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
-from airflow_provider_cdc.sink.dialects.base import Dialect, There, fields_of
+from airflow_provider_cdc.sink.dialects.base import ColumnThere, Dialect, There, fields_of
 from airflow_provider_cdc.sink.kinds import Kind, kind_of
-from airflow_provider_cdc.sink.tables import Name, SinkTable
+from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
 _TYPES = {
     "bool": "BOOLEAN", "int8": "SMALLINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "year": "INTEGER", "float": "REAL",
@@ -63,9 +64,53 @@ class Sqlite(Dialect):
     def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
         key = [field.name for field in table.key]
         rest = [name for name in rows.column_names if name not in key]
+        if unique:  # the table may have another key
+            self.update(connection, table, rows)
+            self._insert_absent(connection, table, rows, key)
+            return
         sets = ", ".join(f"{self.quote(name)} = excluded.{self.quote(name)}" for name in rest)
         what = f"UPDATE SET {sets}" if rest else "NOTHING"
         self._insert(connection, table, rows, f" ON CONFLICT ({self.listed(key)}) DO {what}")
+
+    def _insert_absent(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Sequence[str]) -> None:
+        numbers = {name: f"?{number}" for number, name in enumerate(rows.column_names, 1)}
+        same = " AND ".join(f"{self.quote(name)} = {numbers[name]}" for name in key)
+        full = self.full(table.name)
+        statement = (
+            f"INSERT INTO {full} ({self.listed(numbers)}) SELECT {', '.join(numbers.values())} "
+            f"WHERE NOT EXISTS (SELECT 1 FROM {full} WHERE {same})"
+        )
+        self._each(connection, statement, table, rows)
+
+    def changes_key(self, connection: sa.Connection, table: SinkTable) -> bool:
+        made = connection.exec_driver_sql("SELECT sql FROM sqlite_schema WHERE name = ?", (table.name.table,)).scalar()
+        return not re.search(r"\b(CHECK|COLLATE|GENERATED|REFERENCES|UNIQUE)\b", str(made), re.IGNORECASE)
+
+    def key_change(self, connection: sa.Connection, table: SinkTable, there: There) -> list[str]:
+        """A table is made again: there is no other way. Its indexes and triggers are, too."""
+        name, keys = Name(f"{table.name.table} cdc", table.name.schema), [field.name for field in table.key]
+        fields = {field.name: field for field in table.fields}
+        # columns that are to come are added before
+        lacking = [ColumnThere(n, self.typed(fields[n]), nullable=True) for n in keys if n not in there.columns]
+        columns = [*there.columns.values(), *lacking]
+        parts = [self._again(column, fields, keys) for column in columns]
+        copied = self.listed(column.name for column in columns)
+        more = connection.exec_driver_sql(
+            "SELECT sql FROM sqlite_schema WHERE tbl_name = ? AND type <> 'table' AND sql IS NOT NULL",
+            (table.name.table,),
+        )
+        return [
+            f"CREATE TABLE {self.full(name)} ({', '.join(parts)}, PRIMARY KEY ({self.listed(keys)}))",
+            f"INSERT INTO {self.full(name)} ({copied}) SELECT {copied} FROM {self.full(table.name)}",
+            f"DROP TABLE {self.full(table.name)}",
+            f"ALTER TABLE {self.full(name)} RENAME TO {self.quote(table.name.table)}",
+            *(row[0] for row in more),
+        ]
+
+    def _again(self, column: ColumnThere, fields: Mapping[str, Field], keys: Sequence[str]) -> str:
+        default = "" if column.default is None else f" DEFAULT {column.default}"
+        required = column.name in keys or (not column.nullable and column.name in fields)
+        return f"{self.quote(column.name)} {column.type}{default}{' NOT NULL' if required else ''}"
 
     def _update(
         self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]

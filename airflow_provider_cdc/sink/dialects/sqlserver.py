@@ -123,6 +123,9 @@ class SqlServer(MergeDialect):
     def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
         return [f"ALTER TABLE {self.full(table.name)} ADD {', '.join(map(self.column, fields))}"]
 
+    def not_null(self, field: Field) -> str:
+        return f"ALTER COLUMN {self.quote(field.name)} {self.typed(field)} NOT NULL"
+
     def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
         # what is not said here is lost: the collation becomes the database's, and NOT NULL goes
         collation = re.search(r" COLLATE \S+", there.type)

@@ -1,0 +1,25 @@
+"""When a table that has failed is tried again, by runs that go on with the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+
+SHORTEST_S, LONGEST_S = 1.0, 300.0
+"""Pauses before a table that has failed is tried again: each is twice as long as the one before."""
+
+
+@dataclasses.dataclass(slots=True)
+class Retry:
+    """When a table that has failed is tried again.
+
+    :param pause: in seconds
+    :param due: on the monotonic clock
+    """
+
+    pause: float = SHORTEST_S
+    due: float = dataclasses.field(default_factory=lambda: time.monotonic() + SHORTEST_S)
+
+    def longer(self) -> Retry:
+        pause = min(self.pause * 2, LONGEST_S)
+        return Retry(pause, time.monotonic() + pause)
