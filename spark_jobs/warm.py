@@ -17,8 +17,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.turns import Turn
 from airflow_provider_cdc.changelog.retry import LONGEST_S, Retry
+from airflow_provider_cdc.changelog.turns import Turn
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.model.manifest import Contents
 from spark_jobs.report import Applied, Report

@@ -6,13 +6,18 @@ import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import sqlalchemy as sa
 
+from airflow_provider_cdc.sink import texts
 from airflow_provider_cdc.sink.markers import TEXT
 from airflow_provider_cdc.sink.tables import SinkTable
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.sink.steps import Step
+
+_LONGEST, _LEAST = 60_000, 8
+"""Bytes of a row that is kept, as texts of MySQL and MariaDB have room for, and characters that are left of each value if there are many."""
 
 
 class ErrorsTable:
@@ -44,7 +49,6 @@ class ErrorsTable:
 
     def keep(self, connection: sa.Connection, table: SinkTable, step: Step, error: str) -> None:
         """Keep the row of a step of one event."""
-        (row,) = step.rows.to_pylist() or [{}]
         connection.execute(
             self._table.insert().values(
                 **self._of,
@@ -52,11 +56,37 @@ class ErrorsTable:
                 target=str(table.name),
                 event=int(step.seq[0]),
                 what=step.what,
-                row_json=json.dumps(row, default=_text, ensure_ascii=False),
+                row_json=_row(step.rows),
                 error=error[:4000],
                 refused_at=datetime.now(UTC).isoformat(timespec="microseconds"),
             )
         )
+
+
+def _row(rows: pa.Table) -> str:
+    """The row of a step, with long values cut if it is long: the table has to take what others did not."""
+    values = {name: _value(rows[name].slice(0, 1)) for name in rows.column_names if rows.num_rows}
+    whole = json.dumps(values, default=_text, ensure_ascii=False)
+    if len(whole.encode()) <= _LONGEST:
+        return whole
+    most = max(_LONGEST // 5 // len(values), _LEAST)
+    return json.dumps({name: _cut(value, most) for name, value in values.items()}, default=_text, ensure_ascii=False)
+
+
+def _value(found: pa.ChunkedArray) -> object:
+    """A value; a text for people if Python has none of the kind."""
+    try:
+        return found[0].as_py()
+    except (ValueError, OverflowError):
+        return texts.shown(found)
+
+
+def _cut(value: object, most: int) -> object:
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    text = _text(value[:most]) if isinstance(value, bytes) else _text(value)
+    long = len(value) if isinstance(value, (str, bytes)) else len(text)
+    return text if long <= most else f"{text[:most]}… ({long:,} in all)"
 
 
 def _text(value: object) -> str:

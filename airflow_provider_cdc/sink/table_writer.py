@@ -208,12 +208,18 @@ class TableWriter:
         """
         try:
             self._saved(connection, parts, each=False)
-        except sa.exc.DBAPIError as e:
-            if self._dialect.transient(e):
+        except Exception as e:
+            if not self._is_of_a_row(e):
                 raise
             topic = parts[0].pending.topic
-            log.info("The table of %s refuses rows, which are written one by one now: %s", topic, e.orig)
+            log.info("The table of %s refuses rows, which are written one by one now: %s", topic, _told(e))
             self._saved(connection, parts, each=True)
+
+    def _is_of_a_row(self, error: Exception) -> bool:
+        """Whether it may be one row that cannot be written: the database refuses it, or has no such value, or Python has not."""
+        if isinstance(error, sa.exc.DBAPIError):
+            return not self._dialect.transient(error)
+        return not isinstance(error, (CdcError, Overtaken, OSError, MemoryError))
 
     def _saved(self, connection: sa.Connection, parts: Sequence[KeyedPart], *, each: bool) -> None:
         """Apply parts of what is pending to one table; if that fails, what other tables have got in the transaction stays."""
@@ -273,8 +279,8 @@ class TableWriter:
                 self._or_kept(connection, table, step, there)
             else:
                 self._step(connection, table, step, there)
-        except sa.exc.DBAPIError as e:
-            if not each or self._dialect.transient(e):
+        except Exception as e:
+            if not each or not self._is_of_a_row(e):
                 raise
             raise self._refused(table, step, e) from e
 
@@ -283,12 +289,14 @@ class TableWriter:
         savepoint = connection.begin_nested()
         try:
             self._step(connection, table, step, there)
-        except sa.exc.DBAPIError as e:
-            if self._dialect.transient(e):
+        except Exception as e:
+            if not self._is_of_a_row(e):
+                if not isinstance(e, sa.exc.DBAPIError):
+                    savepoint.rollback()
                 raise
             savepoint.rollback()
             log.warning("%s", self._refused(table, step, e))
-            self._errors.keep(connection, table, step, str(e.orig))
+            self._errors.keep(connection, table, step, _told(e))
         else:
             savepoint.commit()
 
@@ -323,15 +331,18 @@ class TableWriter:
             savepoint.rollback()
             self._not_new.add(table.topic)
             return False
+        except Exception:
+            savepoint.rollback()
+            raise
         savepoint.commit()
         return True
 
-    def _refused(self, table: SinkTable, step: Step, error: sa.exc.DBAPIError) -> TargetError:
+    def _refused(self, table: SinkTable, step: Step, error: Exception) -> TargetError:
         there = step.rows.column_names if step.rows.num_rows else []
         names = [one.name for one in table.key if one.name in there] or there
         shown = ", ".join(f"{name}={texts.shown(step.rows[name])[:80]}" for name in names)
         return TargetError(
-            f"{table.name} cannot take a row: {error.orig}",
+            f"{table.name} cannot take a row: {_told(error)}",
             where=f"topic {table.topic}, event {int(step.seq[0])}, row with {shown}",
             safe="The table has everything up to the batch before; other tables go on.",
             remedy="mend the row or the table, then run the apply again: it goes on with this batch",
@@ -365,3 +376,7 @@ def _unexpected(topic: str, error: Exception) -> TargetError:
         safe="The table has everything up to the batch before; other tables go on.",
         remedy="the log of the task has the place: leave the column that has such values out with field.exclude.list, or the topic with topics.regex, and report it",
     )
+
+
+def _told(error: Exception) -> str:
+    return str(error.orig) if isinstance(error, sa.exc.DBAPIError) else f"{type(error).__name__}: {error}"

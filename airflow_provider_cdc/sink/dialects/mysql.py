@@ -40,6 +40,7 @@ _ROW_BYTES = 60_000
 _SESSION = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
 """Values that a column cannot have are errors, 0 is a value of any column, and a backslash is what it is in our texts, whatever the server is set to."""
 _STAGE = "cdc_stage"
+_MOST_PACKET = 1 << 30
 
 
 class MariaDb(StagingDialect):
@@ -62,7 +63,7 @@ class MariaDb(StagingDialect):
 
     def __init__(self, zone: str = "UTC") -> None:
         super().__init__(zone)
-        self._ignores_case = False
+        self._ignores_case, self._longest = False, 0
 
     def look(self, connection: sa.Connection) -> None:
         self._ignores_case = connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one() != 0
@@ -298,9 +299,7 @@ class MariaDb(StagingDialect):
 
     def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
         head = f"DELETE FROM {self.full(table.name)} WHERE ({self.listed(keys.column_names)}) IN ("
-        with ahead(self._statements(table, keys)) as statements:
-            for values in statements:
-                run(connection, f"{head}{values})")
+        self._run_all(connection, table, keys, head, ")")
 
     def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> str:
         """A table of the session's own that has these rows."""
@@ -318,12 +317,26 @@ class MariaDb(StagingDialect):
 
     def _insert(self, connection: sa.Connection, into: str, table: SinkTable, rows: pa.Table, tail: str = "") -> None:
         head = f"INSERT INTO {into} ({self.listed(rows.column_names)}) VALUES "
-        with ahead(self._statements(table, rows)) as statements:
+        self._run_all(connection, table, rows, head, tail)
+
+    def _run_all(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, head: str, tail: str) -> None:
+        """Run statements with all rows between a head and a tail."""
+        room = self._packet(connection) - len(f"{head}{tail}".encode()) - 1  # the command's own byte
+        with ahead(self._statements(table, rows, room)) as statements:
             for values in statements:
                 run(connection, f"{head}{values}{tail}")
 
-    def _statements(self, table: SinkTable, rows: pa.Table) -> Iterator[str]:
-        """``(…),(…)`` of as many rows as a statement takes."""
+    def _packet(self, connection: sa.Connection) -> int:
+        """Bytes that the server takes at once; it closes the connection at more."""
+        if not self._longest:
+            self._longest = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+        return self._longest
+
+    def _statements(self, table: SinkTable, rows: pa.Table, room: int) -> Iterator[str]:
+        """``(…),(…)`` of as many rows as a statement takes.
+
+        :param room: bytes
+        """
         piece = max(1, rows.num_rows * _STATEMENT // max(rows.nbytes, 1))
         for begin in range(0, rows.num_rows, piece):
             some = rows.slice(begin, piece)
@@ -332,7 +345,35 @@ class MariaDb(StagingDialect):
             made = texts.around(made, "(", "),")
             step = max(1, len(made) * _STATEMENT // max(made.nbytes, 1))
             for at in range(0, len(made), step):
-                yield texts.joined(made.slice(at, step)).decode()[:-1]
+                found = texts.joined(made.slice(at, step))[:-1]
+                if len(found) <= room:
+                    yield found.decode()
+                else:
+                    yield from self._one_by_one(table, some.slice(at, step), made.slice(at, step), room)
+
+    def _one_by_one(self, table: SinkTable, rows: pa.Table, made: pa.Array, room: int) -> Iterator[str]:
+        """Rows that are too much together; bytes of one that is too long stand there as they are, which is half as long.
+
+        :raises sqlalchemy.exc.DataError: a row is too long
+        """
+        for at in range(len(made)):
+            found = texts.joined(made.slice(at, 1))[:-1]
+            if len(found) > room:
+                found = self._shorter(table, rows.slice(at, 1))
+            if len(found) > room:
+                raise _too_long(len(found), self._longest)
+            yield found.decode("utf-8", "surrogateescape")  # as the driver encodes it
+
+    def _shorter(self, table: SinkTable, row: pa.Table) -> bytes:
+        values = list[bytes]()
+        for field in fields_of(table, row):
+            value = texts.whole(row[field.name])
+            if kind_of(field.column).name == "bytes" and value[0].is_valid:
+                escaped = value[0].as_py().replace(b"\\", b"\\\\").replace(b"'", b"\\'")
+                values.append(b"_binary'" + escaped + b"'")
+            else:
+                values.append(self._literals(value, field)[0].as_py().encode())
+        return b"(" + b",".join(values) + b")"
 
     def _literals(self, values: pa.Array, field: Field) -> pa.Array:
         """Values in SQL, NULL among them."""
@@ -394,6 +435,19 @@ class MySql(MariaDb):
         if self._version < (8, 0, 20):
             return super()._or_update(names)
         return " AS new ON DUPLICATE KEY UPDATE " + ", ".join(f"{self.quote(n)} = new.{self.quote(n)}" for n in names)
+
+
+def _too_long(size: int, most: int) -> sa.exc.DataError:
+    """The error for a row at which the server would close the connection."""
+    wanted = 1 << (size + _STATEMENT).bit_length()
+    text = (
+        f"the row needs a statement of {size:,} bytes, and max_allowed_packet is {most:,}: "
+        f"run SET GLOBAL max_allowed_packet = {min(wanted, _MOST_PACKET)} and set it in the server's configuration, or leave the long column out with field.exclude.list"
+        if size < _MOST_PACKET
+        else f"the row needs a statement of {size:,} bytes, and no server takes more than {_MOST_PACKET:,} (max_allowed_packet): leave the long column out with "
+        "field.exclude.list"
+    )
+    return sa.exc.DataError("", None, Exception(text))
 
 
 def _untold(column: Column) -> Column:
