@@ -24,11 +24,12 @@ from airflow_provider_cdc.sink.database import place_of, unavailable
 from airflow_provider_cdc.sink.dialects import dialect_of
 from airflow_provider_cdc.sink.done import Done
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
-from airflow_provider_cdc.sink.markers import Markers, MarkerTable, Overtaken
+from airflow_provider_cdc.sink.evolution import refuse_engine
+from airflow_provider_cdc.sink.markers import ALL, Markers, MarkerTable, Overtaken
 from airflow_provider_cdc.sink.order import Held, Refused, Topics, ordered, references
 from airflow_provider_cdc.sink.room import with_room
 from airflow_provider_cdc.sink.table_writer import TableWriter
-from airflow_provider_cdc.sink.tables import Name
+from airflow_provider_cdc.sink.tables import Name, table_of
 from airflow_provider_cdc.sink.topics import chosen
 
 log = logging.getLogger(__name__)
@@ -267,6 +268,14 @@ class Sink(TableWriter):
                     if attempt + 1 == _ENSURED:
                         raise
                     # another run was faster: to make the table, or then the row in it
+        self._refuse_engine()
+
+    def _refuse_engine(self) -> None:
+        """:raises TargetError: the markers would stay when a transaction is undone"""
+        name = Name(self._config.marker_table)
+        with self._engine.connect() as connection:
+            engine = self._dialect.engine_without_transactions(sa.inspect(connection), name)
+        refuse_engine(self._dialect, engine, name, ALL)
 
     # -- groups -------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,8 @@ _STAGE: Final = "cdc_verify"
 _NUMBER: Final = Field("cdc row", Column(name="cdc row", type="int32", nullable=False))
 """Column of the session's own table that tells which of the expected rows one is."""
 _FETCHED: Final = 5_000
+_TOGETHER: Final = 400
+"""Columns of both sides that one statement reads: databases have a limit for those of a result."""
 Row = Sequence[Any]
 
 
@@ -140,17 +142,25 @@ class TableComparison:
 
     def _both(self) -> Iterator[tuple[int, Row, Row, bytes | None]]:
         """The number of each expected row, its values, those of the table's row of the same key, and that row's key; ``None`` if there is none."""
-        quote, key = self.dialect.quote, len(self.table.key)
-        sides = [self._read(f"{side}.{quote(name)}", name) for side in "st" for name in self._names]
+        key, width = len(self.table.key), len(self._names)
+        if width <= _TOGETHER:
+            read: Iterator[Row] = self._joined(self._names)
+        else:
+            parts = [self._names[at : at + _TOGETHER] for at in range(0, width, _TOGETHER)]
+            read = map(_side_by_side, zip(*(sorted(self._joined(names), key=_number) for names in parts), strict=True))
+        for row in read:
+            source, target = row[1 : 1 + width], row[1 + width :]
+            yield int(row[0]), source, target, None if target[0] is None else _digest(target[:key])
+
+    def _joined(self, names: Sequence[str]) -> Iterator[Row]:
+        """The number of each expected row, its values of some columns, and those of the table's row of the same key."""
+        quote = self.dialect.quote
+        sides = [self._read(f"{side}.{quote(name)}", name) for side in "st" for name in names]
         same = " AND ".join(f"t.{quote(one.name)} = s.{quote(one.name)}" for one in self.table.key)
-        rows = self._rows(
+        return self._rows(
             f"SELECT s.{quote(_NUMBER.name)}, {', '.join(sides)} FROM {self.dialect.full(self._stage.name)} s "
             f"LEFT JOIN {self.dialect.full(self.table.name)} t ON {same}"
         )
-        width = len(self._names)
-        for row in rows:
-            source, target = row[1 : 1 + width], row[1 + width :]
-            yield int(row[0]), source, target, None if target[0] is None else _digest(target[:key])
 
     def _unlike(self, source: Row, target: Row, unknown: frozenset[str]) -> list[str]:
         """The columns in which two rows differ."""
@@ -222,3 +232,17 @@ class TableComparison:
 
 def _digest(key: Row) -> bytes:
     return hashlib.blake2b(repr(tuple(key)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _number(row: Row) -> int:
+    return int(row[0])
+
+
+def _side_by_side(parts: Sequence[Row]) -> Row:
+    """A row as one statement would have it: its number, the columns of one side, those of the other one."""
+    halves = [(part[1 : 1 + len(part) // 2], part[1 + len(part) // 2 :]) for part in parts]
+    return (
+        parts[0][0],
+        *(value for half, _ in halves for value in half),
+        *(value for _, half in halves for value in half),
+    )

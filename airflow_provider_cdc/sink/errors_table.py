@@ -41,6 +41,8 @@ class ErrorsTable:
             sa.Column("error", TEXT, nullable=False),
             sa.Column("refused_at", sa.String(32), nullable=False),
             quote=True,
+            mysql_engine="InnoDB",
+            mariadb_engine="InnoDB",
         )
 
     def ensure(self, connection: sa.Connection) -> None:

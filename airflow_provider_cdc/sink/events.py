@@ -167,7 +167,11 @@ def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) 
     origins = lineage(pending, file.schema_version)
     columns = {}
     for field in table.fields:
-        columns[field.name] = _value(field, origins, key, after, events, file)
+        value = _value(field, origins, key, after, events, file)
+        # databases take both zeros as one key
+        columns[field.name] = (
+            pc.add(value, 0.0).cast(value.type) if field.key and pa.types.is_floating(value.type) else value
+        )
     op = events["op"].to_numpy(zero_copy_only=False)
     left_out = None
     if file.sparse:

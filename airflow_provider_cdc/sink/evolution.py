@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.config import SchemaEvolution, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import ColumnThere, Dialect, There, run
 from airflow_provider_cdc.sink.kinds import kind_of
-from airflow_provider_cdc.sink.tables import Field, SinkTable
+from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,7 @@ def bring_up(
         there = _made(dialect, connection, made)
         if made.key != table.key and (found := dialect.there(connection, table.name)) is not None:
             there = found
+    refuse_engine(dialect, there.engine, table.name, table.topic)
     wanted = {field.name for field in table.key}
     if there.columns and {*there.key} != wanted and frozenset(there.key) in change.former:
         there = _with_key(dialect, connection, table, there, pending, config, connector)
@@ -71,6 +72,17 @@ def bring_up(
         else:
             _refuse_other(dialect, table, there, pending)
     return there
+
+
+def refuse_engine(dialect: Dialect, engine: str, name: Name, topic: str) -> None:
+    """:raises TargetError: a table has no transactions"""
+    if engine:
+        raise TargetError(
+            f"The table {name} is of the engine {engine}, which has no transactions: a run that fails would leave rows there, or repeat them.",
+            where=f"topic {topic}",
+            safe="The table was not changed.",
+            remedy=f"run ALTER TABLE {dialect.full(name)} ENGINE=InnoDB; then run the apply again",
+        )
 
 
 def brought_up(dialect: Dialect, connection: sa.Connection, table: SinkTable) -> There:
@@ -94,12 +106,20 @@ def _made(dialect: Dialect, connection: sa.Connection, table: SinkTable) -> Ther
     """The table that has just been made: by us, or by somebody who was faster."""
     savepoint = connection.begin_nested() if dialect.DDL_IN_TRANSACTION else None
     try:
-        run(connection, dialect.create(table))
-    except sa.exc.DBAPIError:
+        dialect.make(connection, table)
+    except sa.exc.DBAPIError as e:
+        if dialect.transient(e):
+            raise
         if savepoint is not None:
             savepoint.rollback()
         if (there := dialect.inspect_table(connection, table)) is None:
-            raise
+            raise TargetError(
+                f"The table {table.name} of {len(table.fields)} columns cannot be made: {e.orig}",
+                where=f"topic {table.topic}",
+                safe="Nothing was made; other tables go on.",
+                remedy="leave columns out with field.exclude.list, or make the table by hand with other types, which it keeps; we would make it by "
+                f"{dialect.create(table)}. Then run the apply again",
+            ) from e
         return there
     if savepoint is not None:
         savepoint.commit()
@@ -198,7 +218,7 @@ def _add(
         # a column that must have a value gets it before that is asked of it
         late = field.required and not dialect.default_of(field)
         for statement in dialect.add(table, [field.optional if late else field]):
-            run(connection, statement)
+            dialect.alter(connection, statement)
         if fill is not None:
             value = dialect.cast("'" + fill.replace("'", "''") + "'", dialect.type_of(kind_of(field.column), key=False))
             run(connection, f"UPDATE {dialect.full(table.name)} SET {dialect.quote(field.name)} = {value}")

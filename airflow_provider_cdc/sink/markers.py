@@ -60,6 +60,8 @@ class MarkerTable:
             sa.Column("changed_at", sa.String(32), nullable=False),
             schema=schema,
             quote=True,
+            mysql_engine="InnoDB",
+            mariadb_engine="InnoDB",
         )
 
     def ensure(self, connection: sa.Connection) -> None:

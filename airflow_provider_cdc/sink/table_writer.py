@@ -12,7 +12,8 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.partial import DocumentsLost
 from airflow_provider_cdc.changelog.pending import Pending
-from airflow_provider_cdc.core.errors import CdcError, TargetError, TransientError
+from airflow_provider_cdc.core.commands import cdc
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
 from airflow_provider_cdc.sink import texts, windows
 from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.claims import Claim, TableClaims
@@ -23,6 +24,7 @@ from airflow_provider_cdc.sink.documents import Completion, completes, present_i
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.evolution import KeyChange, bring_up, brought_up
 from airflow_provider_cdc.sink.key_changes import KeyedPart, key_before, parted
+from airflow_provider_cdc.sink.kinds import kind_of
 from airflow_provider_cdc.sink.late_moves import in_table, late_moves
 from airflow_provider_cdc.sink.markers import Overtaken
 from airflow_provider_cdc.sink.order import Held
@@ -117,7 +119,20 @@ class TableWriter:
         table = table_of(pending.topic, pending.schema, self._config, self._dialect)
         if (why := self._claims.refused.get(pending.topic)) is not None:
             raise why
+        self._refuse_repeated_hours(table)
         return table
+
+    def _refuse_repeated_hours(self, table: SinkTable) -> None:
+        """:raises ConfigError: two keys would be told alike"""
+        moments = [field.name for field in table.key if kind_of(field.column).name == "timestamp_tz"]
+        if moments and not self._dialect.MOMENTS and texts.repeats_hours(self._config.zone):
+            raise ConfigError(
+                f"The key of {table.topic} has moments ({', '.join(moments)}), and in {self._config.zone} an hour comes twice when summer time ends: two rows would "
+                "have one key.",
+                safe="The table was not changed; other tables go on.",
+                remedy="set database.time_zone=UTC, in which the times of all tables are written then, and build those that are there again by "
+                f"`{cdc('rebuild', self._connector, table.topic)}`; or apply this topic by a sink of its own",
+            )
 
     def _claim(self, tables: Sequence[Pending]) -> None:
         """Make sure that each topic's table is its own, before anything is done to it."""

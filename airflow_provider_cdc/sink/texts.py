@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import binascii
 import datetime as dt
+import functools
+import itertools
 import re
 import zoneinfo
 from collections.abc import Callable
@@ -132,6 +134,19 @@ def zoned(values: pa.Array, zone: str) -> pa.Array:
         return moment.astimezone(there).replace(tzinfo=None).isoformat(" ", "microseconds")
 
     return pa.array([None if text is None else one(text) for text in values.to_pylist()], pa.string())
+
+
+@functools.cache
+def repeats_hours(zone: str) -> bool:
+    """Whether two moments since 1970 are told alike in a zone, as where summer time ends.
+
+    >>> repeats_hours("UTC"), repeats_hours("Europe/Berlin"), repeats_hours("Asia/Tokyo")
+    (False, True, False)
+    """
+    there, begin = zoneinfo.ZoneInfo(zone), dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    days = range((dt.datetime(_ARROW_UNTIL, 1, 1, tzinfo=dt.UTC) - begin).days)
+    offsets = [(begin + dt.timedelta(days=day)).astimezone(there).utcoffset() or dt.timedelta() for day in days]
+    return any(later < earlier for earlier, later in itertools.pairwise(offsets))
 
 
 def _cut(texts: pa.Array, less: int, whole: bool) -> int:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +19,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, TableChange
 from airflow_provider_cdc.sink import texts
+from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sink.dialects.mysql import MariaDb
@@ -26,6 +30,7 @@ from tests.sink.conftest import _FIXTURES
 from tests.sink.source_table import ID, Table, column
 from tests.sink.test_apply import errors, rows, sink
 from tests.sink.test_staged import staged
+from tests.sink.test_verify import only, verified
 from tests.support.connectors import memory_connector
 from tests.support.sampled import Sampled
 
@@ -470,3 +475,304 @@ def test_a_row_for_which_the_server_has_no_packet_is_refused_by_name(
         assert [row["id"] for row in rows(engine, "p_s_a")] == [1]
         (kept,) = errors(engine)
         assert "max_allowed_packet" in kept["error"]
+
+
+# -- A3: two runs over one marker ---------------------------------------------------------------------------------------
+
+
+class Turns:
+    """Has runs in threads do one transaction each in an order that is given: whatever they read before it may be old."""
+
+    def __init__(self, order: list[int]) -> None:
+        self.order, self.changed, self.ended = order, threading.Condition(), set[int]()
+
+    def wait(self, run: int) -> None:
+        """Wait for the turn of a run. When the order is at its end, or the other run is, nobody waits any more."""
+        with self.changed:
+            mine = lambda: not self.order or self.order[0] == run or self.order[0] in self.ended  # noqa: E731
+            while not self.changed.wait_for(mine, timeout=10):
+                raise AssertionError("nobody had the turn")
+            if self.order:
+                self.order.pop(0)
+            self.changed.notify_all()
+
+    def end(self, run: int) -> None:
+        with self.changed:
+            self.ended.add(run)
+            self.changed.notify_all()
+
+
+class Interleaved(Sink):
+    """A run that waits for its turn before each transaction."""
+
+    turns: Turns
+    number: int
+
+    def _retried(self, what: Any) -> Any:
+        self.turns.wait(self.number)
+        return super()._retried(what)
+
+
+def _run(shop: Shop, turns: Turns, number: int, what: str) -> BaseException | None:
+    """One run to its end; how it failed."""
+    properties = dict(EQUAL)
+    if what == "does not fit":  # of table a
+        properties["primary.key.fields"] = "id,n"
+    try:
+        config = SinkConfig.parse(properties)
+        if what == "rebuild":
+            one = RebuildDatabase(shop.engine, config, shop.connector.changelog, shop.connector.name)
+            one._sink.__class__ = Interleaved
+            one._sink.turns, one._sink.number = turns, number  # type: ignore[attr-defined]
+            one.run(["s.a"])
+        else:
+            run = Interleaved(shop.engine, config, shop.connector.changelog, shop.connector.name)
+            run.turns, run.number = turns, number
+            run.apply()
+    except BaseException as e:
+        return e
+    finally:
+        turns.end(number)
+    return None
+
+
+@pytest.mark.parametrize("other", ["the same", "does not fit", "rebuild"])
+@pytest.mark.parametrize("kind", ["sqlite", "mariadb"])
+def test_two_runs_over_one_marker_leave_nothing_out_in_any_order(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A3: one catches a table up that was behind, while the other one goes on with the others."""
+    monkeypatch.setattr("airflow_provider_cdc.sink.apply.GROUP_BATCHES", 1)
+    long = request.config.getoption("--long")
+    for number in range(150 if long else 6):
+        random = Random(f"{kind} {other} {number}")
+        (folder := tmp_path / str(number)).mkdir()
+        with contextlib.contextmanager(_engine)(request, folder, kind) as engine:
+            shop = Shop(folder, engine, "ab")
+            for batch in range(1, 3):
+                shop.put("ab", batch)
+                shop.connector.capture()
+            with pytest.raises(TargetError):  # both tables stay behind
+                sink(engine, shop.connector, primary__key__fields="id,n").apply()
+            shop.put("ab", 3)
+            shop.connector.capture()
+            if other == "the same":
+                shop.put("ab", 4)
+                shop.connector.capture()
+            turns = Turns([random.randrange(2) for _ in range(40)])
+            with ThreadPoolExecutor(2) as pool:
+                failed = [pool.submit(_run, shop, turns, at, what) for at, what in enumerate(("the same", other))]
+                found = [future.result() for future in failed]
+            assert found[0] is None or isinstance(found[0], TargetError)
+            sink(engine, shop.connector).apply()
+            shop.same("ab")
+
+
+def test_a_table_that_was_behind_goes_on_only_where_the_others_are(
+    engine: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A3: the other run applies a batch between the last one of the table and its going on."""
+    shop = Shop(tmp_path, engine, "ab")
+    shop.put("ab", 1)
+    shop.connector.capture()
+    first = sink(engine, shop.connector)
+    first.apply()
+    refusal = NotNull(shop, "b", monkeypatch)
+    refusal.begin()
+    shop.put("a", 2)
+    shop.put("b", 2, v=None)
+    shop.connector.capture()
+    with pytest.raises(TargetError):
+        sink(engine, shop.connector).apply()
+    refusal.mend()
+    go_on, once = Sink._go_on, iter([True])
+
+    def between(self: Sink, topic: str, batch: int, **more: Any) -> None:
+        if next(once, False):
+            shop.put("ab", 3)
+            shop.connector.capture()
+            with monkeypatch.context() as patch:
+                patch.setattr(Sink, "_catch_up", lambda *_: None)  # it has tried the table, in vain
+                sink(engine, shop.connector).apply()
+        go_on(self, topic, batch, **more)
+
+    monkeypatch.setattr(Sink, "_go_on", between)
+    sink(engine, shop.connector).apply()
+    shop.same("ab")
+
+
+# -- R23, R24, R34, C6, A6: tables that a database makes otherwise, or refuses ------------------------------------------
+
+
+def wide(name: str, length: int, type_: str = "VARCHAR") -> Column:
+    return column(name, "string", type_, length)
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+@pytest.mark.parametrize("told", ["", "told"])
+@pytest.mark.parametrize(("columns", "length"), [(190, 20), (260, 20), (450, 15), (60, 600)], ids=str)
+def test_a_table_whose_rows_a_page_may_not_hold_is_made(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, told: str, columns: int, length: int
+) -> None:
+    """R23: a server counts the longest values of all columns, which no row has."""
+    with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
+        more = {"parameters": {"__debezium.source.column.length": str(length)}}
+        found = [
+            wide(f"c{n}", length) if told else column(f"c{n}", "string", "", length, **more) for n in range(columns)
+        ]
+        table = Table(tmp_path, engine, *found)
+        table.insert({"id": 1, **{f"c{n}": "x" * (length // 2) for n in range(columns)}})
+        table.apply()
+        same(table)
+        added = [wide(f"d{n}", 20) for n in range(60)]
+        table.alter(ID, *found, *added, added={one.name: None for one in added})
+        table.insert({"id": 2, **{f"d{n}": "y" for n in range(60)}})
+        table.apply()
+        same(table)
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_a_row_that_a_page_does_not_hold_is_refused_by_name(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """R23: a table may be made, and a row of it be too long all the same."""
+    with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
+        table = Table(tmp_path, engine, *(wide(f"c{n}", 15) for n in range(450)))
+        table.insert({"id": 1, "c0": "x"}, {"id": 2, **{f"c{n}": "€" * 13 for n in range(450)}})
+        table.connector.capture()
+        with pytest.raises(TargetError, match=r"(?s)[Rr]ow size too large.*row with id=2"):
+            sink(engine, table.connector).apply()
+        sink(engine, table.connector, errors__tolerance="all").apply()
+        assert [row["id"] for row in rows(engine, "p_s_t")] == [1]
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+@pytest.mark.parametrize("lengths", [(255,) * 4, (1000,), (3000,), (20, 1000, 255)], ids=str)
+def test_a_key_that_is_longer_than_an_index_is_made_of_bytes(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, lengths: tuple[int, ...]
+) -> None:
+    """R24: 3,072 bytes; a source whose texts have one byte a character has longer keys."""
+    with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
+        names = tuple(f"k{n}" for n in range(len(lengths)))
+        keys = [column(n, "string", "VARCHAR", size, nullable=False) for n, size in zip(names, lengths, strict=True)]
+        table = Table(tmp_path, engine, *keys, V)
+        table.alter(ID, *keys, V, key=names)
+        table.insert(
+            *({"id": n, "v": n, **dict.fromkeys(names, f"{text}{n}")} for n, text in enumerate(("a ", "A", "é")))
+        )
+        table.apply()
+        with table.source.transaction() as t:
+            t.update("s.t", {"id": 1}, {"v": 10})
+            t.delete("s.t", {"id": 2})
+            t.update("s.t", {"id": 0}, {names[0]: "A "})
+        table.apply()
+        there = {
+            row["id"]: (bytes(row[names[0]]).decode() if isinstance(row[names[0]], bytes) else row[names[0]], row["v"])
+            for row in rows(engine, "p_s_t")
+        }
+        assert there == {0: ("A ", 0), 1: ("A1", 10)}
+
+
+@pytest.mark.parametrize(("kind", "columns"), [("postgresql", 1601), ("sqlite", 2001), ("mariadb", 1018)])
+def test_a_table_of_more_columns_than_there_can_be_says_what_to_do(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, columns: int
+) -> None:
+    """R24: with columns left out it is made."""
+    with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
+        table = Table(tmp_path, engine, *(Column(name=f"c{n}", type="int16") for n in range(columns)))
+        table.insert({"id": 1, "c5": 5})
+        table.connector.capture()
+        with pytest.raises(TargetError, match=r"(?s)columns cannot be made.*field\.exclude\.list.*CREATE TABLE"):
+            sink(engine, table.connector).apply()
+        sink(engine, table.connector, field__exclude__list=r"c\d\d+").apply()
+        assert [row["c5"] for row in rows(engine, "p_s_t")] == [5]
+
+
+@pytest.mark.parametrize(("kind", "columns"), [("postgresql", 1016), ("sqlite", 1100), ("mysql", 1000)])
+def test_a_table_of_many_columns_is_compared(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, columns: int
+) -> None:
+    """R34: a result has fewer columns than both sides of a wide table."""
+    with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
+        table = Table(tmp_path, engine, *(Column(name=f"c{n}", type="int16") for n in range(columns)))
+        table.insert(*({"id": n, f"c{n}": n, f"c{columns - 1}": n} for n in (3, 1, 2)))
+        table.apply()
+        assert only(verified(engine, table.connector)).equal
+        with engine.begin() as connection:
+            connection.exec_driver_sql(f"UPDATE p_s_t SET c{columns - 1} = 7, c0 = 1 WHERE id = 2")
+            connection.exec_driver_sql("DELETE FROM p_s_t WHERE id = 1")
+            connection.exec_driver_sql("INSERT INTO p_s_t (id) VALUES (9)")
+        found = only(verified(engine, table.connector))
+        assert (found.missing, found.surplus, found.different) == (1, 1, 1)
+        assert found.differing == {"c0": 1, f"c{columns - 1}": 1}
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_tables_have_transactions_whatever_the_server_would_make(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """C6: a default engine that has none, and tables that were made with it."""
+    with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
+        sa.event.listen(engine, "connect", _my_isam)
+        shop = Shop(tmp_path, engine, "abc")
+        shop.run("CREATE TABLE p_s_c (id BIGINT PRIMARY KEY, v INT, t TEXT, z TEXT, b BLOB)")
+        shop.put("abc", 1)
+        shop.connector.capture()
+        with pytest.raises(TargetError, match=r"p_s_c is of the engine MyISAM.*(?s:.*)ENGINE=InnoDB") as caught:
+            sink(engine, shop.connector, errors__tolerance="all").apply()
+        assert "p.s.a:" not in str(caught.value)
+        with engine.connect() as connection:
+            found = connection.exec_driver_sql(
+                "SELECT DISTINCT ENGINE FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME <> 'p_s_c'"
+            )
+            assert found.all() == [("InnoDB",)]
+        shop.run("ALTER TABLE p_s_c ENGINE=InnoDB")
+        sink(engine, shop.connector).apply()
+        shop.same("abc")
+        shop.run("ALTER TABLE cdc_applied ENGINE=MyISAM")
+        with pytest.raises(TargetError, match="cdc_applied is of the engine MyISAM"):
+            sink(engine, shop.connector).apply()
+
+
+def _my_isam(connection: Any, _: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET SESSION default_storage_engine = MyISAM")
+
+
+def test_two_moments_are_two_keys(engine: sa.Engine, tmp_path: Path) -> None:
+    """A6a: in Berlin, half past two comes twice in the night when summer time ends."""
+    at = Column(name="at", type="timestamp[us, tz=UTC]", nullable=False)
+    table = Table(tmp_path, engine, at, V)
+    table.alter(ID, at, V, key=("at",))
+    for hour in (0, 1):
+        table.insert({"id": hour, "at": dt.datetime(2024, 10, 27, hour, 30, tzinfo=dt.UTC), "v": hour})
+    table.connector.capture()
+    if engine.dialect.name != "postgresql":
+        with pytest.raises(TargetError, match=r"(?s)an hour comes twice.*database\.time_zone=UTC"):
+            sink(engine, table.connector, use__time__zone="Europe/Berlin").apply()
+        assert not sa.inspect(engine).has_table("p_s_t")
+    table.apply(use__time__zone="Asia/Tokyo" if engine.dialect.name != "postgresql" else "Europe/Berlin")
+    assert sorted(row["v"] for row in rows(engine, "p_s_t")) == [0, 1]
+
+
+@pytest.mark.parametrize("way", [sink, staged], ids=["sink", "staged"])
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
+def test_both_zeros_are_one_key(request: pytest.FixtureRequest, tmp_path: Path, kind: str, way: Any) -> None:
+    """A6d: as they are in databases."""
+    with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
+        key = Column(name="k", type="double", nullable=False)
+        table = Table(tmp_path, engine, key, V)
+        table.alter(ID, key, V, key=("k",))
+        numbers = [0.0, -0.0]
+        random = Random(kind)
+        for at in range(30):
+            if table.source.rows("s.t"):
+                with table.source.transaction() as t:
+                    t.delete("s.t", {"k": random.choice(numbers)})
+            table.insert({"id": at, "k": random.choice(numbers), "v": at})
+            if at % 10 == 0:
+                table.connector.capture()
+                way(engine, table.connector).apply()
+        table.connector.capture()
+        way(engine, table.connector).apply()
+        assert [row["v"] for row in rows(engine, "p_s_t")] == [29]

@@ -39,11 +39,13 @@ class There:
     :param columns: by their names
     :param key: the columns of its primary key
     :param unique: whether other columns than those of the key have to be unique, too
+    :param engine: of a database with several, if it has no transactions
     """
 
     columns: dict[str, ColumnThere]
     key: tuple[str, ...] = ()
     unique: bool = False
+    engine: str = ""
 
     def called_as(self, table: SinkTable, same_column: Callable[[str], str]) -> There:
         """The same with the names that a topic has for its columns, where the database takes both as one."""
@@ -76,6 +78,8 @@ class Dialect(abc.ABC):
     """Whether DDL is undone by a rollback; where it is not, it is done before the transaction, and may be done again."""
     CHANGES: ClassVar[bool] = True
     """Whether types of columns can be changed."""
+    MOMENTS: ClassVar[bool] = True
+    """Whether there is a type for moments; otherwise they are told in a zone."""
     CHANGES_KEYS: ClassVar[bool] = True
     """Whether keys of tables are changed; otherwise people do it."""
     LATE_NOT_NULL: ClassVar[bool] = True
@@ -160,6 +164,14 @@ class Dialect(abc.ABC):
         if table.key:
             parts.append(f"PRIMARY KEY ({self.listed(field.name for field in table.key)})")
         return f"CREATE TABLE {self.full(table.name)} ({', '.join(parts)})"
+
+    def make(self, connection: sa.Connection, table: SinkTable) -> None:
+        """Make a table."""
+        run(connection, self.create(table))
+
+    def alter(self, connection: sa.Connection, statement: str) -> None:
+        """Add columns, by one of the statements of :meth:`add`."""
+        run(connection, statement)
 
     def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
         """The statements that add columns."""
@@ -248,7 +260,12 @@ class Dialect(abc.ABC):
         key = tuple(map(str, inspector.get_pk_constraint(**at)["constrained_columns"]))
         unique = {tuple(map(str, one["column_names"])) for one in inspector.get_unique_constraints(**at)}
         unique |= {tuple(map(str, one["column_names"])) for one in inspector.get_indexes(**at) if one.get("unique")}
-        return There(columns, key, any(set(one) != set(key) for one in unique))
+        engine = self.engine_without_transactions(inspector, name)
+        return There(columns, key, any(set(one) != set(key) for one in unique), engine)
+
+    def engine_without_transactions(self, inspector: Any, name: Name) -> str:
+        """The engine of a table, if it has no transactions: rows would stay there of a transaction that is undone, and the marker would not."""
+        return ""
 
     def inspect_table(self, connection: sa.Connection, table: SinkTable) -> There | None:
         """A table as it is, with its columns as the topic calls them; ``None`` if there is none."""

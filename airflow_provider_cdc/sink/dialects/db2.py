@@ -42,6 +42,7 @@ class Db2(MergeDialect):
 
     name: ClassVar[str] = "db2"
     LONGEST: ClassVar[int] = 128
+    MOMENTS: ClassVar[bool] = False
     DDL_IN_TRANSACTION: ClassVar[bool] = True
     LATE_NOT_NULL: ClassVar[bool] = False
     DIGITS: ClassVar[int] = 31

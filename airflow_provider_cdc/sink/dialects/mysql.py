@@ -39,6 +39,15 @@ _ROW_BYTES = 60_000
 """What columns of a row may have together, without those that are kept apart from it, as long texts are."""
 _SESSION = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
 """Values that a column cannot have are errors, 0 is a value of any column, and a backslash is what it is in our texts, whatever the server is set to."""
+_KEY_BYTES, _OTHER_KEY = 3072, 16
+"""What the columns of a key may have together, and what one has at most that is neither text nor bytes, about."""
+_BYTES_EACH = {"text": 4, "bytes": 1}
+_MADE = " ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
+"""Without it, the server's default may have no transactions, or shorter keys."""
+_WITHOUT_TRANSACTIONS = frozenset(
+    {"MYISAM", "ARIA", "MEMORY", "HEAP", "CSV", "ARCHIVE", "BLACKHOLE", "MRG_MYISAM", "FEDERATED"}
+)
+_TOO_WIDE = "1118"
 _STAGE = "cdc_stage"
 _MOST_PACKET = 1 << 30
 
@@ -54,6 +63,7 @@ class MariaDb(StagingDialect):
     AXES: ClassVar[str] = ""
     """Argument that says the order of coordinates, which the change log has as x and y."""
     LONGEST: ClassVar[int] = 64
+    MOMENTS: ClassVar[bool] = False
     TRANSIENT: ClassVar[frozenset[str]] = frozenset(
         {"1205", "1213", "1040", "1053", "1077", "2006", "2013", "1927", "4031"}
     )
@@ -129,7 +139,50 @@ class MariaDb(StagingDialect):
         return f"{plain} CHARACTER SET utf8mb4{f' COLLATE {self.exact}' if key else ''}"
 
     def create(self, table: SinkTable) -> str:
-        return super().create(self._fitting(table))
+        return f"{super().create(self._fitting(table))}{_MADE}"
+
+    def make(self, connection: sa.Connection, table: SinkTable) -> None:
+        """Where a page has no room for a row of the longest values, texts and bytes are kept apart from it; and if that is too long as well, the server is to look
+        at the rows that come."""
+        try:
+            run(connection, self.create(table))
+        except sa.exc.DBAPIError as e:
+            if self.code(e) != _TOO_WIDE:
+                raise
+            self.alter(connection, f"{super().create(_apart(self._fitting(table)))}{_MADE}")
+
+    def alter(self, connection: sa.Connection, statement: str) -> None:
+        try:
+            run(connection, statement)
+        except sa.exc.DBAPIError as e:
+            if self.code(e) != _TOO_WIDE:
+                raise
+            self._unless_strict(connection, statement)
+
+    def _unless_strict(self, connection: sa.Connection, statement: str) -> None:
+        """Run DDL of a table of which only rows with long values are too long for a page.
+
+        :raises TargetError: that takes a privilege
+        """
+        try:
+            run(connection, "SET SESSION innodb_strict_mode = OFF")
+        except sa.exc.DBAPIError as e:
+            raise TargetError(
+                f"A row of so many columns may be too long for a page of the server, and the account may not say that this is right: {e.orig}",
+                safe="The table was not changed; other tables go on.",
+                remedy="GRANT SESSION_VARIABLES_ADMIN ON *.* to the account; or have an administrator run SET SESSION innodb_strict_mode = OFF; "
+                f"{statement}; then run the apply again. Or leave columns out with field.exclude.list",
+            ) from e
+        try:
+            run(connection, statement)
+        finally:
+            run(connection, "SET SESSION innodb_strict_mode = DEFAULT")
+
+    def engine_without_transactions(self, inspector: Any, name: Name) -> str:
+        # read with the columns
+        options = inspector.get_table_options(name.table, schema=name.schema)
+        engine = str(options.get(f"{inspector.dialect.name}_engine") or "")
+        return engine if engine.upper() in _WITHOUT_TRANSACTIONS else ""
 
     def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
         wanted = {field.name: field for field in fields}
@@ -168,16 +221,29 @@ class MariaDb(StagingDialect):
         return super().widened(there, field)
 
     def _fitting(self, table: SinkTable) -> SinkTable:
-        """The table with texts and bytes of any length, if it has more of those with a length than a row has room for."""
+        """The table with texts and bytes of any length, if it has more of those with a length than a row has room for; and with bytes instead of texts in a key
+        that would be too long."""
         kinds = {field.name: kind_of(field.column) for field in table.fields}
-        size = {"text": 4, "bytes": 1}
-        if sum((kind.length or 0) * size.get(kind.name, 0) for kind in kinds.values() if kind.told) < _ROW_BYTES:
+        told = [kind for field in table.rest if (kind := kinds[field.name]).told]
+        wide = sum((kind.length or 0) * _BYTES_EACH.get(kind.name, 0) for kind in told) >= _ROW_BYTES
+        keys = {field.name: self._key_bytes(field) for field in table.key}
+        if wide:
+            table = _apart(table)
+        if not self._key_is_long(table):
             return table
+        texts_ = [name for name in keys if kinds[name].name in _BYTES_EACH]
+        room = (_KEY_BYTES - sum(size for name, size in keys.items() if name not in texts_)) // max(len(texts_), 1)
         fields = [
-            field if field.key or kinds[field.name].name not in size else Field(field.name, _untold(field.column))
+            field
+            if field.name not in texts_
+            else replace(field, column=_as_bytes(field.column, min(keys[field.name], room)))
             for field in table.fields
         ]
         return replace(table, fields=tuple(fields))
+
+    def _key_bytes(self, field: Field) -> int:
+        kind = kind_of(field.column)
+        return (self._length(kind, key=True) or 0) * _BYTES_EACH.get(kind.name, 0) or _OTHER_KEY
 
     def refuse_merging(self, connection: sa.Connection, table: SinkTable, rebuild: str) -> None:
         if not (keys := text_keys(table)):
@@ -303,7 +369,7 @@ class MariaDb(StagingDialect):
 
     def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> str:
         """A table of the session's own that has these rows."""
-        fields = fields_of(table, rows)
+        fields = fields_of(self._fitting(table) if self._key_is_long(table) else table, rows)
         types = [self.typed(field) for field in fields]
         # also keys that rows had before, which are no key here
         exact = [f"{one} COLLATE {self.exact}" if is_text(one) and "COLLATE" not in one else one for one in types]
@@ -314,6 +380,9 @@ class MariaDb(StagingDialect):
         run(connection, f"CREATE TEMPORARY TABLE {stage} ({columns}, PRIMARY KEY ({key}))")
         self._insert(connection, stage, table, rows)
         return stage
+
+    def _key_is_long(self, table: SinkTable) -> bool:
+        return sum(map(self._key_bytes, table.key)) > _KEY_BYTES
 
     def _insert(self, connection: sa.Connection, into: str, table: SinkTable, rows: pa.Table, tail: str = "") -> None:
         head = f"INSERT INTO {into} ({self.listed(rows.column_names)}) VALUES "
@@ -448,6 +517,23 @@ def _too_long(size: int, most: int) -> sa.exc.DataError:
         "field.exclude.list"
     )
     return sa.exc.DataError("", None, Exception(text))
+
+
+def _apart(table: SinkTable) -> SinkTable:
+    """The table with texts and bytes of any length, which are kept apart from a row that has no room for them."""
+    fields = [
+        field
+        if field.key or kind_of(field.column).name not in _BYTES_EACH
+        else Field(field.name, _untold(field.column))
+        for field in table.fields
+    ]
+    return replace(table, fields=tuple(fields))
+
+
+def _as_bytes(column: Column, length: int) -> Column:
+    return column.model_copy(
+        update={"type": "binary", "semantic": None, "declared": column.declared.model_copy(update={"length": length})}
+    )
 
 
 def _untold(column: Column) -> Column:

@@ -27,6 +27,7 @@ class Sqlite(Dialect):
     name: ClassVar[str] = "sqlite"
     DEFER: ClassVar[tuple[str, ...]] = ("PRAGMA defer_foreign_keys = ON",)
     LONGEST: ClassVar[int] = 1000
+    MOMENTS: ClassVar[bool] = False
     CHANGES: ClassVar[bool] = False
     DDL_IN_TRANSACTION: ClassVar[bool] = True
     STEADY: ClassVar[str | None] = None
