@@ -13,12 +13,12 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
-from airflow_provider_cdc.changelog.retry import Retry
-from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError, TargetError
+from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
 from airflow_provider_cdc.sink.beginnings import Beginnings, refuse_another
+from airflow_provider_cdc.sink.catch_up import CatchUp, roomy
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import place_of, unavailable
 from airflow_provider_cdc.sink.dialects import dialect_of
@@ -27,9 +27,8 @@ from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.evolution import refuse_engine
 from airflow_provider_cdc.sink.markers import ALL, Markers, MarkerTable, Overtaken
 from airflow_provider_cdc.sink.order import Held, Refused, Topics, ordered, references
-from airflow_provider_cdc.sink.room import with_room
-from airflow_provider_cdc.sink.table_writer import TableWriter
-from airflow_provider_cdc.sink.tables import Name, table_of
+from airflow_provider_cdc.sink.pauses import Pauses
+from airflow_provider_cdc.sink.tables import Name
 from airflow_provider_cdc.sink.topics import chosen
 
 log = logging.getLogger(__name__)
@@ -44,7 +43,7 @@ _ENSURED = 5
 """How often tables of our own are looked for, if other runs make them at the same time."""
 
 
-class Sink(TableWriter):
+class Sink(CatchUp):
     """Brings the tables of one database up to date with a change log.
 
         >>> Sink(open_engine(config), config, ChangeLog("/data/changelog"), "shop").apply().batch
@@ -80,7 +79,7 @@ class Sink(TableWriter):
         self._reports = AppliedReports(changelog.storage, connector)
         self._way = 0, 0
         self._ordered = True
-        self._failing, self._why = dict[str, Retry](), dict[str, str]()
+        self._pauses = Pauses()
 
     def apply(self) -> Done:
         """Apply everything that the change log has.
@@ -88,7 +87,7 @@ class Sink(TableWriter):
         :raises TargetError: tables could not take a change; the others are up to date
         :raises TargetUnavailable: the database cannot be reached
         """
-        self._failing.clear()
+        self._pauses.clear()
         done = self._round()
         if done.failed:
             raise self._failed(done)
@@ -97,10 +96,12 @@ class Sink(TableWriter):
     def _round(self) -> Done:
         """Apply everything that the change log has, but to tables that have failed and are not due yet."""
         began, done = time.monotonic(), Done(self.done.place)
+        self._pauses.begin()
         try:
             self._applied(done, began)
         finally:
             self.done.add(done)
+        self._pauses.after(done.failed)
         return done
 
     def _applied(self, done: Done, began: float) -> None:
@@ -147,30 +148,12 @@ class Sink(TableWriter):
         :param over: waits for so many seconds, or until it is true that this is to end; whether it is
         :raises CdcError: as :meth:`apply`; that tables could not take a change when it ends
         """
-        done = self._tried()
-        while not over(LOOK_S):
-            now = time.monotonic()
-            due = any(retry.due <= now for retry in self._failing.values())
-            if due or self._changelog.has(self._connector, done.batch + 1):
-                done.add(self._tried())
-        if self._failing:  # a last try, whose errors are those of the run
-            done.add(self.apply())
-        return done
-
-    def _tried(self) -> Done:
-        """A round after which tables that have failed wait, each longer than before."""
-        now, before = time.monotonic(), self._failing
-        waited = {topic for topic, retry in before.items() if retry.due > now}
         done = self._round()
-        self._failing = {
-            topic: before[topic] if topic in waited else before[topic].longer() if topic in before else Retry()
-            for topic in done.failed
-        }
-        self._why = dict(done.failed)
-        for topic in done.failed.keys() - waited:
-            log.warning(
-                "The table of %s is tried again in %.0f s: %s", topic, self._failing[topic].pause, self._why[topic]
-            )
+        while not over(LOOK_S):
+            if self._pauses.due() or self._changelog.has(self._connector, done.batch + 1):
+                done.add(self._round())
+        if self._pauses:  # a last try, whose errors are those of the run
+            done.add(self.apply())
         return done
 
     def markers(self) -> Markers:
@@ -305,8 +288,7 @@ class Sink(TableWriter):
 
         def once(connection: sa.Connection) -> dict[str, str]:
             now = self._markers.hold(connection)
-            # what is not behind was prepared, and staged
-            if now.batch != markers.batch or now.behind.keys() != markers.behind.keys():
+            if not markers.as_far_as(now):  # what is not behind was prepared, and staged
                 raise Overtaken
             failed = dict[str, str]()
             for topic, pending in (pendings := self._in_order(connection, self._pending(group, now.behind))):
@@ -317,18 +299,9 @@ class Sink(TableWriter):
             self._markers.write(connection, group.last)
             return failed
 
-        def alone(what: Callable[[sa.Connection], None]) -> None:
-            def held(connection: sa.Connection) -> None:
-                if (now := self._markers.hold(connection)).batch != markers.batch:
-                    raise Overtaken
-                what(connection)
-                self._markers.write(connection, now.batch)
-
-            self._retried(held)
-
         began = time.monotonic()
         self._claim([pending for _, pending in self._pending(group, markers.behind)])
-        refused = self._prepare([pending for _, pending in self._pending(group, markers.behind)], alone)
+        refused = self._prepare([p for _, p in self._pending(group, markers.behind)], self._alone(markers.as_far_as))
         try:
             failed = self._looked_at(once)
         except Refused as e:
@@ -342,145 +315,9 @@ class Sink(TableWriter):
             done.count(pending, self._name(pending), began, self._newest.pop(pending.topic, 0))
         return Markers(group.last, {**markers.behind, **dict.fromkeys(failed, markers.batch)})
 
-    def _looked_at(self, once: Callable[[sa.Connection], Any]) -> Any:
-        """A transaction that is tried again if a constraint refuses it when it ends: then with constraints that are looked at with each statement, by which it is known
-        whose rows they refuse."""
-        try:
-            return self._retried(once)
-        except sa.exc.DBAPIError as e:
-            if not self._dialect.AT_ONCE:
-                raise
-            log.info("The database refuses the transaction as a whole, and it is made again table by table: %s", e.orig)
-        self._at_once = True
-        try:
-            return self._retried(once)
-        finally:
-            self._at_once = False
-
-    def _begin(self, markers: Markers, beginnings: Beginnings, done: Done) -> Markers:
-        """Begin with the first batch that is kept, if tables need those before it that were removed: whoever can do that, and no other.
-
-        :raises Overtaken: another run was faster
-        """
-        before = beginnings.before
-        if markers.batch >= before:
-            return markers
-        later, failed = beginnings.all(markers.batch, markers.behind)
-
-        def once(connection: sa.Connection) -> None:
-            if self._markers.hold(connection) != markers:
-                raise Overtaken
-            for topic, after in later.items():
-                self._markers.stop(connection, topic, after, "")
-            for topic, error in failed.items():
-                self._markers.stop(connection, topic, markers.batch, error)
-            self._markers.write(connection, before)
-
-        self._retried(once)
-        log.info("The tables of %s begin after batch %d: those before were removed.", self._connector, before)
-        done.failed |= failed
-        return Markers(before, {**markers.behind, **later, **dict.fromkeys(failed, markers.batch)})
-
-    def _go_on_after(self, topic: str, batch: int, after: int) -> None:
-        """Have a table that is behind go on after a later batch.
-
-        :raises Overtaken: another run was faster
-        """
-
-        def once(connection: sa.Connection) -> None:
-            now = self._markers.hold(connection)
-            if now.behind.get(topic) != batch:
-                raise Overtaken
-            self._markers.stop(connection, topic, after, "")
-            self._markers.write(connection, now.batch)
-
-        self._retried(once)
-
-    def _catch_up(self, markers: Markers, beginnings: Beginnings, done: Done) -> None:
-        """Try the tables again that are behind the others, but those that begin later than they are."""
-        for topic, batch in sorted(markers.behind.items()):
-            if not chosen(topic, self._config):
-                log.info("The table of %s is left out now: nobody waits for it at batch %d any more.", topic, batch)
-                self._go_on(topic, batch, left_out=True)
-                continue
-            if (retry := self._failing.get(topic)) is not None and retry.due > time.monotonic():
-                done.failed[topic] = self._why[topic]
-                continue
-            if batch < beginnings.before:
-                try:
-                    after = beginnings.of(topic, batch)
-                except BatchesRemoved as e:
-                    done.failed[topic] = str(e)
-                    continue
-                self._go_on_after(topic, batch, after)
-                batch = markers.behind[topic] = after
-            if batch > markers.batch:
-                continue
-            for group in self._groups(batch, until=markers.batch, together=topic in self._lost):
-                if not self._again(topic, group, batch, done):
-                    break
-                batch = group.last
-            else:
-                self._go_on(topic, batch)
-
-    def _go_on(self, topic: str, batch: int, *, left_out: bool = False) -> None:
-        """Have a table go on with the others.
-
-        :param batch: at which it is
-        :param left_out: wherever the others are
-        :raises Overtaken: it is not there any more, or the others are not: another run has moved them
-        """
-
-        def once(connection: sa.Connection) -> None:
-            now = self._markers.hold(connection)
-            if now.behind.get(topic) != batch or (now.batch != batch and not left_out):
-                raise Overtaken
-            self._markers.go_on(connection, topic)
-            self._markers.write(connection, now.batch)
-
-        self._retried(once)
-
-    def _again(self, topic: str, group: Batches, behind: int, done: Done) -> bool:
-        """Apply some batches to one table; whether it took them.
-
-        :param behind: the batch at which it is
-        """
-        pending = group.of(topic)
-        pending = pending and _roomy(pending)
-
-        def once(connection: sa.Connection) -> str:
-            now = self._markers.hold(connection)
-            if now.behind.get(topic) != behind:
-                raise Overtaken
-            error = refused.get(topic) or (self._table(connection, topic, pending) if pending is not None else "")
-            if not error:
-                self._markers.stop(connection, topic, group.last, "")
-            self._markers.write(connection, now.batch)
-            return error
-
-        def alone(what: Callable[[sa.Connection], None]) -> None:
-            def held(connection: sa.Connection) -> None:
-                now = self._markers.hold(connection)
-                if now.behind.get(topic) != behind:
-                    raise Overtaken
-                what(connection)
-                self._markers.write(connection, now.batch)
-
-            self._retried(held)
-
-        began = time.monotonic()
-        self._claim([pending] if pending is not None else [])
-        refused = self._prepare([pending] if pending is not None else [], alone)
-        error = self._looked_at(once)
-        if error:
-            done.failed[topic] = error
-        elif pending is not None:
-            done.count(pending, self._name(pending), began, self._newest.pop(topic, 0))
-        return not error
-
     def _pending(self, group: Batches, behind: dict[str, int]) -> list[tuple[str, Pending]]:
         found = [(topic, group.of(topic)) for topic in sorted(group.topics) if topic not in behind]
-        return [(t, _roomy(p)) for t, p in found if p is not None and chosen(t, self._config)]
+        return [(t, roomy(p)) for t, p in found if p is not None and chosen(t, self._config)]
 
     def _in_order(self, connection: sa.Connection, topics: Topics) -> Topics:
         """Tables in the order in which they are written; if foreign keys say which one, deletes wait for :meth:`_end_deletes`."""
@@ -512,11 +349,3 @@ class Sink(TableWriter):
             safe=f"All others are at batch {done.batch}.",
             remedy="mend what each one says, then run the apply again",
         )
-
-
-def _roomy(pending: Pending) -> Pending:
-    """As :func:`with_room`, of what can be read; what cannot is told when its turn comes."""
-    try:
-        return with_room(pending)
-    except CdcError:
-        return pending

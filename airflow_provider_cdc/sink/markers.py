@@ -38,6 +38,10 @@ class Markers:
     batch: int = 0
     behind: dict[str, int] = field(default_factory=dict)
 
+    def as_far_as(self, other: Markers) -> bool:
+        """Whether they are at the same batch, and the same tables are behind it."""
+        return self.batch == other.batch and self.behind.keys() == other.behind.keys()
+
 
 class MarkerTable:
     """The markers of one connector.

@@ -7,7 +7,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import sqlalchemy as sa
 
@@ -385,9 +385,12 @@ class Dialect(abc.ABC):
         return str(getattr(error.orig, "sqlstate", None) or (arguments[0] if arguments else ""))
 
 
-def run(connection: sa.Connection, statement: str) -> None:
-    """Run SQL as it is: colons and percent signs of names and defaults mean nothing."""
-    connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+def run(connection: sa.Connection, statement: str | bytes) -> None:
+    """Run SQL as it is: colons and percent signs of names and defaults mean nothing.
+
+    :param statement: bytes if the driver takes them, for values that are no text
+    """
+    connection.exec_driver_sql(cast(str, statement), execution_options={"no_parameters": True})
 
 
 def wrapped(connection: sa.Connection, statement: str, error: Any) -> Any:

@@ -393,7 +393,12 @@ class MariaDb(StagingDialect):
         room = self._packet(connection) - len(f"{head}{tail}".encode()) - 1  # the command's own byte
         with ahead(self._statements(table, rows, room)) as statements:
             for values in statements:
-                run(connection, f"{head}{values}{tail}")
+                whole = (
+                    f"{head}{values}{tail}"
+                    if isinstance(values, str)
+                    else b"".join((head.encode(), values, tail.encode()))
+                )
+                run(connection, whole)
 
     def _packet(self, connection: sa.Connection) -> int:
         """Bytes that the server takes at once; it closes the connection at more."""
@@ -401,8 +406,8 @@ class MariaDb(StagingDialect):
             self._longest = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
         return self._longest
 
-    def _statements(self, table: SinkTable, rows: pa.Table, room: int) -> Iterator[str]:
-        """``(…),(…)`` of as many rows as a statement takes.
+    def _statements(self, table: SinkTable, rows: pa.Table, room: int) -> Iterator[str | bytes]:
+        """``(…),(…)`` of as many rows as a statement takes; bytes where they are no text.
 
         :param room: bytes
         """
@@ -420,7 +425,7 @@ class MariaDb(StagingDialect):
                 else:
                     yield from self._one_by_one(table, some.slice(at, step), made.slice(at, step), room)
 
-    def _one_by_one(self, table: SinkTable, rows: pa.Table, made: pa.Array, room: int) -> Iterator[str]:
+    def _one_by_one(self, table: SinkTable, rows: pa.Table, made: pa.Array, room: int) -> Iterator[bytes]:
         """Rows that are too much together; bytes of one that is too long stand there as they are, which is half as long.
 
         :raises sqlalchemy.exc.DataError: a row is too long
@@ -431,7 +436,7 @@ class MariaDb(StagingDialect):
                 found = self._shorter(table, rows.slice(at, 1))
             if len(found) > room:
                 raise _too_long(len(found), self._longest)
-            yield found.decode("utf-8", "surrogateescape")  # as the driver encodes it
+            yield found
 
     def _shorter(self, table: SinkTable, row: pa.Table) -> bytes:
         values = list[bytes]()
