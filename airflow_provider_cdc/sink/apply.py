@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches, Pending
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
@@ -180,6 +181,21 @@ class Sink(CatchUp):
         self._ensure_tables()
         self._claim([pending])
         self._retried(once)
+
+    def refuse_unfit(self, topic: str, schema: TableSchema) -> None:
+        """Refuse a table that would not take the rows of its topic again, before it is emptied.
+
+        :raises TargetError: it takes keys as equal that are not, or has no transactions
+        :raises ConfigError: the configuration does not fit it
+        """
+        table = self._wanted(Pending(topic, schemas={schema.version: schema}))
+        with self._engine.connect() as connection:
+            there = self._dialect.there(connection, table.name)
+            if there is None:
+                return
+            refuse_engine(self._dialect, there.engine, table.name, topic)
+            if {*there.key} == {field.name for field in table.key}:  # of another one, columns get types of the key
+                self._dialect.refuse_merging(connection, table, cdc("rebuild", self._connector, topic))
 
     def _refuse_another(self, markers: Markers) -> None:
         """:raises TargetError: the change log ends before a batch that the tables have"""

@@ -74,13 +74,15 @@ class RebuildDatabase:
         :return: the report, see :class:`airflow_provider_cdc.changelog.rebuilt.RebuildReports`
         :raises ConfigError: no such table is applied; nothing was changed
         :raises BatchesRemoved: the change log has no longer all of a table; nothing was changed
-        :raises TargetError: the change log ends before a batch that the tables have; nothing was changed
+        :raises TargetError: the change log ends before a batch that the tables have, or a table would not take its rows; nothing was changed
         :raises TargetUnavailable: the database cannot be reached
         """
         began = time.monotonic()
         topics = self._topics()
         meant = self._meant(names, topics)
         after = {topic: self._after(topic, topics[topic]) for topic in meant}
+        for topic in meant:
+            self._sink.refuse_unfit(topic, topics[topic].schema)
         self._hold_back(after)
         for topic in meant:
             self._sink.set_back(topic, topics[topic].schema, after[topic], WHY)

@@ -178,6 +178,11 @@ class MariaDb(StagingDialect):
         finally:
             run(connection, "SET SESSION innodb_strict_mode = DEFAULT")
 
+    def code(self, error: sa.exc.DBAPIError) -> str:
+        # the server's number: the driver has the SQLSTATE, too, which is the same for most of them
+        arguments: Any = getattr(error.orig, "args", ())
+        return str(arguments[0]) if arguments else ""
+
     def engine_without_transactions(self, inspector: Any, name: Name) -> str:
         # read with the columns
         options = inspector.get_table_options(name.table, schema=name.schema)
@@ -249,9 +254,14 @@ class MariaDb(StagingDialect):
         if not (keys := text_keys(table)):
             return
         there = collations(connection, table.name, default="DATABASE()", type_="COLUMN_TYPE")
-        found = [(field.name, *there[field.name]) for field in keys if field.name in there]
+        found = [(field, *there[field.name]) for field in keys if field.name in there]
         wanted = f"CHARACTER SET utf8mb4 COLLATE {self.exact} NOT NULL"
-        merging = [(n, str(c), f"{t} {wanted}") for n, c, t in found if c and not self.tells_apart(c)]
+        merging = [
+            # texts of any length can be no key
+            (f.name, str(c), f"{self.typed(f)} NOT NULL" if "text" in t else f"{t} {wanted}")
+            for f, c, t in found
+            if c and not self.tells_apart(c)
+        ]
         refuse_merging(
             self,
             table,
