@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import Column as Expression
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -161,6 +163,18 @@ def common(a: str, b: str) -> str | None:
 def filled(text: str | None, type_: str) -> Expression:
     """The value that a column's fill stands for (:class:`spark_jobs.targets.base.Evolution`)."""
     return F.lit(text).cast(type_)
+
+
+def iso_text(moment: pa.Scalar) -> str:
+    """A moment as text, also one that Python does not have: before its first year, or after 9999.
+
+    >>> iso_text(pa.scalar(576560160000000000, pa.timestamp("us"))), iso_text(pa.scalar(-70000000000000000, pa.timestamp("us")))
+    ('+20240-06-19T00:00:00.000000', '-0249-10-15T19:33:20.000000')
+    """
+    text = str(np.datetime64(moment.cast(pa.timestamp("us", moment.type.tz)).cast(pa.int64()).as_py(), "us"))
+    sign = "-" if text.startswith("-") else ""
+    year, rest = text.removeprefix("-").split("-", 1)
+    return f"{sign or ('+' if len(year) > 4 else '')}{year:0>4}-{rest}"
 
 
 def quoted(name: str) -> str:

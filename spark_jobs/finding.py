@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from airflow_provider_cdc.changelog.keys import Numbers, numbered
-from spark_jobs.datatypes import quoted, sign_of_zeros
+from spark_jobs.datatypes import iso_text, quoted, sign_of_zeros
 from spark_jobs.difference import AbsentRows, Difference, Taken
 from spark_jobs.last import OURS
 
@@ -179,9 +179,9 @@ def _literal(value: pa.Scalar) -> Expression:
     if pa.types.is_timestamp(type_) and type_.tz:
         return F.timestamp_micros(F.lit(value.cast(pa.int64()).as_py()))
     if pa.types.is_timestamp(type_):
-        return F.lit(value.as_py().isoformat(sep=" ")).cast("timestamp_ntz")
+        return F.lit(iso_text(value)).cast("timestamp_ntz")
     if pa.types.is_date(type_):
-        return F.lit(value.as_py().isoformat()).cast("date")
+        return F.date_from_unix_date(F.lit(value.cast(pa.int32()).as_py()))
     if pa.types.is_decimal(type_):
         return F.lit(str(value.as_py())).cast(f"decimal({type_.precision},{type_.scale})")
     return F.lit(value.as_py())

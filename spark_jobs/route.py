@@ -16,6 +16,8 @@ log = logging.getLogger("spark_jobs.route")
 
 LARGE_BATCH = 1 << 30
 """Bytes of the change log up to which the keys and rows of a batch are held in the memory of the driver."""
+MOST_EVENTS = 5_000_000
+"""Events up to which they are, however few bytes these have: each key takes 200 to 300 bytes while the last event of each is found."""
 
 LARGE_BAG, LARGE_FRAME, MOST_CHANGES = 32 << 20, 64 << 20, 1_000_000
 """The same for a table without a key, and for rows that Spark makes, which are held as a whole: bytes, and events."""
@@ -44,6 +46,8 @@ class Route:
             return reason
         if pending.bytes > LARGE_BATCH:
             return f"{pending.bytes >> 20} MB of change log are too many for the memory of the driver"
+        if pending.events > MOST_EVENTS:
+            return f"{pending.events} events are too many for the memory of the driver"
         if more := set(target.names()) ^ {*shape.types(pending.schema), *shape.flags()}:
             return f"its columns are not those of the source: {', '.join(sorted(more))}"
         return ""

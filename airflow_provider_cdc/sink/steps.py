@@ -63,7 +63,9 @@ def steps(
         after = pending.taken[0]
         yield Step("empty", pa.table({}), np.array([after]))
     late = apart(pending, after)
-    found = _unsplit(events_after(changelog, connector, pending, table, after, committed))
+    found = events_after(changelog, connector, pending, table, after, committed)
+    if any(file.sparse for _, file in pending.files):
+        found = _unsplit(found)
     for events in found if completed is None else completed(found):
         for part in _apart(events):
             if part.moves is not None:
@@ -78,7 +80,8 @@ def steps(
 
 
 def _unsplit(chunks: Iterator[Events]) -> Iterator[Events]:
-    """Events without a delete that stands at the end of a chunk although its row is moved by the first event of the next one."""
+    """Events without a delete that stands at the end of a chunk although its row is moved by the first event of the next one, which may be in another file: one
+    in which values are left out, while they are not in that of the delete."""
     held: Events | None = None
     for chunk in chunks:
         if held is not None:
@@ -86,7 +89,7 @@ def _unsplit(chunks: Iterator[Events]) -> Iterator[Events]:
                 yield held
             held = None
         rest = chunk
-        if chunk.left_out is not None and len(chunk.op) and chunk.op[-1] == "d":
+        if len(chunk.op) and chunk.op[-1] == "d":
             held, rest = chunk.take(np.array([len(chunk.op) - 1])), chunk.take(np.arange(len(chunk.op) - 1))
         if len(rest.op):
             yield rest

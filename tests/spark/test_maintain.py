@@ -34,6 +34,7 @@ def table(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Lake:
     monkeypatch.setattr(copy_on_write, "MOST_BYTES", -1)
     monkeypatch.setattr(delta_copy_on_write, "GATHERED", 1000)
     monkeypatch.setattr(delta_upkeep, "FEW", 1)
+    monkeypatch.setattr(delta_upkeep, "YOUNGEST_ORPHAN", timedelta(0))
     monkeypatch.setattr(compaction, "DELETES", 1000)
     monkeypatch.setattr(compaction, "SMALL", 1000)
     lake.connector.database.create_table("s.t", {"id": "int64!", "n": "int32", "note": "string"}, key=("id",))

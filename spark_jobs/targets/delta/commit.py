@@ -10,7 +10,6 @@ that has anything which these calls would not take care of is merged (:func:`spa
 
 from __future__ import annotations
 
-import datetime
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -64,13 +63,13 @@ def _bounds(keys: pa.ChunkedArray) -> tuple[Column, Column] | None:
     """The least and the greatest key, if a filter by them finds all keys."""
     if keys.null_count or not len(keys) or not is_ordered(keys.type):
         return None
-    ends = pc.min_max(keys).as_py()
-    least, most = ends["min"], ends["max"]
-    if isinstance(least, datetime.date):
+    ends = pc.min_max(keys)
+    if pa.types.is_date(keys.type):  # as numbers: Python has no days before its first year and after 9999
+        least, most = (ends[name].cast(pa.int32()).as_py() for name in ("min", "max"))
         if least <= GREGORIAN:  # filters that Spark gives to the reader of files take such dates for others
             return None
-        return F.lit(least.isoformat()).cast("date"), F.lit(most.isoformat()).cast("date")
-    return F.lit(least), F.lit(most)
+        return F.date_from_unix_date(F.lit(least)), F.date_from_unix_date(F.lit(most))
+    return F.lit(ends["min"].as_py()), F.lit(ends["max"].as_py())
 
 
 # -- the transaction ----------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import os
 import time
@@ -23,8 +22,8 @@ FILE_BYTES = 256 << 20
 """About as many bytes of Arrow arrays are one file."""
 STRICT_TEXT = 32
 """Characters of a text up to which the statistics of a file may hold it whole."""
-GREGORIAN = datetime.date(1582, 10, 15)
-"""Dates before it are others to readers that know an older calendar."""
+GREGORIAN, LAST_DAY = -141_427, 2_932_896
+"""1582-10-15, in days since 1970: dates before it are others to readers that know an older calendar. 9999-12-31: readers that parse statistics know none after it."""
 
 
 class DataFiles:
@@ -111,19 +110,21 @@ def statistics(rows: pa.Table) -> dict[str, Any]:
         nulls[column.name] = values.null_count
         if not is_ordered(column.type):
             continue
-        ends = pc.min_max(values).as_py()
-        if ends["min"] is not None and None not in (shown := (_shown(ends["min"]), _shown(ends["max"]))):
+        ends = pc.min_max(values)
+        if ends["min"].is_valid and None not in (shown := (_shown(ends["min"]), _shown(ends["max"]))):
             least[column.name], most[column.name] = shown
     return {"numRecords": rows.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
 
 
-def _shown(value: Any) -> Any:
+def _shown(scalar: pa.Scalar) -> Any:
     """A value as statistics have it; ``None`` if they cannot hold it exactly: an inexact one would hide rows from readers."""
+    if pa.types.is_date(scalar.type):
+        days = scalar.cast(pa.int32()).as_py()
+        return scalar.as_py().isoformat() if GREGORIAN < days <= LAST_DAY else None
+    value = scalar.as_py()
     if isinstance(value, Decimal):
         number = int(value) if value == value.to_integral_value() else float(value)
         return number if Decimal(repr(number)) == value and "e" not in repr(number) else None
     if isinstance(value, str):
         return value if len(value) <= STRICT_TEXT else None
-    if isinstance(value, datetime.date):
-        return value.isoformat() if value > GREGORIAN else None
     return value if isinstance(value, int) else None

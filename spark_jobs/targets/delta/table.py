@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
@@ -53,6 +54,7 @@ from spark_jobs.targets.delta.layout import Layout, not_for
 from spark_jobs.targets.delta.merging import builder
 from spark_jobs.targets.delta.metrics import written
 from spark_jobs.targets.delta.old_files import OldFiles
+from spark_jobs.targets.delta.partitions import partitioned, unfit_partitions
 from spark_jobs.targets.delta.places import Name
 from spark_jobs.targets.delta.upkeep import DeltaUpkeep
 from spark_jobs.targets.renames import renames
@@ -161,7 +163,7 @@ class DeltaTarget(Target):
     def _drops(self, names: list[str]) -> bool:
         """Whether columns can be dropped in place: files have other names for columns than the table, and none of these has a say in the layout."""
         snapshot = self._folder.snapshot()
-        laid_out = self._folder.plain(snapshot.metadata().partitionColumns())
+        laid_out = self._partitions(snapshot)
         clustered = self._folder.cls("org.apache.spark.sql.delta.skipping.clustering.ClusteredTableUtils")
         laid_out += [name for name in names if clustered.getClusteringColumnsOptional(snapshot).isDefined()]
         mapped = self._folder.configuration().get("delta.columnMapping.mode", "none") != "none"
@@ -237,6 +239,7 @@ class DeltaTarget(Target):
     def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
         self.check_layout(layout)
         self.check_columns(rows.columns)
+        rows = partitioned(rows, layout.partition_by)
         writer = self._writer(rows, marker, "errorifexists")
         if layout.partition_by:
             writer = writer.partitionBy(*layout.partition_by)
@@ -245,7 +248,7 @@ class DeltaTarget(Target):
         if layout.rule:
             writer = writer.option(_RULE, layout.rule)
         features = {**columns.needed(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
-        with Creation(self.spark, *self._folder.files()).of(marker.owner, self._folder.exists), conflicts():
+        with Creation(self.spark, *self._folder.files()).of(marker.owner, self._folder.exists), self._writing():
             writer.options(**features, **_owned(marker.owner)).save(self._folder.name)
         self._tell("create", marker)
         if self._named:
@@ -253,7 +256,8 @@ class DeltaTarget(Target):
 
     def merge(self, merge: Merge, marker: Marker) -> None:
         before = self._folder.version()
-        with conflicts(OF_MERGE), self._transaction(marker):
+        merge = replace(merge, rows=partitioned(merge.rows, self._partitions()))
+        with self._writing(OF_MERGE), self._transaction(marker):
             builder(self._folder, merge).execute()
         self._tell("merge", marker, before)
 
@@ -292,11 +296,18 @@ class DeltaTarget(Target):
         return ""
 
     def _begin(self, marker: Marker) -> Any:
-        """A transaction at the newest version; nothing if the table has the batch."""
+        """A transaction at the newest version; nothing if the table has the batch.
+
+        :raises Conflict: another run has brought the table to a batch between the one that it had and this one: some of the events would come twice
+        """
         none = self._folder.cls("scala.Option").empty()
         transaction = self._folder.log(fresh=True).startTransaction(none, none)
         found = markers(self.spark, transaction.snapshot()).get(marker.app, NEVER)
-        return None if found >= marker.batch else transaction
+        if found >= marker.batch:
+            return None
+        if self.stand is not None and self.stand.app == marker.app and found != self.stand.batch:
+            raise Conflict(f"another run has brought it from batch {self.stand.batch} to {found}")
+        return transaction
 
     def _commit(self, kind: type[_C], transaction: Any, layout: Layout) -> _C:
         folder, files = self._folder.files()
@@ -331,12 +342,18 @@ class DeltaTarget(Target):
             *[F.col(quoted(c)).cast(there.get(c.lower(), t)).alias(c) for c, t in _columns(rows).items()]
         )
         before = self._folder.version()
-        with conflicts():
+        rows = partitioned(rows, self._partitions())
+        # events since another batch than the table has would come twice; from here on, Delta sees who is faster
+        self._folder.log(fresh=True)
+        self.check_stand()
+        with self._writing():
             self._writer(rows, marker, "append").save(self._folder.name)
         self._tell("append", marker, before)
 
     def replace(self, rows: DataFrame, marker: Marker) -> None:
         self._check_new(rows.columns)
+        partitions = self._partitions()
+        rows = partitioned(rows, partitions)
         writer = self._writer(rows, marker, "overwrite")
         fields = self._layout(self._folder.snapshot()).fields
         # a table that is adopted may have columns that may not be NULL
@@ -344,11 +361,10 @@ class DeltaTarget(Target):
             if lacking := self._off(columns.needed(_columns(rows))):
                 with conflicts():
                     self._set(lacking)
-            partitions = self._folder.plain(self._folder.snapshot().metadata().partitionColumns())
             kept = [name for name in partitions if name in rows.columns]
             writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
         before = self._folder.version()
-        with conflicts():
+        with self._writing():
             writer.save(self._folder.name)
         self._tell("replace", marker, before)
 
@@ -359,10 +375,25 @@ class DeltaTarget(Target):
         found = markers(self.spark, transaction.snapshot()).get(marker.app, NEVER)
         if found != marker.batch:
             raise Conflict(f"another run has brought it to batch {found}")
-        with conflicts():
+        rows = partitioned(rows, self._partitions())
+        with self._writing():
             gone = [file.remove() for file in delta.files(transaction)]
             made = delta.plain(transaction.writeFiles(rows._jdf))
             delta.commit(transaction, [*gone, *made], marker.app, marker.batch)
+
+    def _partitions(self, snapshot: Any = None) -> list[str]:
+        """The columns by which the table is partitioned."""
+        return self._folder.plain((snapshot or self._folder.snapshot()).metadata().partitionColumns())
+
+    @contextlib.contextmanager
+    def _writing(self, *more: str) -> Iterator[None]:
+        """
+        :param more: as of :func:`.conflicts.conflicts`
+        :raises Conflict: another writer was faster
+        :raises TargetError: a row has a value that a partition cannot have
+        """
+        with unfit_partitions(self._folder.name), conflicts(*more):
+            yield
 
     def _tell(self, way: str, marker: Marker, before: int = -1) -> None:
         """Find what Spark has written in its commit, unless the batch was there already, or somebody else has committed since.

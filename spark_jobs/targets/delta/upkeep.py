@@ -18,6 +18,8 @@ SMALL_FILE, LARGE_FILE = 32 << 20, 256 << 20
 """Bytes of a file below which it counts as small, and up to which files are put together."""
 FEW = 5
 """So many small files are left alone."""
+YOUNGEST_ORPHAN = timedelta(days=1)
+"""A file that no version has may be one that is being written, and VACUUM does not tell it from one that went out of use. This long, nobody writes at a batch."""
 DELETED = 0.05
 """Share of deleted rows from which on a file is written anew; Delta's own."""
 COMMITS = 10
@@ -76,7 +78,9 @@ class DeltaUpkeep:
         return Upkept(True, f"{commits} commits since the last one are in a new checkpoint")
 
     def remove_old_files(self, keep: timedelta) -> Upkept:
-        """Remove files that no state of the table since then has, and what killed writers have left."""
+        """Remove files that no state of the table since then has, and what killed writers have left. None is younger than a day: another run may
+        be writing it."""
+        keep = max(keep, YOUNGEST_ORPHAN)
         before, bytes_ = self._listing()
         with self._set(_VACUUM):
             self._spark.sql(f"VACUUM {self._table} RETAIN {keep.total_seconds() / 3600:.4f} HOURS").collect()

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.datatypes import quoted
+from spark_jobs.datatypes import iso_text, quoted
 from spark_jobs.targets.base import Changes, Written
 from spark_jobs.targets.iceberg import plans
 from spark_jobs.targets.iceberg.copy_on_write import CopyOnWrite, Replacement
@@ -217,9 +217,10 @@ def _ends(values: pa.ChunkedArray) -> tuple[pa.Scalar, pa.Scalar]:
 
 
 def _literal(value: pa.Scalar) -> int | str:
-    """A value as Iceberg's expressions take it for every type: days and microseconds are numbers, decimals texts."""
+    """A value as Iceberg's expressions take it for every type: days are numbers, times and decimals texts."""
     if pa.types.is_date(value.type):
         return int(value.cast(pa.int32()).as_py())
     if pa.types.is_timestamp(value.type):
-        return int(value.cast(pa.int64()).as_py())
+        # Java gets a small number as an int, and Iceberg takes only a long for a time
+        return iso_text(value) + ("+00:00" if value.type.tz else "")
     return str(value.as_py()) if pa.types.is_decimal(value.type) else value.as_py()

@@ -1,0 +1,239 @@
+"""Lake tables whose partitions, keys and columns have the values at the edges of their types."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs.targets.delta import commit as delta_commit
+from spark_jobs.targets.iceberg import copy_on_write
+from tests.spark.conftest import spark  # noqa: F401
+from tests.spark.lake import KINDS, Lake, new_lake
+
+HIVE = "__HIVE_DEFAULT_PARTITION__"
+US = 1_000_000
+EDGES: dict[str, list[Any]] = {
+    "string": ["", HIVE, " ", "a ", "A", "a/b=c%20é:#", "null", "NULL", ".", "..", "\n", "'\"`", "%", "x" * 60],
+    "int32": [0, -1, 2**31 - 1, -(2**31)],
+    "int64": [0, 1, 2**31, -(2**63), 2**63 - 1],
+    "bool": [True, False],
+    "decimal128(10, 2)": [Decimal("0.00"), Decimal("-0.01"), Decimal("99999999.99")],
+    # days and microseconds: the epoch, the years 1, 1582, 9999, and years that Python does not have
+    "date32[day]": [0, -1, 1, -719_162, -141_428, -141_427, 2_932_896, 2_932_897, 6_675_000, -800_000],
+    "timestamp[us]": [0, -1, 1, 600 * US, -600 * US, 2**31, 253_402_300_799_999_999, 576_560_160_000_000_000],
+    "timestamp[us, tz=UTC]": [0, -1, 1, 600 * US, -600 * US, 2**31, 1_700_000_000_000_001],
+}
+"""Type → values."""
+UNKEPT = ["", HIVE]
+"""Texts that a partition of Delta does not keep."""
+
+
+def _values(type_: str, rows: list[Any]) -> list[Any]:
+    """Values in a form that knows no limits of Python's."""
+    return [None if v is None else str(v) for v in rows]
+
+
+def _plain(table: pa.Table) -> list[tuple[Any, ...]]:
+    columns = []
+    for name in table.column_names:
+        values = table[name]
+        if pa.types.is_date(values.type):
+            values = values.cast(pa.int32())
+        elif pa.types.is_timestamp(values.type):
+            values = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64())
+        columns.append([None if v is None else str(v) for v in values.to_pylist()])
+    return sorted(zip(*columns, strict=True), key=repr)
+
+
+class Drawn:
+    """One random table at the source, and what it does.
+
+    :param delta: its partition cannot be an empty text
+    """
+
+    def __init__(self, lake: Lake, number: int, r: Random, *, delta: bool) -> None:
+        self.db, self.r, self.name = lake.connector.database, r, f"s.t{number}"  # type: ignore[attr-defined]
+        self.type = r.choice(sorted(EDGES))
+        self.way = r.choice(["partition", "key", "both", "beside", "keyless"])
+        self.partitioned = self.way != "key"
+        self.in_key = self.way in ("key", "both")
+        self.nullable = not self.in_key
+        found = [v for v in EDGES[self.type] if not (delta and self.partitioned and v in UNKEPT)]
+        self.values = found + ([None] if self.nullable else [])
+        key = {"keyless": (), "key": ("p", "id"), "both": ("p", "id")}.get(self.way, ("id",))
+        if self.way == "key" and r.random() < 0.5:
+            key = ("p",)
+        self.key = key
+        columns = {"id": "int32!", "p": self.type + ("" if self.nullable else "!"), "v": "string"}
+        self.db.create_table(self.name, columns, key=key)
+
+    def rule(self) -> dict[str, Any] | None:
+        return {"tables": self.name.replace(".", r"\."), "partition_by": "p"} if self.partitioned else None
+
+    def step(self, t: Any) -> None:
+        """Some changes within a transaction."""
+        r = self.r
+        for _ in range(r.randint(3, 8)):
+            there = self.db.rows(self.name)
+            what = r.random()
+            if what < 0.5 or not there:
+                row = {"id": r.randrange(6), "p": r.choice(self.values), "v": f"v{r.randrange(99)}"}
+                if self.key and any(all(one[k] == row[k] for k in self.key) for one in there):
+                    continue
+                t.insert(self.name, row)
+            elif what < 0.8:
+                row = r.choice(there)
+                new = {"v": f"u{r.randrange(99)}"}
+                if "p" not in self.key and r.random() < 0.5:
+                    new["p"] = r.choice(self.values)
+                t.update(self.name, row, new, limit=1)
+            else:
+                t.delete(self.name, r.choice(there), limit=1)
+
+    def wanted(self) -> list[tuple[Any, ...]]:
+        rows = self.db.rows(self.name)
+        return sorted(
+            ((str(row["id"]), *_values(self.type, [row["p"]]), row["v"]) for row in rows),
+            key=repr,
+        )
+
+
+def _draw(lake: Lake, seed: int, number: int) -> list[Drawn]:
+    r = Random(seed)
+    return [Drawn(lake, n, r, delta=lake.kind == "delta") for n in range(number)]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("how", [("fast", "auto"), ("compatible", "auto"), ("fast", "merge")], ids="-".join)
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_at_the_edges_of_types_are_kept_in_partitions_keys_and_columns(
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+    kind: str,
+    how: tuple[str, str],
+    large: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """# R18 R19 B1 B5: random tables, each partitioned by, or keyed by, one type; equal to the source after each apply."""
+    if large:  # as tables of gigabytes are written
+        monkeypatch.setattr(copy_on_write, "MOST_BYTES", -1)
+        monkeypatch.setattr(delta_commit, "MOST_BYTES", -1)
+    lake = new_lake(spark, tmp_path, kind)
+    long = bool(request.config.getoption("--long"))
+    seeds = [*range(6)] if long else [Random().randrange(10**6)]
+    profile, writes = how
+    for seed in seeds:
+        lake = new_lake(spark, tmp_path / str(seed), kind)
+        drawn = _draw(lake, seed, 10)
+        lake.tables = TableRules.parse([rule for one in drawn if (rule := one.rule())])
+        for _ in range(4):
+            with lake.connector.database.transaction() as t:  # type: ignore[attr-defined]
+                for one in drawn:
+                    one.step(t)
+            lake.connector.capture()
+            lake.apply(profile=profile, writes=writes)
+            for one in drawn:
+                found = _plain(lake.frame(one.name).select("id", "p", "v").toArrow())
+                assert found == one.wanted(), (seed, one.name, one.type, one.way, one.key)
+
+
+@pytest.mark.parametrize("value", UNKEPT, ids=["empty", "hive"])
+def test_a_partition_of_delta_that_would_lose_its_value_is_refused_and_the_way_out_works(
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+    value: str,
+) -> None:
+    """# R18 R19: one table stops, by its column's name, at its first row or a later one; its neighbours go on; the rule that is named brings it up."""
+    lake = new_lake(spark, tmp_path)
+    db = lake.connector.database  # type: ignore[attr-defined]
+    columns = {"region": "string!", "id": "int32!", "v": "int32"}
+    tables = {"s.first": ("region", "id"), "s.later": ("id",), "s.keyless": (), "s.log": ("id",), "s.other": ("id",)}
+    for table, key in tables.items():
+        db.create_table(table, columns, key=key)
+    partitioned = r"s\.(first|later|keyless|log)"
+    lake.tables = TableRules.parse(
+        [
+            {"tables": r"s\.log", "mode": "log", "partition_by": "region"},
+            {"tables": partitioned, "partition_by": "region"},
+        ]
+    )
+    with db.transaction() as t:
+        for table in tables:
+            t.insert(table, {"region": value if table == "s.first" else "FR", "id": 1, "v": 1})
+    lake.connector.capture()
+    with pytest.raises(
+        TargetError, match=r"1 of 5 tables[\s\S]*first[\s\S]*in region, by which the table is partitioned"
+    ):
+        lake.apply()
+    with db.transaction() as t:
+        for table in tables:
+            t.update(table, {"id": 1}, {"v": 2})
+            t.insert(table, {"region": value, "id": 2, "v": 1})
+    lake.connector.capture()
+    with pytest.raises(TargetError, match="4 of 5 tables") as refused:
+        lake.apply()
+    assert not Path(lake.path("s.first")).joinpath("_delta_log/00000000000000000000.json").exists()
+    assert len(lake.rows("s.other")) == 2
+    assert len(lake.rows("s.later")) == 1
+    way_out = '{"columns": {"computed": {"region_part": "concat(\'=\', region)"}}, "partition_by": "region_part"}'
+    assert way_out in str(refused.value)
+    lake.tables = TableRules.parse(
+        [{"tables": r"s\.log", "mode": "log", **json.loads(way_out)}, {"tables": partitioned, **json.loads(way_out)}]
+    )
+    for table in ("later", "keyless", "log"):
+        Path(lake.path(f"s.{table}")).rename(tmp_path / table)
+    lake.apply()
+    for table in tables:
+        if table != "s.log":
+            assert lake.rows(table, *columns) == sorted(db.rows(table), key=repr)
+    assert len(lake.rows("s.log")) == 3
+    with db.transaction() as t:
+        for table in tables:
+            t.delete(table, {"region": value})
+    lake.follow()
+    assert [len(lake.rows(table)) for table in tables] == [0, 1, 1, 4, 1]
+
+
+@pytest.mark.parametrize("at", [0, 600 * US, -1, 2**31 - 1, 2**31])
+def test_times_around_the_epoch_are_literals_of_iceberg(spark: SparkSession, at: int) -> None:  # noqa: F811
+    """# B1: Java gets small numbers as ints; for a time Iceberg takes longs and texts."""
+    from spark_jobs.targets.iceberg.commit import _literal
+    from spark_jobs.targets.iceberg.jvm import ICEBERG, named
+
+    types = named(spark, f"{ICEBERG}.types.Types$TimestampType")
+    expressions = named(spark, f"{ICEBERG}.expressions.Expressions")
+    for type_, java in ((pa.timestamp("us"), types.withoutZone()), (pa.timestamp("us", "UTC"), types.withZone())):
+        literal = expressions.lit(_literal(pa.scalar(at, type_))).to(java)
+        assert literal is not None
+        assert literal.value() == at
+
+
+def test_dates_that_python_does_not_have_have_no_bounds(tmp_path: Path) -> None:
+    """# B5: a file with such a date has statistics of all its other columns."""
+    from spark_jobs.targets.delta.files import statistics
+
+    days = pa.array([0, 6_675_000, None], pa.date32())
+    rows = pa.table(
+        {
+            "d": days,
+            "early": pa.array([-800_000, 0, 0], pa.date32()),
+            "fit": pa.array([0, 1, 2], pa.date32()),
+            "n": [1, 2, 3],
+        }
+    )
+    pq.write_table(rows, tmp_path / "t.parquet")
+    found = statistics(rows)
+    assert found["minValues"] == {"fit": "1970-01-01", "n": 1}
+    assert found["nullCount"] == {"d": 1, "early": 0, "fit": 0, "n": 0}
