@@ -190,7 +190,7 @@ class ApplyChanges:
         return Report(
             self._connector, self._kind, self._location, view.last, applied, failed, behind, stands,
             round(time.monotonic() - began, 3), rules=self._rules.digest(), table_rules=self._rules.text() if self._rules else "",
-            untold=untold_,
+            untold=untold_, changelog=view.changelog, writer=view.writer,
         )  # fmt: skip
 
     def _wanted(
@@ -273,6 +273,7 @@ class ApplyChanges:
         self._backlog.forget()
         if adopt:
             self._catch_up.adopt = frozenset()
+        self._catch_up.forget()
 
     def close(self) -> None:
         """End its threads."""

@@ -14,7 +14,7 @@ from airflow_provider_cdc.changelog.reduction import reduce
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from spark_jobs.origins import Origins
-from spark_jobs.ownership import applied_batch
+from spark_jobs.ownership import applied_batch, put_back
 from spark_jobs.placed import Placed
 from spark_jobs.progress import Progress
 from spark_jobs.report import Applied
@@ -74,6 +74,7 @@ class CatchUp:
         self._route = Route(lambda pending: reduce(changelog, connector, pending), writes)
         self.adopt, self.newest = frozenset(adopt), 0
         """Topics as above, and the newest batch of the change log that is known."""
+        self._writers = dict[int, str]()
         self.progress = Progress()
         """Of the round that is on."""
 
@@ -88,7 +89,12 @@ class CatchUp:
         # names of two places may be one to a catalog, or to a disk
         if place is not None and at not in (None, NEVER) and (problem := another_place(target, owner, place)):
             raise problem
-        if at is None or at <= self.newest or self._changelog.has(self._connector, at):
+        if at in (None, NEVER):
+            return target, at
+        writer = target.writer(owner.app)
+        if writer and self._written_by(at) not in ("", writer):
+            raise put_back(target, owner, at)
+        if at <= self.newest or self._written_by(at):
             return target, at
         last = max(self._changelog.batches(self._connector), default=0)
         if at > last:  # nor has another run applied what was captured since this one began
@@ -100,6 +106,17 @@ class CatchUp:
                 "built again from the batches that there are",
             )
         return target, at
+
+    def _written_by(self, batch: int) -> str:
+        """The run that has written a batch; empty if it is not there, as it is removed, or not yet. One request for all tables that stand there."""
+        if batch not in self._writers:
+            manifest = self._changelog.manifest(self._connector, batch)
+            self._writers[batch] = "" if manifest is None else manifest.writer
+        return self._writers[batch]
+
+    def forget(self) -> None:
+        """Drop what was read of the change log; the next round may find another one."""
+        self._writers.clear()
 
     def apply(
         self,
@@ -178,7 +195,8 @@ class CatchUp:
             target.stand = Stand(owner.app, NEVER if at is None else at, 0 if at is None else target.version(owner.app))
             self.progress.applies(table.name, step.first, step.last)
             try:
-                bring_up(target, step, Marker(owner, step.last), self._route, new=new, shape=shape, at=at)
+                marker = Marker(owner, step.last, _writer(groups, step.last))
+                bring_up(target, step, marker, self._route, new=new, shape=shape, at=at)
             except Exception as e:
                 if not isinstance(e, Conflict) and (by := self._overtaken(owner, target)):
                     raise Conflict(f"{by}; what it was read as meanwhile: {e}") from e
@@ -241,6 +259,11 @@ class CatchUp:
             path: self._changelog.check(self._connector, file, crc=self._check_crc)
             for path, file in [*pending.files, *pending.passing]
         }
+
+
+def _writer(groups: list[Batches], batch: int) -> str:
+    """The run that has written a batch of some groups."""
+    return next(group.writers[batch] for group in reversed(groups) if batch in group.writers)
 
 
 def tell_of_what_is_lost(table: Placed, first: int, mode: str) -> None:

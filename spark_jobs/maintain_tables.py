@@ -29,7 +29,7 @@ from spark_jobs.locations import one_name
 from spark_jobs.progress import Progress
 from spark_jobs.session import open_changelog, own_session, session, suit
 from spark_jobs.targets import load_format
-from spark_jobs.targets.base import SHARED, Conflict, Owner, Upkept
+from spark_jobs.targets.base import SHARED, Conflict, Upkept
 from spark_jobs.targets.formats import known_keep
 
 log = logging.getLogger("spark_jobs.maintain_tables")
@@ -178,7 +178,8 @@ class MaintainTables:
         if below := self._below(target.path()):
             done.problem = f"the table at {below[0]} is below it, whose files would be removed; it was not changed: move one of them"
             return
-        if (found := target.owner()) not in [Owner(self._connector, topic) for topic in (*topics, SHARED)]:
+        found = target.owner()
+        if found is None or found.connector != self._connector or found.topic not in (*topics, SHARED):
             done.problem = f"the table at {done.location} belongs to {found or 'nobody'}; it was not changed"
             return
         suit(spark, target.size())

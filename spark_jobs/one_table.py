@@ -44,6 +44,7 @@ class OneTable:
         self._catch_up, self._backlog = catch_up, backlog
         self._alone: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+        self._changelog_is = ""
         self.stood: dict[str, int | None] = {}
         """Name → the last batch that each table of this round had when work on it began."""
 
@@ -66,7 +67,8 @@ class OneTable:
     def _caught_up(
         self, table: Placed, view: View, done: list[Applied], earlier: list[Applied], *, settle: bool
     ) -> dict[str, Any]:
-        name, owner = table.name, Owner(self._connector, table.topic, table.shared)
+        self._changelog_is = view.changelog
+        name, owner = table.name, Owner(self._connector, table.topic, table.shared, view.changelog)
         target, at = self._catch_up.look(owner, table.location, table.place)
         self.stood[name] = at
         earlier += untold(table, at, view, self._backlog)
@@ -138,7 +140,7 @@ class OneTable:
         target = self._open(stood["location"])
         if not target.exists():
             return {**stood, "stamp": looks, "batch": NEVER}
-        batch = target.marker(Owner(self._connector, stood.get("topic", name)).app)
+        batch = target.marker(Owner(self._connector, stood.get("topic", name), changelog=self._changelog_is).app)
         return {**stood, "stamp": looks, "batch": batch, "bytes": target.size()}
 
 

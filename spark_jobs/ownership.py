@@ -49,6 +49,11 @@ def _check_free(target: Target, owner: Owner, there: Owner | None, markers: dict
     :param there: whose it is by now
     """
     known = owner.app in markers
+    if owner.is_but_for_its_log(there) or owner.recorded.is_but_for_its_log(there):
+        if known or owner.shared or not adopt:
+            raise another_log(target, owner, there, adopts=not known and not owner.shared)
+        log.warning("The table at %s is adopted for %s: it was made from another change log.", target.location, owner)
+        return
     others = sorted(app.removeprefix(APPS) for app in markers if app.startswith(APPS) and app != owner.app)
     if there is None and known and not others:
         log.info(
@@ -76,6 +81,39 @@ def _check_free(target: Target, owner: Owner, there: Owner | None, markers: dict
         log.warning(
             "The table at %s is adopted for %s. It was that of %s.", target.location, owner, there or "somebody else"
         )
+
+
+def another_log(target: Target, owner: Owner, there: Owner | None, *, adopts: bool = False) -> TargetError:
+    """The error for a table of this connector that was made from another change log.
+
+    :param there: what the table records
+    :param adopts: whether the table may be adopted
+    """
+    made, now = (found.changelog if found is not None else "" for found in (there, owner))
+    adopt = (
+        f", or, if its rows may be replaced, say --adopt '{owner.topic}' (adopt=[{owner.topic!r}] in Airflow) for one run"
+        if adopts
+        else ""
+    )
+    return TargetError(
+        f"The table there was made from another change log of {owner.connector} ({made or 'without an identity'}) than the one that is there "
+        f"({now or 'without an identity'}), which was begun again or put in its place: what the table lacks of it, numbers of batches do not say.",
+        where=f"{target.location} ({owner})",
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy=f"restore the other change log, with the state tables; or, if it is gone for good, move the table away and run the apply again: it is built again "
+        f"from the batches that there are{adopt}",
+    )
+
+
+def put_back(target: Target, owner: Owner, batch: int) -> TargetError:
+    """The error for a table whose last batch is another one in the change log by now."""
+    return TargetError(
+        f"The table stands at a batch {batch} that is not the one in the change log, which was put back to an earlier state and went on from there: "
+        "what the table lacks of it, numbers of batches do not say.",
+        where=f"{target.location} ({owner})",
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="move the table away and run the apply again: it is built again from the batches that there are",
+    )
 
 
 def _refused(target: Target, owner: Owner, why: str, remedy: str) -> TargetError:

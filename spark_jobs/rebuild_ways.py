@@ -14,6 +14,7 @@ from airflow_provider_cdc.changelog.reduction import reduce
 from airflow_provider_cdc.core.errors import BatchesRemoved, TargetError
 from spark_jobs.catch_up import tell_of_what_is_lost
 from spark_jobs.datatypes import common, quoted
+from spark_jobs.ownership import another_log
 from spark_jobs.placed import Placed
 from spark_jobs.rebuild_places import RebuildPlaces, nobody_says
 from spark_jobs.route import Route
@@ -71,7 +72,10 @@ class RebuildWay(ABC):
         return self._format.open(self._spark, table.location)
 
     def _owner(self, table: Placed) -> Owner:
-        return Owner(self._whole.connector, table.topic, table.shared)
+        return Owner(self._whole.connector, table.topic, table.shared, self._whole.batches.changelog)
+
+    def _marker(self, table: Placed, batch: int) -> Marker:
+        return Marker(self._owner(table), batch, self._whole.batches.writers.get(batch, ""))
 
     def _shape(self, target: Target, table: Placed, pending: Pending) -> Shape:
         """What the rule makes of the rows of a table that is there.
@@ -97,7 +101,7 @@ class RebuildWay(ABC):
         target.check_layout(shape.layout())
         if self._whole.lacks(table.topic):
             tell_of_what_is_lost(table, pending.first, shape.mode)
-        bring_up(target, pending, Marker(self._owner(table), batch), self._route, new=True, shape=shape)
+        bring_up(target, pending, self._marker(table, batch), self._route, new=True, shape=shape)
 
 
 class InPlace(RebuildWay):
@@ -128,8 +132,9 @@ class InPlace(RebuildWay):
         owner, pending = self._owner(table), self._whole.pending(table, batch)
         shape = self._shape(target, table, pending)
         self._refuse_to_lose(table, shape)
-        rows = self._rows(target, pending, Marker(owner, batch), shape)
-        target.rebuild(like(rows, target, owner), Marker(owner, batch))
+        marker = self._marker(table, batch)
+        rows = self._rows(target, pending, marker, shape)
+        target.rebuild(like(rows, target, owner), marker)
 
     def _refuse_to_lose(self, table: Placed, shape: Shape) -> None:
         """
@@ -169,9 +174,11 @@ class InPlace(RebuildWay):
                 return None
             what = f"There is no table of {table.topic}" + (f", but {found}" if found else "")
             raise TargetError(f"{what}.", where=target.location, safe=_UNTOUCHED, remedy=_APPLY)
-        if target.owner() != owner:
+        if owner.is_but_for_its_log(there := target.owner()):
+            raise another_log(target, owner, there)
+        if there != owner:
             raise TargetError(
-                f"The table there belongs to {target.owner() or 'nobody'}, and not to {owner} alone.",
+                f"The table there belongs to {there or 'nobody'}, and not to {owner} alone.",
                 where=target.location,
                 safe=_UNTOUCHED,
                 remedy="check --location, --connector and --target",

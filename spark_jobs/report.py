@@ -75,6 +75,8 @@ class Report:
     :param rules: tells other rules of tables from those that were in force; empty if there are none
     :param table_rules: these rules, for those who look at the tables later; see :func:`airflow_provider_cdc.changelog.applied.rules_of`
     :param untold: what earlier runs did and no report says, see :mod:`spark_jobs.untold`
+    :param changelog: identity of the change log
+    :param writer: the run that has written its last batch: in a change log that was put back to an earlier state, another one writes a batch of this number
     :param earlier: runs before, whose tables no task has told of yet, see :func:`airflow_provider_cdc.changelog.applied.not_announced`
     """
 
@@ -92,6 +94,8 @@ class Report:
     table_rules: str = ""
     untold: list[Applied] = dataclasses.field(default_factory=list)
     earlier: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    changelog: str = ""
+    writer: str = ""
 
     def refuse_failed(self) -> None:
         """:raises TargetError: some tables could not be brought up to date"""

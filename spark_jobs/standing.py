@@ -84,8 +84,13 @@ class Standing:
             there = target.exists()
             if there and wanted.since is None:
                 return target.pinned()
-            if there and target.owner() != owner.recorded:
-                result.problem = f"the table there belongs to {target.owner() or 'nobody'}"
+            if there and (found := target.owner()) != owner.recorded:
+                other = owner.recorded.is_but_for_its_log(found)
+                result.problem = (
+                    "the table there was made from another change log than the one that is there"
+                    if other
+                    else f"the table there belongs to {found or 'nobody'}"
+                )
                 return None
             if there:
                 pinned = target.pinned()

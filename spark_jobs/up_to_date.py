@@ -59,7 +59,7 @@ def nothing_new(
         return None  # tables may have other places now
     if rules and not report.get("table_rules"):
         return None  # an earlier release did not note them
-    if not changelog.ends_with(connector, report["last_batch"]):
+    if not changelog.ends_with(connector, report["last_batch"], writer=report.get("writer", "")):
         return None
     if len(unchanged(changelog, target, report["stands"])) < len(report["stands"]):
         return None

@@ -114,7 +114,7 @@ class VerifyTables:
         self._keys, self._plan = keys.rstrip("/"), plan
         self._source, self._rules = source or changelog, rules
         self._standing = Standing(plan, self._source, self._tables_of, target, location)
-        self._progress = Progress()
+        self._progress, self._identity = Progress(), ""
 
     def run(self) -> Verified:
         """:raises ConfigError: the reference is empty, or the folder of keys is not
@@ -122,6 +122,7 @@ class VerifyTables:
         """
         began = time.monotonic()
         self._refuse_keys()
+        self._identity = self._source.identity(self._tables_of)
         report = self._standing.report()
         if self._rules is None and (self._plan is not None or report is not None):
             self._rules = rules_of(report or {})
@@ -240,7 +241,7 @@ class VerifyTables:
         try:
             rule = matched(self._rules, wanted.reference.schema)
             target = self._opened(table)
-            owner = Owner(self._tables_of, placed.topic, bool(rule.rule.shard))
+            owner = Owner(self._tables_of, placed.topic, bool(rule.rule.shard), self._identity)
             pinned = self._standing.pinned(target, wanted, placed.name, result, owner)
             if pinned is not None:
                 self._compare(result, table, target, pinned, rule)

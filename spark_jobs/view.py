@@ -13,7 +13,7 @@ from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.core.model.manifest import Contents
+from airflow_provider_cdc.core.model.manifest import Contents, Manifest
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from spark_jobs.placed import Placed
 from spark_jobs.targets.base import NEVER
@@ -39,6 +39,8 @@ class View:
     :param before: without a report, what is known of batches that were removed from the change log
     :param settled: topic → the batch up to which all of its tables are known and up to date, where a route makes several and the report is of no use
         otherwise
+    :param changelog: identity of the change log
+    :param writer: of the newest batch; empty if that is not known
     """
 
     start: int
@@ -51,6 +53,8 @@ class View:
     evidence: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     before: Mark | None = None
     settled: Mapping[str, int] = field(default_factory=dict)
+    changelog: str = ""
+    writer: str = ""
 
     @property
     def topics(self) -> set[str]:
@@ -134,10 +138,15 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     :param rules: digest of the rules for tables
     """
     evidence = dict[str, tuple[int, int]]()
-    newest = _still_there(changelog, connector, report.get("last_batch", 0))
+    newest, last = _still_there(changelog, connector, report.get("last_batch", 0))
     told = told_of(report.get("stands", {}))
-    if report.get("last_batch", 0) > newest:
-        log.warning("The change log ends with batch %d, and was at %d before.", newest, report["last_batch"])
+    if report.get("last_batch", 0) > newest or of_another(report, last):
+        if last is None:
+            log.warning("The change log ends with batch %d, and was at %d before.", newest, report["last_batch"])
+        else:
+            log.warning(
+                "Batch %d is not the one of the last apply: the change log is another one, or was put back.", newest
+            )
         # each table is looked at, and says what it has
         stands = {topic: {**entry, "stamp": ""} for topic, entry in report["stands"].items()}
         report = {**report, "last_batch": 0, "stands": stands}
@@ -164,10 +173,13 @@ def view_of(changelog: ChangeLog, connector: str, report: Mapping[str, Any], rul
     reported = bool(report.get("last_batch"))
     gone = before.dropped if before is not None else ()
     groups = indexed(changelog, batches, stands if reported else {}, gone)
+    changelog_, writer = _whose(changelog, connector, groups, newest, last)
     newest = groups[-1].last if groups else newest
     if not newest:
         log.warning("The change log %s has no batch of connector %s.", changelog.storage.url, connector)
-    return View(start, max(newest, start), groups, reported, stands, lagging, told, evidence, before)
+    return View(
+        start, max(newest, start), groups, reported, stands, lagging, told, evidence, before, changelog=changelog_, writer=writer
+    )  # fmt: skip
 
 
 def settled(view: View, report: Mapping[str, Any], rules: TableRules) -> View:
@@ -200,11 +212,32 @@ def evidence_of(report: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
     }  # fmt: skip
 
 
-def _still_there(changelog: ChangeLog, connector: str, batch: int) -> int:
-    """A batch that was there; or if it is not any more, the newest one, for which all are listed."""
-    if not batch or changelog.has(connector, batch):
-        return batch
-    return max(changelog.batches(connector), default=0)
+def _still_there(changelog: ChangeLog, connector: str, batch: int) -> tuple[int, Manifest | None]:
+    """A batch that was there, with its manifest; or if it is not any more, the newest one, for which all are listed."""
+    if not batch:
+        return batch, None
+    if (manifest := changelog.manifest(connector, batch)) is not None:
+        return batch, manifest
+    return max(changelog.batches(connector), default=0), None
+
+
+def of_another(report: Mapping[str, Any], last: Manifest | None) -> bool:
+    """Whether a report is about another change log, or one that was put back to an earlier state since.
+
+    :param last: manifest of the report's last batch, as it is now; ``None`` if it is removed
+    """
+    return last is not None and report.get("writer", "") not in ("", last.writer)
+
+
+def _whose(
+    changelog: ChangeLog, connector: str, groups: list[Batches], newest: int, last: Manifest | None
+) -> tuple[str, str]:
+    """The identity of the change log, and the writer of its newest batch."""
+    if groups:
+        return groups[-1].changelog, groups[-1].writers[groups[-1].last]
+    if last is None and newest:
+        last = changelog.manifest(connector, newest)
+    return (last.changelog, last.writer) if last is not None else ("", "")
 
 
 def told_of(stands: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:

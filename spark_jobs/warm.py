@@ -171,6 +171,8 @@ class WarmApply:
             before.stands,
             before.lagging,
             told_of(before.stands),
+            changelog=batches[-1].changelog if batches else before.changelog,
+            writer=batches[-1].writer if batches else before.writer,
         )
         wanted = {topic for group in view.groups for topic in group.topics} | set(before.lagging)
         if now >= self._closer:

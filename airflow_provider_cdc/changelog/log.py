@@ -15,6 +15,7 @@ from airflow_provider_cdc.changelog.exclusive import verify_exclusive
 from airflow_provider_cdc.changelog.kept import Kept, Mark
 from airflow_provider_cdc.changelog.numbers import Numbers, batch_name
 from airflow_provider_cdc.changelog.storage import Storage, Unconfirmed
+from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, CommitConflict, CommitStateUnknown
 from airflow_provider_cdc.core.model.manifest import FORMAT, DataFile, Manifest
 from airflow_provider_cdc.core.spi.interfaces import BatchWriter
@@ -160,10 +161,18 @@ class ChangeLog:
         """
         return self._numbers(connector).last(after)
 
-    def ends_with(self, connector: str, batch: int) -> bool:
-        """Whether a batch is there and is the newest one. Not if any is found after it, be there a gap or not."""
+    def ends_with(self, connector: str, batch: int, *, writer: str = "") -> bool:
+        """Whether a batch is there and is the newest one. Not if any is found after it, be there a gap or not.
+
+        :param writer: the run that has to have written it, if that is known
+        """
         numbers = self._numbers(connector)
-        return numbers.has(batch) and not numbers.has(batch + 1) and not numbers.ahead(batch + 1)
+        if writer:
+            newest = self.manifest(connector, batch)
+            there = newest is not None and newest.writer == writer
+        else:
+            there = numbers.has(batch)
+        return there and not numbers.has(batch + 1) and not numbers.ahead(batch + 1)
 
     def manifests(
         self, connector: str, *, after: int = 0, until: int | None = None, there: int = 0
@@ -177,13 +186,31 @@ class ChangeLog:
         :raises BatchesRemoved: the first ones are not there any more
         :raises ChangeLogDamaged: one in between is missing
         """
-        number = after + 1
+        number, before = after + 1, None
         while until is None or number <= until:
             manifest = self.manifest(connector, number) or self._looked_for(connector, number, there)
             if manifest is None:
                 return
+            if before is not None and manifest.changelog != before.changelog:
+                raise self._of_another(before, manifest)
             yield manifest
+            before = manifest
             number += 1
+
+    def identity(self, connector: str) -> str:
+        """Identity of the change log; empty if it has none: it has no batch, or an earlier release has begun it. It costs as much as :meth:`last`, and one request."""
+        newest = self.manifest(connector, self.last(connector, after=max(self.first(connector) - 1, 0)))
+        return "" if newest is None else newest.changelog
+
+    def _of_another(self, before: Manifest, manifest: Manifest) -> ChangeLogDamaged:
+        return ChangeLogDamaged(
+            f"Batch {manifest.batch} is one of another change log ({manifest.changelog or 'without an identity'}) than batch {before.batch} "
+            f"({before.changelog or 'without an identity'}): one was put in the place of the other while a capture was running.",
+            where=self.path(manifest),
+            safe="Nothing of it was applied; targets keep what they have.",
+            remedy="restore the change log and the state tables from backups of the same time; if there are none, "
+            f"`{cdc('delete', manifest.connector, with_changelog=True)}` has the connector begin afresh, and its target tables have to be moved away",
+        )
 
     def _looked_for(self, connector: str, number: int, there: int) -> Manifest | None:
         """A manifest that was not found a moment ago; ``None`` if that is the end of the log."""

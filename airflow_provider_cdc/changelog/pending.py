@@ -99,6 +99,10 @@ class Batches:
     def __init__(self, changelog: ChangeLog, batches: Sequence[Contents], dropped: Collection[str] = ()) -> None:
         self.first, self.last, self.position = batches[0].batch, batches[-1].batch, batches[-1].position
         self._parts: dict[str, list[Pending]] = {}
+        self.changelog = batches[-1].changelog
+        """Identity of the change log that they are of."""
+        self.writers = {batch.batch: batch.writer for batch in batches}
+        """Number → the run that has written it."""
         self._after = 0
         self.dropped: set[str] = set()
         """Full names of tables that the source has dropped, and not made again."""

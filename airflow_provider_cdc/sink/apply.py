@@ -198,9 +198,9 @@ class Sink(CatchUp):
                 self._dialect.refuse_merging(connection, table, cdc("rebuild", self._connector, topic))
 
     def _refuse_another(self, markers: Markers) -> None:
-        """:raises TargetError: the change log ends before a batch that the tables have"""
+        """:raises TargetError: the change log ends before a batch that the tables have, or is another one"""
         forgetting = self._markers.forgetting(self._engine)
-        refuse_another(self._changelog, self._connector, markers, self.done.place, forgetting)
+        self._markers.changelog = refuse_another(self._changelog, self._connector, markers, self.done.place, forgetting)
 
     def _all(self, done: Done) -> None:
         first: int | None = None
@@ -310,9 +310,9 @@ class Sink(CatchUp):
             for topic, pending in (pendings := self._in_order(connection, self._pending(group, now.behind))):
                 if error := refused.get(topic) or self._table(connection, topic, pending):
                     failed[topic] = error
-                    self._markers.stop(connection, topic, markers.batch, error)
+                    self._markers.stop(connection, topic, markers.batch, error, markers.logs.get(ALL, ("", ""))[1])
             self._end_deletes(connection, [pending for topic, pending in pendings if topic not in failed])
-            self._markers.write(connection, group.last)
+            self._markers.write(connection, group.last, group.writers[group.last])
             return failed
 
         began = time.monotonic()
@@ -329,7 +329,8 @@ class Sink(CatchUp):
         done.failed |= failed
         for _, pending in self._pending(group, {**markers.behind, **failed}):
             done.count(pending, self._name(pending), began, self._newest.pop(pending.topic, 0))
-        return Markers(group.last, {**markers.behind, **dict.fromkeys(failed, markers.batch)})
+        logs = {ALL: (group.changelog, group.writers[group.last])}
+        return Markers(group.last, {**markers.behind, **dict.fromkeys(failed, markers.batch)}, logs)
 
     def _pending(self, group: Batches, behind: dict[str, int]) -> list[tuple[str, Pending]]:
         found = [(topic, group.of(topic)) for topic in sorted(group.topics) if topic not in behind]

@@ -9,8 +9,9 @@ from airflow_provider_cdc.changelog.beginning import Beginning
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.errors import BatchesRemoved, TargetError
+from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.sink.config import SinkConfig
-from airflow_provider_cdc.sink.markers import Markers
+from airflow_provider_cdc.sink.markers import ALL, Markers
 from airflow_provider_cdc.sink.topics import chosen
 
 
@@ -86,21 +87,58 @@ class Beginnings:
         return {topic for topic in found if chosen(topic, self._config)}
 
 
-def refuse_another(changelog: ChangeLog, connector: str, markers: Markers, where: str, forgetting: str) -> None:
-    """Make sure that the change log is not behind the tables: what it will have under the numbers of their batches would never come into them.
+def refuse_another(changelog: ChangeLog, connector: str, markers: Markers, where: str, forgetting: str) -> str:
+    """Make sure that the change log is the one of the tables, and not behind them: what it has, or will have, under the numbers of their batches would never come into
+    them. It costs one request, if no table is behind and the batch is kept.
 
     :param where: the tables are
     :param forgetting: the statement that deletes the markers
-    :raises TargetError: it ends before a batch that they have
+    :return: the identity of the change log
+    :raises TargetError: it ends before a batch that they have, or has other batches under these numbers
     """
     at = max([markers.batch, *markers.behind.values()])
+    if not at:
+        return changelog.identity(connector)
+    remedy = (
+        "restore the change log from a backup, with the state tables; if it is lost for good, move the tables away, have the database forget "
+        f"what they have ({forgetting}), and run the apply again: they are built again from the batches that there are"
+    )
+    there = changelog.manifest(connector, at)
     # it may also have been removed, as the tables have it
-    if not at or changelog.has(connector, at) or (last := changelog.last(connector)) >= at:
-        return
+    if there is not None or (last := changelog.last(connector)) >= at:
+        identity = changelog.identity(connector) if there is None else there.changelog
+        if reason := _of_another(changelog, connector, markers, there, identity):
+            raise TargetError(
+                f"The tables of {connector} were made from another change log: {reason}. What they lack of the one that is there, numbers of batches do not say.",
+                where=where,
+                safe="No table was changed; the change log keeps the batches.",
+                remedy=remedy,
+            )
+        return identity
     raise TargetError(
         f"The tables of {connector} stand at batch {at}, and the change log ends with batch {last}: it is another change log, or its end is lost.",
         where=where,
         safe="No table was changed.",
-        remedy="restore the change log from a backup, with the state tables; if it is lost for good, move the tables away, have the database forget "
-        f"what they have ({forgetting}), and run the apply again: they are built again from the batches that there are",
+        remedy=remedy,
     )
+
+
+def _of_another(changelog: ChangeLog, connector: str, markers: Markers, newest: Manifest | None, identity: str) -> str:
+    """Why batches of the markers are not those of the change log; empty if nothing says so.
+
+    :param newest: manifest of the last of these batches, if it is kept
+    :param identity: of the change log
+    """
+    known = dict[int, Manifest | None]({newest.batch: newest} if newest is not None else {})
+    for topic, batch in {ALL: markers.batch, **markers.behind}.items():
+        log, writer = markers.logs.get(topic, ("", ""))
+        if batch and log != identity:
+            return f"they are of {log or 'one without an identity'}, and it is {identity or 'one without'}"
+        if not (batch and writer):
+            continue
+        if batch not in known:
+            known[batch] = changelog.manifest(connector, batch)
+        found = known[batch]
+        if found is not None and found.writer != writer:
+            return f"its batch {batch} is another one, as if it had been put back to an earlier state and had gone on from there"
+    return ""

@@ -44,13 +44,14 @@ class CatchUp(TableWriter, abc.ABC):
         later, failed = beginnings.all(markers.batch, markers.behind)
 
         def once(connection: sa.Connection) -> None:
-            if self._markers.hold(connection) != markers:
+            now = self._markers.hold(connection)
+            if (now.batch, now.behind) != (markers.batch, markers.behind):
                 raise Overtaken
             for topic, after in later.items():
                 self._markers.stop(connection, topic, after, "")
             for topic, error in failed.items():
                 self._markers.stop(connection, topic, markers.batch, error)
-            self._markers.write(connection, before)
+            self._markers.write(connection, before, "")
 
         self._retried(once)
         log.info("The tables of %s begin after batch %d: those before were removed.", self._connector, before)
@@ -130,7 +131,7 @@ class CatchUp(TableWriter, abc.ABC):
                 raise Overtaken
             error = refused.get(topic) or (self._table(connection, topic, pending) if pending is not None else "")
             if not error:
-                self._markers.stop(connection, topic, group.last, "")
+                self._markers.stop(connection, topic, group.last, "", group.writers[group.last])
             self._markers.write(connection, now.batch)
             return error
 

@@ -14,6 +14,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink.exact_names import exact_name, make_exact
+from airflow_provider_cdc.sink.marker_columns import add_columns, lacking
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,8 @@ ALL = "*"
 TEXT = sa.Text().with_variant(sa.UnicodeText(), "mssql")
 """Texts of any length in all characters, which those of SQL Server do not have by themselves."""
 _NAME = 255
+_LOGS, _IDENTITY = ("changelog", "writer"), 64
+"""Columns for whose the batch is, which tables of earlier releases do not have."""
 
 
 class Overtaken(Exception):
@@ -33,10 +36,12 @@ class Markers:
 
     :param batch: that all tables have, but those in ``behind``; 0 if none was applied
     :param behind: topic → the last batch of its table
+    :param logs: topic, or :data:`ALL` → identity of the change log that this batch is of, and the run that has written it; both empty if it is not known
     """
 
     batch: int = 0
     behind: dict[str, int] = field(default_factory=dict)
+    logs: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def as_far_as(self, other: Markers) -> bool:
         """Whether they are at the same batch, and the same tables are behind it."""
@@ -48,11 +53,13 @@ class MarkerTable:
 
     :param name: of the table
     :param sink: tells several sinks of the connector apart
+    :ivar changelog: identity of the change log whose batches are applied
     """
 
     def __init__(self, name: str, connector: str, sink: str = "", schema: str | None = None) -> None:
         self.of, self._held = {"connector": connector, "sink": sink or ALL}, ""
         self._merged = False
+        self.changelog, self._has_logs = "", False
         self._table = sa.Table(
             name,
             sa.MetaData(),
@@ -62,6 +69,7 @@ class MarkerTable:
             sa.Column("batch", sa.BigInteger, nullable=False),
             sa.Column("error", TEXT),
             sa.Column("changed_at", sa.String(32), nullable=False),
+            *[sa.Column(name, sa.String(_IDENTITY)) for name in _LOGS],
             schema=schema,
             quote=True,
             mysql_engine="InnoDB",
@@ -74,9 +82,12 @@ class MarkerTable:
         :raises TargetError: the table is of an earlier version, and the account may not change it
         """
         self._table.create(connection, checkfirst=True)
+        add_columns(connection, self._table, _LOGS)
         self._merged |= make_exact(connection, self._table)
         if connection.execute(sa.select(self._table.c.topic).where(self._row(ALL))).first() is None:
-            connection.execute(self._table.insert().values(**self.of, topic=ALL, batch=0, changed_at=_now()))
+            connection.execute(
+                self._table.insert().values(**self.of, topic=ALL, batch=0, changed_at=_now(), changelog=self.changelog)
+            )
 
     def separate(self, connection: sa.Connection, topics: Collection[str]) -> None:
         """Undo that an earlier version had one row for names that differ in their case only: topics that shared one are all behind.
@@ -115,9 +126,12 @@ class MarkerTable:
     def read(self, connection: sa.Connection) -> Markers:
         """The markers now."""
         columns = self._table.c
-        rows = connection.execute(sa.select(columns.topic, columns.batch).where(self._mine())).all()
+        self._has_logs = self._has_logs or not lacking(connection, self._table, _LOGS)
+        known = [columns[name] for name in _LOGS if self._has_logs]
+        rows = connection.execute(sa.select(columns.topic, columns.batch, *known).where(self._mine())).all()
         found = {row.topic: int(row.batch) for row in rows}
-        return Markers(found.pop(ALL, 0), found)
+        logs = {row.topic: (row.changelog or "", row.writer or "") if known else ("", "") for row in rows}
+        return Markers(found.pop(ALL, 0), found, logs)
 
     def hold(self, connection: sa.Connection) -> Markers:
         """Begin a transaction that writes: wait for other runs, and have them wait until it ends; the markers then."""
@@ -125,13 +139,15 @@ class MarkerTable:
         connection.execute(self._table.update().where(self._row(ALL)).values(changed_at=self._held))
         return self.read(connection)
 
-    def write(self, connection: sa.Connection, batch: int) -> None:
+    def write(self, connection: sa.Connection, batch: int, writer: str | None = None) -> None:
         """End it: all tables have a batch now, but those that are behind.
 
+        :param writer: the run that has written it; if not given, the batch is the one that they had
         :raises Overtaken: the database has undone what was done since :meth:`hold`, as after a deadlock
         """
         mine = self._row(ALL) & (self._table.c.changed_at == self._held)
-        changed = connection.execute(self._table.update().where(mine).values(batch=batch, changed_at=_now()))
+        log = {} if writer is None else {"changelog": self.changelog, "writer": writer}
+        changed = connection.execute(self._table.update().where(mine).values(batch=batch, changed_at=_now(), **log))
         if changed.rowcount != 1:
             raise Overtaken
 
@@ -141,9 +157,18 @@ class MarkerTable:
     def _mine(self) -> sa.ColumnElement[bool]:
         return sa.and_(*(self._table.c[name] == value for name, value in self.of.items()))
 
-    def stop(self, connection: sa.Connection, topic: str, batch: int, error: str) -> None:
-        """The table of a topic stays at a batch while the others go on."""
-        values = {"batch": batch, "error": error[:4000], "changed_at": _now()}
+    def stop(self, connection: sa.Connection, topic: str, batch: int, error: str, writer: str = "") -> None:
+        """The table of a topic stays at a batch while the others go on.
+
+        :param writer: the run that has written it; empty if that is not known
+        """
+        values = {
+            "batch": batch,
+            "error": error[:4000],
+            "changed_at": _now(),
+            "changelog": self.changelog,
+            "writer": writer,
+        }
         if connection.execute(self._table.update().where(self._row(topic)).values(**values)).rowcount == 0:
             connection.execute(self._table.insert().values(**self.of, topic=topic, **values))
 

@@ -50,6 +50,6 @@ def _visible(table: Path, ending: str) -> list[tuple[int, float]]:
     found = []
     for commit in sorted((table / "_delta_log").glob("*.json")):
         for action in map(json.loads, commit.read_text().splitlines()):
-            if action.get("txn", {}).get("appId", "").endswith(ending):
+            if action.get("txn", {}).get("appId", "").partition("@")[0].endswith(ending):
                 found.append((int(action["txn"]["version"]), commit.stat().st_mtime))
     return found

@@ -263,6 +263,10 @@ class Target(abc.ABC):
         return self.markers().get(app, NEVER)
 
     @abc.abstractmethod
+    def writer(self, app: str) -> str:
+        """The writer of the last batch, as of :class:`Marker`; empty if that is not known any more. Asked after :meth:`set_back`."""
+
+    @abc.abstractmethod
     def set_back(self, app: str) -> str:
         """What has brought the rows back to a state before the marker without changing the marker; empty if nothing has."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 NEVER = -1
@@ -14,16 +15,22 @@ class Owner:
     """The owner of a table's rows. The table records it from its first commit on; no other owner writes to it.
 
     :param shared: the table has rows of other topics of this connector, too
+    :param changelog: identity of the change log whose batches they are; empty if it has none
     """
 
     connector: str
     topic: str
     shared: bool = False
+    changelog: str = ""
 
     @property
     def recorded(self) -> Owner:
         """What the table records: one that several topics share belongs to none of them alone."""
-        return Owner(self.connector, SHARED) if self.shared else self
+        return Owner(self.connector, SHARED, changelog=self.changelog) if self.shared else self
+
+    def is_but_for_its_log(self, other: Owner | None) -> bool:
+        """Whether another one is the same connector and topic, with another change log."""
+        return other is not None and other != self and replace(other, changelog=self.changelog) == self
 
     @property
     def app(self) -> str:
@@ -31,9 +38,12 @@ class Owner:
 
         >>> Owner("shop", "shop.inventory.orders").app
         'cdc:shop:shop.inventory.orders'
+
+        Numbers of batches mean nothing in another change log, so that each has an application of its own.
         """
+        log = f"@{self.changelog}" if self.changelog else ""
         # it is a session setting at times, and Spark looks for variables in the values of settings too, whoever forbids it
-        return f"{APPS}{self.connector}:{self.topic}".replace("${", "$%7B")
+        return f"{APPS}{self.connector}:{self.topic}{log}".replace("${", "$%7B")
 
     def __str__(self) -> str:
         return f"connector {self.connector}, topic {self.topic}"
@@ -63,11 +73,28 @@ class Marker:
     """The last batch of a table. It is written in the same commit as the data.
 
     :param batch: the last batch that is applied
+    :param writer: the run that has written it: in a change log that was put back to an earlier state, another one writes a batch of this number
     """
 
     owner: Owner
     batch: int
+    writer: str = ""
 
     @property
     def app(self) -> str:
         return self.owner.app
+
+
+def owned(owner: Owner, names: Sequence[str]) -> dict[str, str]:
+    """The properties by which a table says whose it is.
+
+    :param names: of the properties for the connector, the topic and the change log
+    """
+    recorded = owner.recorded
+    return dict(zip(names, (recorded.connector, recorded.topic, recorded.changelog), strict=True))
+
+
+def owner_of(properties: Mapping[str, str], names: Sequence[str]) -> Owner | None:
+    """The way back; ``None`` if there is no owner. Tables of earlier releases say nothing of a change log."""
+    connector, topic, changelog = (properties.get(name) for name in names)
+    return Owner(connector, topic, changelog=changelog or "") if connector is not None and topic is not None else None

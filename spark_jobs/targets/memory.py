@@ -53,6 +53,7 @@ class Stored:
     types: Mapping[str, str]
     owner: Owner | None = None
     markers: Mapping[str, int] = field(default_factory=dict)
+    writers: Mapping[str, str] = field(default_factory=dict)
     version: tuple[str, int] = ("", 0)
     layout: TableLayout = PLAIN_LAYOUT
     comments: Comments = NO_COMMENTS
@@ -100,6 +101,9 @@ class MemoryTarget(Target):
 
     def markers(self) -> dict[str, int]:
         return dict(self._there().markers)
+
+    def writer(self, app: str) -> str:
+        return self._there().writers.get(app, "")
 
     def set_back(self, app: str) -> str:
         return ""  # nothing brings back rows without their marker
@@ -181,7 +185,8 @@ class MemoryTarget(Target):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
-        made = Stored(_arrays(rows), _types(rows), marker.owner.recorded, {marker.app: marker.batch}, layout=layout)
+        said = {marker.app: marker.batch}, {marker.app: marker.writer}
+        made = Stored(_arrays(rows), _types(rows), marker.owner.recorded, *said, layout=layout)
         with _LOCK:
             if isinstance(STORED.get(self.location), Stored):
                 raise Conflict("the table exists by now")
@@ -250,7 +255,7 @@ class MemoryTarget(Target):
         with self._commit() as there:
             if there.markers.get(marker.app, NEVER) != marker.batch:
                 raise Conflict("another batch was applied")
-            STORED[self.location] = replace(there, rows=made)
+            STORED[self.location] = replace(there, rows=made, writers={**there.writers, marker.app: marker.writer})
 
     def _put(self, way: str, rows: DataFrame, marker: Marker) -> None:
         before = self._there()
@@ -261,7 +266,8 @@ class MemoryTarget(Target):
             if there is not before:
                 raise Conflict("somebody else has committed")
             markers = {**there.markers, marker.app: marker.batch}
-            STORED[self.location] = replace(there, rows=made, types=_types(rows), markers=markers)
+            writers = {**there.writers, marker.app: marker.writer}
+            STORED[self.location] = replace(there, rows=made, types=_types(rows), markers=markers, writers=writers)
         self.written = Written(way)
 
     def _there(self) -> Stored:

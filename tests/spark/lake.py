@@ -28,6 +28,7 @@ from spark_jobs.apply_changes import ApplyChanges, Report
 from spark_jobs.datatypes import quoted
 from spark_jobs.session import session
 from spark_jobs.targets import load_format
+from spark_jobs.targets.base import Owner
 from tests.spark.points import Hook, hooked
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
@@ -119,6 +120,11 @@ class Lake:
     def target(self, table: str) -> Any:
         """The table as the job sees it."""
         return load_format(self.kind).open(self.spark, self.path(table))
+
+    def owner(self, topic: str) -> Owner:
+        """Whose the table of a topic is."""
+        name = self.connector.name
+        return Owner(name, topic, changelog=self.connector.changelog.identity(name))
 
     def frame(self, table: str) -> Any:
         return self.target(table).rows()

@@ -22,7 +22,7 @@ from spark_jobs.bags import NUMBER, followed
 from spark_jobs.datatypes import structure
 from spark_jobs.finding import may_be_among
 from spark_jobs.last import SEQ
-from spark_jobs.targets.base import Conflict, Owner
+from spark_jobs.targets.base import Conflict
 from spark_jobs.targets.delta.commit import Delta
 from spark_jobs.targets.iceberg import copy_on_write as of_iceberg
 from spark_jobs.targets.iceberg.table import IcebergTarget
@@ -379,6 +379,6 @@ def test_a_round_that_does_not_look_again_knows_the_last_batch_of_a_table_that_i
         lake.connector.capture()
     job = lake.job()
     report = job.apply(job.view(), {"p.s.bag", "p.s.other"}, settle=False)
-    markers = {t: lake.target(f"s.{t}").marker(Owner("test", f"p.s.{t}").app) for t in ("bag", "other")}
+    markers = {t: lake.target(f"s.{t}").marker(lake.owner(f"p.s.{t}").app) for t in ("bag", "other")}
     assert markers == {"bag": 2, "other": 3}
     assert {t: report.stands[f"p.s.{t}"]["batch"] for t in markers} == markers

@@ -16,7 +16,7 @@ from dev.bootstrap.jars import ensure
 from spark_jobs import apply_changes
 from spark_jobs.session import STORAGE_OPTIONS, open_changelog
 from spark_jobs.targets import load_format
-from spark_jobs.targets.base import Marker, Owner
+from spark_jobs.targets.base import Marker
 from tests.spark.lake import Lake, spark_environment
 from tests.support.connectors import memory_connector
 from tests.support.patience import LONGEST_S
@@ -52,7 +52,7 @@ def test_apply_then_verify_with_spark_submit(lake: Lake, tmp_path: Path) -> None
     assert "p.s.orders: 1 events, batches 1 to 1" in done.stdout
 
     target = load_format(lake.kind).open(lake.spark, f"{tmp_path}/test/orders")
-    target.append(lake.spark.range(2, 3), Marker(Owner("test", "p.s.orders"), 99))
+    target.append(lake.spark.range(2, 3), Marker(lake.owner("p.s.orders"), 99))
     where = ("--changelog", reference.changelog.storage.root, "--connector", "test", "--location", location)
     done = _submit("verify_tables", lake.kind, *where, "--json", tmp_path / "verified.json")
     assert done.returncode == 1, done.stderr[-3000:]

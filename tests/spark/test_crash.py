@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.errors import TargetError
-from spark_jobs.targets.base import Conflict, Owner
+from spark_jobs.targets.base import Conflict
 from tests.spark.lake import Child, Database, Lake, new_lake
 from tests.support.sampled import Sampled
 
@@ -260,7 +260,9 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
         if location not in overtaken:
             overtaken.add(location)
             batches = Batches(changelog, [one.contents for one in changelog.manifests("test")])
-            replace(prepared, hook=None).job()._catch_up.apply(Owner("test", topics[location]), location, [batches], [])
+            replace(prepared, hook=None).job()._catch_up.apply(
+                prepared.owner(topics[location]), location, [batches], []
+            )
         return write()
 
     prepared.hook = meanwhile

@@ -12,7 +12,7 @@ from spark_jobs.datatypes import structure
 from spark_jobs.last import OP
 from spark_jobs.session import own_session
 from spark_jobs.targets import load_format
-from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Owner, Target
+from spark_jobs.targets.base import Conflict, Evolution, Marker, Merge, Target
 from tests.spark.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("delta")]
@@ -47,7 +47,7 @@ def test_people_may_compact_a_table_and_give_it_properties_in_sessions_of_their_
     _more(lake, 2)
     lake.follow()
     lake.check()
-    assert _target(lake).owner() == Owner("test", TOPIC)
+    assert _target(lake).owner() == lake.owner(TOPIC)
 
 
 def test_a_table_whose_rows_delta_has_restored_is_an_error(lake: Lake) -> None:
@@ -96,7 +96,7 @@ def test_what_is_wrong_with_a_table_is_no_conflict_whatever_its_name_is(lake: La
 def test_columns_that_another_run_has_changed_a_moment_before_are_a_conflict(lake: Lake) -> None:
     _orders(lake, 1)
     lake.apply()
-    ours, owner = _target(lake), Owner("test", TOPIC)
+    ours, owner = _target(lake), lake.owner(TOPIC)
     types = {"id": "bigint", "n": "int"}
     rows = ours.spark.createDataFrame([("u", 1, 5)], structure({OP: "string", **types}))
     _target(lake).evolve(Evolution(owner.app, 2, {"id": "bigint", "m": "int"}, (("n", "m"),)))
@@ -153,11 +153,11 @@ def test_columns_of_an_adopted_table_may_be_null_from_then_on(lake: Lake) -> Non
 
 def test_what_may_not_be_null_is_not_null_after_a_commit_either(lake: Lake) -> None:
     """Of a table that an earlier version has adopted."""
+    _orders(lake, 1)
     lake.sql("CREATE TABLE {} (id BIGINT NOT NULL, n INT NOT NULL) USING delta", "s.orders")
     rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
-    options = {"txnAppId": Owner("test", TOPIC).app, "txnVersion": 1}
+    options = {"txnAppId": lake.owner(TOPIC).app, "txnVersion": 1}
     rows.write.format("delta").mode("append").options(**options).save(lake.path("s.orders"))
-    _orders(lake, 1)
     _more(lake, 2)
     lake.follow()
     lake.check()
@@ -172,21 +172,21 @@ def test_what_may_not_be_null_is_not_null_after_a_commit_either(lake: Lake) -> N
 def test_a_table_of_an_earlier_version_is_known_by_its_marker(lake: Lake) -> None:
     _orders(lake, 1)
     rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
-    options = {"txnAppId": Owner("test", TOPIC).app, "txnVersion": 1, "delta.columnMapping.mode": "name"}
+    options = {"txnAppId": lake.owner(TOPIC).app, "txnVersion": 1, "delta.columnMapping.mode": "name"}
     rows.write.format("delta").options(**options).save(lake.path("s.orders"))
     with lake.connector.database.transaction() as t:
         t.insert("s.orders", {"id": 2})
     lake.follow()
     lake.check()
     assert [(t.first_batch, t.last_batch) for t in lake.reports[-1].tables] == [(2, 2)]
-    assert _target(lake).owner() == Owner("test", TOPIC)
+    assert _target(lake).owner() == lake.owner(TOPIC)
 
 
 def test_a_table_with_markers_of_two_is_nobodys(lake: Lake) -> None:
     _orders(lake, 1)
     rows = lake.spark.createDataFrame([(1, 1)], "id bigint, n int")
     for topic in (TOPIC, "p.z.orders"):
-        options = {"txnAppId": Owner("test", topic).app, "txnVersion": 1}
+        options = {"txnAppId": lake.owner(topic).app, "txnVersion": 1}
         rows.write.format("delta").mode("append").options(**options).save(lake.path("s.orders"))
     for adopt in ((), (TOPIC,)):
         with pytest.raises(TargetError, match="of others before"):

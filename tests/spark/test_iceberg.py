@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.schema import TableId
 from spark_jobs.datatypes import quoted
 from spark_jobs.session import own_session
 from spark_jobs.targets import load_format
-from spark_jobs.targets.base import Conflict, Marker, Owner
+from spark_jobs.targets.base import Conflict, Marker
 from spark_jobs.targets.iceberg import jvm
 from spark_jobs.targets.iceberg.columns import RESERVED
 from spark_jobs.targets.iceberg.places import Folder
@@ -31,7 +31,6 @@ from tests.support.memory_work import Workload
 pytestmark = [pytest.mark.spark, pytest.mark.only_kind("iceberg")]
 ORDERS = {"id": "int64!", "n": "int32"}
 TOPIC = "p.s.orders"
-OWNER = Owner("test", TOPIC)
 
 
 def _orders(lake: Lake, batches: int = 3, key: tuple[str, ...] = ("id",)) -> None:
@@ -75,20 +74,20 @@ def test_a_table_that_was_rolled_back_is_caught_up(lake: Lake, key: tuple[str, .
     lake.follow()
     for back in (1, 0):
         _table(lake).manageSnapshots().rollbackTo(_snapshots(lake)[back]).commit()
-        assert _target(lake).marker(OWNER.app) == back + 1
+        assert _target(lake).marker(lake.owner(TOPIC).app) == back + 1
         lake.apply()
         lake.check()
-    assert _target(lake).marker(OWNER.app) == 4
+    assert _target(lake).marker(lake.owner(TOPIC).app) == 4
 
 
 def test_a_marker_survives_compaction_and_expiry(lake: Lake) -> None:
     _orders(lake)
     _compact(lake)
-    assert _target(lake).marker(OWNER.app) == 3
+    assert _target(lake).marker(lake.owner(TOPIC).app) == 3
     kept = _snapshots(lake)[-1]
     _expire(lake, kept)
     assert _snapshots(lake) == [kept]
-    assert (_target(lake).markers(), _target(lake).set_back(OWNER.app)) == ({OWNER.app: 3}, "")
+    assert (_target(lake).markers(), _target(lake).set_back(lake.owner(TOPIC).app)) == ({lake.owner(TOPIC).app: 3}, "")
     assert lake.apply().tables == []
     _more(lake)
     lake.follow()
@@ -118,7 +117,7 @@ def test_a_snapshot_that_was_picked_alone_is_an_error(lake: Lake) -> None:
     _table(lake).manageSnapshots().cherrypick(third).commit()
     with pytest.raises(TargetError, match="cherry-picked"):
         lake.apply()
-    assert _target(lake).marker(OWNER.app) == 1
+    assert _target(lake).marker(lake.owner(TOPIC).app) == 1
     _table(lake).manageSnapshots().setCurrentSnapshot(second).commit()
     lake.apply()
     lake.check()
@@ -181,7 +180,7 @@ def test_a_commit_that_was_overtaken_leaves_no_files(lake: Lake) -> None:
     with pytest.raises(Conflict):
         ours.append(rows, _next(ours))
     assert _files(lake) == before
-    assert _target(lake).marker(OWNER.app) == 1
+    assert _target(lake).marker(lake.owner(TOPIC).app) == 1
 
 
 def test_of_a_commit_that_nobody_knows_of_the_table_tells(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +226,8 @@ def test_a_commit_that_was_done_and_is_said_to_have_failed_keeps_its_files(
 
 
 def _next(target: IcebergTarget) -> Marker:
-    return Marker(OWNER, target.marker(OWNER.app) + 1)
+    owner = target.owner()
+    return Marker(owner, target.marker(owner.app) + 1)
 
 
 def _files(lake: Lake) -> set[str]:

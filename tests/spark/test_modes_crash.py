@@ -13,7 +13,6 @@ import pytest
 
 from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from spark_jobs.targets.base import Owner
 from tests.spark.lake import Child, Lake, Row
 from tests.support.sampled import Sampled
 
@@ -124,7 +123,9 @@ def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothi
         if location not in overtaken and location in topics:
             overtaken.add(location)
             batches = Batches(changelog, [one.contents for one in changelog.manifests("test")][:-1])
-            replace(prepared, hook=None).job()._catch_up.apply(Owner("test", topics[location]), location, [batches], [])
+            replace(prepared, hook=None).job()._catch_up.apply(
+                prepared.owner(topics[location]), location, [batches], []
+            )
         return write()
 
     prepared.hook = meanwhile

@@ -67,8 +67,8 @@ def test_a_table_says_whose_it_is_from_its_first_commit_on(lake: Lake) -> None:
     _orders(lake, 1)
     lake.apply()
     assert lake.version("s.orders") == 0
-    assert _target(lake).owner() == Owner("test", TOPIC)
-    assert _target(lake).markers() == {f"cdc:test:{TOPIC}": 1}
+    assert _target(lake).owner() == lake.owner(TOPIC)
+    assert _target(lake).markers() == {lake.owner(TOPIC).app: 1}
     # people may go on working with it, and what they do leaves the owner
     lake.sql("ALTER TABLE {} SET TBLPROPERTIES ('team' = 'shop')", "s.orders")
     db = lake.connector.database
@@ -76,7 +76,7 @@ def test_a_table_says_whose_it_is_from_its_first_commit_on(lake: Lake) -> None:
     db.add_column("s.orders", "n", "string", "x")  # the table is written anew
     lake.follow()
     lake.check()
-    assert _target(lake).owner() == Owner("test", TOPIC)
+    assert _target(lake).owner() == lake.owner(TOPIC)
 
 
 @pytest.mark.every_kind
@@ -90,7 +90,7 @@ def test_a_table_of_somebody_else_is_refused_until_it_is_adopted_by_name(lake: L
         lake.apply(adopt=["p.s.other"])
     lake.apply(adopt=[TOPIC])
     assert lake.rows("s.orders") == [{"id": 1, "n": 1}, {"id": 2, "n": 2}]
-    assert _target(lake).owner() == Owner("test", TOPIC)
+    assert _target(lake).owner() == lake.owner(TOPIC)
     lake.connector.database.rename_columns("s.orders", n="m")  # needs what our own tables have
     lake.follow()
     lake.check()
@@ -161,7 +161,7 @@ def test_what_a_killed_run_left_of_a_new_table_is_not_in_the_way_of_the_next(lak
     _orders(lake, 1)
     folder = Path(lake.path("s.orders"))
     lake.spark.range(3).write.parquet(str(folder))
-    (folder / sign(Owner("test", TOPIC))).touch()
+    (folder / sign(lake.owner(TOPIC))).touch()
     assert _target(lake).strange(Owner("billing", TOPIC))
     lake.apply()
     lake.check()

@@ -12,7 +12,6 @@ from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError, Target
 from spark_jobs.rebuild_tables import RebuildTables, Rebuilt
 from spark_jobs.rebuild_ways import InPlace
 from spark_jobs.targets import load_format
-from spark_jobs.targets.base import Owner
 from tests.spark.lake import Lake
 
 pytestmark = pytest.mark.spark
@@ -68,7 +67,7 @@ def _ids(lake: Lake) -> list[int]:
 def _marker(lake: Lake, table: str = "s.orders") -> int:
     target = lake.target(table)
     assert target.exists()
-    return int(target.marker(Owner(lake.connector.name, f"p.{table}").app))
+    return int(target.marker(lake.owner(f"p.{table}").app))
 
 
 @pytest.mark.sampled(2)
@@ -122,7 +121,7 @@ def test_a_table_is_built_beside_as_of_any_batch(lake: Lake) -> None:
     (done,) = _rebuild(lake, to=to, batch=1)
     beside = load_format(lake.kind).open(lake.spark, done.location)
     assert beside.exists()
-    owner = Owner(lake.connector.name, ORDERS)
+    owner = lake.owner(ORDERS)
     assert (beside.owner(), beside.marker(owner.app)) == (owner, 1)
     assert sorted(r.id for r in beside.rows().select("id").collect()) == list(range(20))
     assert lake.rows("s.orders", "id") == now

@@ -241,7 +241,8 @@ def test_damaged_tables_of_a_route_are_right_again_by_one_commit_each(lake: Lake
 
 def _marker(app: str, batch: int) -> Marker:
     _, connector, topic = app.split(":")
-    return Marker(Owner(connector, topic), batch)
+    topic, _, changelog = topic.partition("@")
+    return Marker(Owner(connector, topic, changelog=changelog), batch)
 
 
 def _commits(lake: Lake, location: str) -> int:

@@ -112,6 +112,7 @@ class Contents:
     """What a batch brings to tables: its manifest without what only the capture needs. Of a long backlog, all of these are in memory at once.
 
     :param position: where the batch ends in the source's log
+    :param changelog: and ``writer``, as of the manifest
     """
 
     connector: str
@@ -120,6 +121,8 @@ class Contents:
     files: Sequence[DataFile]
     schemas: Mapping[str, Mapping[str, TableSchema]]
     schema_changes: Sequence[SchemaChangeRecord]
+    changelog: str = ""
+    writer: str = ""
 
     @property
     def bytes(self) -> int:
@@ -171,10 +174,17 @@ class Manifest(_Model):
         return sum(f.rows for f in self.files)
 
     @property
+    def changelog(self) -> str:
+        """Identity of the change log that it is a batch of; see :class:`~airflow_provider_cdc.core.model.offset.Offset`."""
+        return self.offset_after.changelog
+
+    @property
     def contents(self) -> Contents:
         """What it brings to tables."""
         position = self.offset_after.position or {}
-        return Contents(self.connector, self.batch, position, self.files, self.schemas, self.schema_changes)
+        return Contents(
+            self.connector, self.batch, position, self.files, self.schemas, self.schema_changes, self.changelog, self.writer
+        )  # fmt: skip
 
     def document(self) -> dict[str, Any]:
         """The JSON form."""

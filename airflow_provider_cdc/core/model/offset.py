@@ -329,6 +329,7 @@ class Offset(BaseModel):
     :param position: in the log, to continue from; ``None`` before the first snapshot or stream
     :param seq: last sequence number that was given out
     :param batch: number of the last committed batch; 0 before the first
+    :param changelog: identity of the change log that has this batch, made with its first one; empty in logs that earlier releases began, which have none
     :param snapshot: tables that are not yet, or not yet all, at ``position``
     :param tables_filter: the include and exclude lists in force, to notice that tables were added
     :param incremental: tables that are read in chunks beside the stream
@@ -348,6 +349,7 @@ class Offset(BaseModel):
     signal: int = 0
     stopped: dict[str, str] = Field(default_factory=dict)
     carried: CarriedFile | None = None
+    changelog: str = ""
 
     def document(self) -> dict[str, Any]:
         """The JSON form, as stored and as written into manifests."""
@@ -393,6 +395,10 @@ class Offset(BaseModel):
     def numbered(self, seq: int, batch: int) -> Self:
         """With other last numbers of events and batches."""
         return self.model_copy(update={"seq": seq, "batch": batch})
+
+    def in_log(self, changelog: str) -> Self:
+        """Its batches are in the change log of this identity."""
+        return self.model_copy(update={"changelog": changelog})
 
     def restored(self, old: Offset) -> Self:
         """The position of an earlier offset, without its requests and without what it carried, which may be deleted. Sequence, batch and

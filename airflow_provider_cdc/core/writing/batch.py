@@ -8,6 +8,8 @@ leaves a complete batch, and the next run adopts it.
 from __future__ import annotations
 
 import logging
+import time
+import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -33,6 +35,12 @@ log = logging.getLogger(__name__)
 
 _CLOCKS = timedelta(minutes=1)
 """How far the clocks of whoever sends signals and of workers may differ: of a batch that is adopted after a kill, no signal is sent later."""
+
+
+_LOOK_AGAIN_S = 60.0
+"""How often a run looks whether the change log is still the one that it began with."""
+_IDENTITY = 16
+"""Letters of a change log's identity."""
 
 
 class Batcher:
@@ -77,6 +85,7 @@ class Batcher:
         self.rows = 0
         self._writer: BatchWriter | None = None
         self._error: BaseException | None = None
+        self._looked_at = time.monotonic()
         self._schemas: dict[str, dict[str, TableSchema]] = {}
         self._changes: list[SchemaChangeRecord] = []
         self._left_out: dict[tuple[str, str], LeftOutRecord] = {}
@@ -213,7 +222,8 @@ class Batcher:
             return
         files = self._writer.finish() if self._writer is not None else []
         self._check_dense()
-        offset = offset.numbered(self.seq, self.offset.batch + 1)
+        offset = offset.numbered(self.seq, self.offset.batch + 1).in_log(self._log_of(self.offset))
+        self._look_again()
         manifest = Manifest(
             connector=self.connector,
             source=self._source,
@@ -246,6 +256,17 @@ class Batcher:
             "Batch %d: %d events (seq %d to %d) in %d files.",
             manifest.batch, manifest.events, manifest.first_seq, manifest.last_seq, len(files),
         )  # fmt: skip
+
+    @staticmethod
+    def _log_of(offset: Offset) -> str:
+        """The identity of the change log. Its first batch makes it: of two runs that do so, only one gets its batch into the log."""
+        return offset.changelog if offset.batch else uuid.uuid4().hex[:_IDENTITY]
+
+    def _look_again(self) -> None:
+        """Make sure, from time to time, that nobody has put another change log in the place of the one that the run began with."""
+        if self.offset.batch and time.monotonic() - self._looked_at >= _LOOK_AGAIN_S:
+            self._belongs(self._changelog.manifest(self.connector, self.offset.batch), self.offset)
+            self._looked_at = time.monotonic()
 
     def _check_dense(self) -> None:
         """Make sure that each sequence number belongs to one event or one schema change: a gap would be a lost event."""
@@ -345,19 +366,32 @@ class Batcher:
         last = self._changelog.manifest(self.connector, offset.batch)
         if last is None:
             self._refuse_removed(offset)
-        if last is None or last.last_seq != offset.seq:
-            found = "is not in the change log" if last is None else f"ends at seq {last.last_seq} in the change log"
-            raise ChangeLogDamaged(
-                f"The state tables are at batch {offset.batch}, seq {offset.seq}, but this batch {found}: "
-                "the change log and the state tables do not belong together.",
-                where=f"connector {self.connector}, batch {offset.batch}",
-                safe="Neither was touched.",
-                remedy=_BELONG,
-            )
+        last = self._belongs(last, offset)
         self._keeps_its_name(last, "topic.prefix", self.connector)
         self._keeps_its_name(last, "topic.delimiter", ".")
         self.sanitized = last.sanitized
         self._changelog.sweep(last)
+
+    def _belongs(self, last: Manifest | None, offset: Offset) -> Manifest:
+        """
+        :param last: manifest of the batch that the state tables are at
+        :raises ChangeLogDamaged: it is none of theirs
+        """
+        if last is not None and last.changelog == offset.changelog and last.last_seq == offset.seq:
+            return last
+        if last is None:
+            found = "is not in the change log"
+        elif last.changelog != offset.changelog:
+            found = f"is one of another change log ({last.changelog or 'without an identity'}, not {offset.changelog or 'the one without an identity'})"
+        else:
+            found = f"ends at seq {last.last_seq} in the change log"
+        raise ChangeLogDamaged(
+            f"The state tables are at batch {offset.batch}, seq {offset.seq}, but this batch {found}: "
+            "the change log and the state tables do not belong together.",
+            where=f"connector {self.connector}, batch {offset.batch}",
+            safe="Neither was touched.",
+            remedy=belong(self.connector),
+        )
 
     def _keeps_its_name(self, last: Manifest, name: str, default: str) -> None:
         """Make sure that ``topic.prefix`` has not changed: with another one, tables and consumers would see new tables that begin in the middle."""
@@ -371,10 +405,13 @@ class Batcher:
             )
 
 
-_BELONG = (
-    "point the connector to the change log and the state database that it was started with, "
-    "or give it a new name to start afresh"
-)
+def belong(connector: str) -> str:
+    """What to do where the state tables and the change log of a connector are not of each other."""
+    return (
+        "point the connector to the change log and the state database that it was started with, or restore both from backups of the same time; "
+        f"if this change log is the right one, `{cdc('delete', connector)}` drops what the state tables have, and the next run goes on behind the log's "
+        "last batch; or give it a new name to start afresh"
+    )
 
 
 def _verify(manifest: Manifest, offset: Offset) -> None:
@@ -384,11 +421,13 @@ def _verify(manifest: Manifest, offset: Offset) -> None:
             safe="Nothing was changed: the batch is complete, and the offset before it.",
             remedy="upgrade airflow-provider-cdc on this worker",
         )
-    if manifest.first_seq != offset.seq + 1:
+    of_another = bool(offset.batch) and manifest.changelog != offset.changelog
+    if manifest.first_seq != offset.seq + 1 or of_another:
+        found = "is one of another change log" if of_another else f"begins at seq {manifest.first_seq}"
         raise ChangeLogDamaged(
-            f"Batch {manifest.batch} begins at seq {manifest.first_seq}, but the state tables are at seq {offset.seq}: "
+            f"Batch {manifest.batch} {found}, but the state tables are at seq {offset.seq}: "
             "the change log and the state tables do not belong together.",
             where=f"connector {manifest.connector}, batch {manifest.batch}",
             safe="Neither was touched.",
-            remedy=_BELONG,
+            remedy=belong(manifest.connector),
         )

@@ -7,6 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+WRITER = "cdc.writer"
+"""In a commit's metadata: the run that has written the batch into the change log."""
 _MADE_ANEW = frozenset(
     {
         "REPLACE TABLE",
@@ -27,6 +29,8 @@ class TableFolder:
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.spark, self.name = spark, name
+        self.writers = dict[str, str]()
+        """Application's identifier → the writer of its last batch, as far as :meth:`set_back` has found it."""
 
     def cls(self, name: str) -> Any:
         """A class of the JVM by its full name. Looked up part by part (``_jvm.java.util``), each part is searched for in all jars."""
@@ -93,9 +97,12 @@ class TableFolder:
         log, back = self.log(fresh=True), ""
         version = int(log.unsafeVolatileSnapshot().version())
         while version >= 0 and (actions := self.actions(log, version)):  # older ones may be cleaned up
-            if batches := [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]:
-                return "" if batch in batches else back
             done: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+            if batches := [a["txn"]["version"] for a in actions if "txn" in a and a["txn"]["appId"] == app]:
+                if batch in batches:
+                    self.writers[app] = _writer(done)
+                    return ""
+                return back
             operation = str(done.get("operation"))
             if operation in _MADE_ANEW:
                 return f"{operation} in version {version}"
@@ -115,3 +122,12 @@ class TableFolder:
         if not self.files()[1].exists(path):
             return []
         return [json.loads(line) for line in self.plain(log.store().read(path, log.newDeltaHadoopConf()))]
+
+
+def _writer(done: dict[str, Any]) -> str:
+    """The writer that a commit says; empty if it says none."""
+    try:
+        said = json.loads(done.get("userMetadata") or "{}")
+    except ValueError:  # of an earlier release, in a session that gives all commits a text
+        return ""
+    return str(said.get(WRITER, "")) if isinstance(said, dict) else ""

@@ -49,7 +49,7 @@ from spark_jobs.targets.delta.bag import BagCommit
 from spark_jobs.targets.delta.commit import Commit, Delta, markers, size, too_large
 from spark_jobs.targets.delta.conflicts import OF_COLUMNS, OF_MERGE, conflicts, or_conflict
 from spark_jobs.targets.delta.files import DataFiles
-from spark_jobs.targets.delta.folder import TableFolder
+from spark_jobs.targets.delta.folder import WRITER, TableFolder
 from spark_jobs.targets.delta.layout import Layout, not_for
 from spark_jobs.targets.delta.merging import builder
 from spark_jobs.targets.delta.metrics import written
@@ -57,14 +57,16 @@ from spark_jobs.targets.delta.old_files import OldFiles
 from spark_jobs.targets.delta.partitions import partitioned, unfit_partitions
 from spark_jobs.targets.delta.places import Name
 from spark_jobs.targets.delta.upkeep import DeltaUpkeep
+from spark_jobs.targets.markers import owned, owner_of
 from spark_jobs.targets.renames import renames
 from spark_jobs.targets.reserved import refuse_reserved
 
 _C = TypeVar("_C", bound=Commit)
 _TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _VERSION, _VARIANTS = "cdc.columns", "cdc.variants"
 # only properties with this beginning can be given with the rows of the first commit
-_OWNER = "delta.cdc.connector", "delta.cdc.topic"
+_OWNER = "delta.cdc.connector", "delta.cdc.topic", "delta.cdc.changelog"
 _RULE = "delta.cdc.rule"
 _VECTORS = {"delta.enableDeletionVectors": "true"}
 """Removing rows without rewriting files."""
@@ -93,7 +95,7 @@ class DeltaTarget(Target):
 
     def owner(self) -> Owner | None:
         found = self._folder.configuration()
-        return Owner(found[_OWNER[0]], found[_OWNER[1]]) if all(name in found for name in _OWNER) else None
+        return owner_of(found, _OWNER)
 
     def claim(self, owner: Owner) -> None:
         with conflicts():
@@ -118,6 +120,9 @@ class DeltaTarget(Target):
 
     def markers(self) -> dict[str, int]:
         return markers(self.spark, self._folder.snapshot())
+
+    def writer(self, app: str) -> str:
+        return self._folder.writers.get(app, "")
 
     def set_back(self, app: str) -> str:
         batch = self.marker(app)
@@ -248,7 +253,7 @@ class DeltaTarget(Target):
         if layout.rule:
             writer = writer.option(_RULE, layout.rule)
         features = {**columns.needed(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
-        with Creation(self.spark, *self._folder.files()).of(marker.owner, self._folder.exists), self._writing():
+        with Creation(self.spark, *self._folder.files()).of(marker.owner, self._folder.exists), self._writing(marker):
             writer.options(**features, **_owned(marker.owner)).save(self._folder.name)
         self._tell("create", marker)
         if self._named:
@@ -257,7 +262,7 @@ class DeltaTarget(Target):
     def merge(self, merge: Merge, marker: Marker) -> None:
         before = self._folder.version()
         merge = replace(merge, rows=partitioned(merge.rows, self._partitions()))
-        with self._writing(OF_MERGE), self._transaction(marker):
+        with self._writing(marker, OF_MERGE), self._transaction(marker):
             builder(self._folder, merge).execute()
         self._tell("merge", marker, before)
 
@@ -278,7 +283,7 @@ class DeltaTarget(Target):
         if reason := not_for(layout, changes.names):
             return reason
         commit = self._commit(Commit, transaction, layout)
-        with conflicts():
+        with self._writing(marker):
             reason = commit.write(changes, keys, marker)
         self.written = commit.written
         return reason
@@ -290,7 +295,7 @@ class DeltaTarget(Target):
         if reason := not_for(layout, changes.names, others=True):
             return reason
         commit = self._commit(BagCommit, transaction, layout)
-        with conflicts():
+        with self._writing(marker):
             commit.take(changes, marker)
         self.written = commit.written
         return ""
@@ -346,7 +351,7 @@ class DeltaTarget(Target):
         # events since another batch than the table has would come twice; from here on, Delta sees who is faster
         self._folder.log(fresh=True)
         self.check_stand()
-        with self._writing():
+        with self._writing(marker):
             self._writer(rows, marker, "append").save(self._folder.name)
         self._tell("append", marker, before)
 
@@ -364,7 +369,7 @@ class DeltaTarget(Target):
             kept = [name for name in partitions if name in rows.columns]
             writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
         before = self._folder.version()
-        with self._writing():
+        with self._writing(marker):
             writer.save(self._folder.name)
         self._tell("replace", marker, before)
 
@@ -376,7 +381,7 @@ class DeltaTarget(Target):
         if found != marker.batch:
             raise Conflict(f"another run has brought it to batch {found}")
         rows = partitioned(rows, self._partitions())
-        with self._writing():
+        with self._writing(marker):
             gone = [file.remove() for file in delta.files(transaction)]
             made = delta.plain(transaction.writeFiles(rows._jdf))
             delta.commit(transaction, [*gone, *made], marker.app, marker.batch)
@@ -386,14 +391,19 @@ class DeltaTarget(Target):
         return self._folder.plain((snapshot or self._folder.snapshot()).metadata().partitionColumns())
 
     @contextlib.contextmanager
-    def _writing(self, *more: str) -> Iterator[None]:
-        """
+    def _writing(self, marker: Marker, *more: str) -> Iterator[None]:
+        """A commit, which says who has written the marker's batch.
+
         :param more: as of :func:`.conflicts.conflicts`
         :raises Conflict: another writer was faster
         :raises TargetError: a row has a value that a partition cannot have
         """
-        with unfit_partitions(self._folder.name), conflicts(*more):
-            yield
+        self.spark.conf.set(_METADATA, json.dumps({WRITER: marker.writer}))
+        try:
+            with unfit_partitions(self._folder.name), conflicts(*more):
+                yield
+        finally:
+            self.spark.conf.unset(_METADATA)
 
     def _tell(self, way: str, marker: Marker, before: int = -1) -> None:
         """Find what Spark has written in its commit, unless the batch was there already, or somebody else has committed since.
@@ -422,7 +432,7 @@ class DeltaTarget(Target):
 
 
 def _owned(owner: Owner) -> dict[str, str]:
-    return dict(zip(_OWNER, (owner.connector, owner.recorded.topic), strict=True))
+    return owned(owner, _OWNER)
 
 
 def _listed(properties: Mapping[str, str]) -> str:

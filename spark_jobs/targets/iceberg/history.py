@@ -16,6 +16,8 @@ SNAPSHOT_MARKER = "cdc.batch."
 """Property of a snapshot, followed by the application's name: its batch."""
 MARKER = "cdc.marker."
 """Property of a table, followed by the application's name: the last batch, and the sequence number of its snapshot."""
+WRITER = "cdc.writer."
+"""Property of a table, followed by the application's name: the last batch, and the run that has written it into the change log."""
 _CHERRY_PICKED = "source-snapshot-id"
 
 
@@ -45,6 +47,16 @@ class History:
             for name, value in properties.items()
             if name.startswith(MARKER)
         }
+        self._writers = {
+            name.removeprefix(WRITER): value.partition(" ")[::2]
+            for name, value in properties.items()
+            if name.startswith(WRITER)
+        }
+
+    def writer(self, app: str) -> str:
+        """As :meth:`spark_jobs.targets.base.Target.writer`."""
+        batch, writer = self._writers.get(app, ("", ""))
+        return writer if app in self.markers and batch == str(self.markers[app].batch) else ""
 
     @cached_property
     def markers(self) -> dict[str, Found]:

@@ -55,17 +55,25 @@ from spark_jobs.targets.iceberg.columns import (
 )
 from spark_jobs.targets.iceberg.commit import BY_KEY, ArrayCommit, no_positions, unfit_table
 from spark_jobs.targets.iceberg.evolving import can_evolve, updates
-from spark_jobs.targets.iceberg.history import MARKER, SNAPSHOT_MARKER, History, bring_columns_back, remove_new_files
+from spark_jobs.targets.iceberg.history import (
+    MARKER,
+    SNAPSHOT_MARKER,
+    WRITER,
+    History,
+    bring_columns_back,
+    remove_new_files,
+)
 from spark_jobs.targets.iceberg.jvm import ICEBERG, conflicts, named, reason, refused_by_hive, texts
 from spark_jobs.targets.iceberg.metrics import written
 from spark_jobs.targets.iceberg.places import place
 from spark_jobs.targets.iceberg.upkeep import IcebergUpkeep
+from spark_jobs.targets.markers import owned, owner_of
 from spark_jobs.targets.renames import renames
 from spark_jobs.targets.reserved import refuse_reserved
 
 log = logging.getLogger("spark_jobs.targets.iceberg")
 
-_OWNER = "cdc.connector", "cdc.topic"
+_OWNER = "cdc.connector", "cdc.topic", "cdc.changelog"
 _RULE = "cdc.rule"
 _COMMENT = "comment"
 """The property that Spark and others show as the table's comment."""
@@ -114,7 +122,7 @@ class IcebergTarget(Target):
 
     def owner(self) -> Owner | None:
         found = self._properties()
-        return Owner(found[_OWNER[0]], found[_OWNER[1]]) if all(name in found for name in _OWNER) else None
+        return owner_of(found, _OWNER)
 
     def claim(self, owner: Owner) -> None:
         there, version = self._properties(), self._metadata().formatVersion()
@@ -138,6 +146,9 @@ class IcebergTarget(Target):
 
     def markers(self) -> dict[str, int]:
         return {app: found.batch for app, found in self._history().markers.items()}
+
+    def writer(self, app: str) -> str:
+        return self._history().writer(app)
 
     def set_back(self, app: str) -> str:
         return self._history().set_back(app)
@@ -344,7 +355,8 @@ class IcebergTarget(Target):
     def _record(self, table: Any, marker: Marker) -> None:
         """Write the marker of the current snapshot to the table's properties, too."""
         snapshot = table.currentSnapshot()
-        _set(table, {f"{MARKER}{marker.app}": f"{marker.batch} {snapshot.sequenceNumber()}"})
+        said = {f"{MARKER}{marker.app}": f"{marker.batch} {snapshot.sequenceNumber()}"}
+        _set(table, said | {f"{WRITER}{marker.app}": f"{marker.batch} {marker.writer}"})
 
     def _compact(self) -> None:
         """Write anew what small commits have left, if it is time. The batch is in the table, whatever comes of it."""
@@ -459,7 +471,7 @@ def _upgrade(table: Any, types: Mapping[str, str]) -> None:
 
 
 def _owned(owner: Owner) -> dict[str, str]:
-    return dict(zip(_OWNER, (owner.connector, owner.recorded.topic), strict=True))
+    return owned(owner, _OWNER)
 
 
 def _columns(rows: DataFrame) -> dict[str, str]:

@@ -76,6 +76,12 @@ def _at(entry: int) -> Offset:
     return Offset(position={"entry": entry})
 
 
+def _nameless(offset: Offset | None) -> Offset:
+    """Without the identity of the change log."""
+    assert offset is not None
+    return offset.in_log("")
+
+
 def _record(batcher: Batcher) -> SchemaChangeRecord:
     change = TableChange(type="CREATE", id=SCHEMA.id, table=SCHEMA)
     return SchemaChangeRecord(
@@ -93,7 +99,9 @@ def test_a_batch_carries_offset_numbers_and_counts(bench: Bench, lease: Lease) -
     assert (one.batch, one.first_seq, one.last_seq, one.events) == (1, 1, 3, 3)
     assert (two.batch, two.first_seq, two.last_seq, two.events) == (2, 4, 5, 2)
     assert one.offset_before is None
-    assert one.offset_after == two.offset_before == Offset(position={"entry": 5}, seq=3, batch=1)
+    assert (
+        one.offset_after == two.offset_before == Offset(position={"entry": 5}, seq=3, batch=1, changelog=one.changelog)
+    )
     assert bench.store.load("c").offset == two.offset_after == batcher.offset
     assert {one.writer, two.writer} == {"w1"}
     assert one.schemas == {"p.shop.t": {"1": SCHEMA}}
@@ -183,13 +191,13 @@ def test_an_offset_is_recorded_for_what_is_handed_over_and_not_for_what_waits(be
     batcher.commit(_at(1))
     handed_over = Offset(position={"entry": 1}, seq=3, batch=1)
     bench.add(batcher, 2)
-    assert bench.store.load("c").offset == handed_over
+    assert _nameless(bench.store.load("c").offset) == handed_over
     batcher.abandon()
     refused = bench.batcher(lease, "w2", changelog=_Refuses(bench.changelog.storage.url))
     bench.add(refused, 2)
     with pytest.raises(StorageUnavailable):
         refused.commit(_at(2))
-    assert bench.store.load("c").offset == handed_over
+    assert _nameless(bench.store.load("c").offset) == handed_over
     assert bench.changelog.batches("c") == [1]
 
 
@@ -224,7 +232,11 @@ def test_a_complete_batch_without_an_offset_is_adopted(
     with caplog.at_level(logging.WARNING):
         batcher = bench.batcher(lease, "w2")
     assert "Adopted batch 1 (seq 1 to 3)" in caplog.text
-    assert bench.store.load("c").offset == Offset(position={"entry": 9}, seq=3, batch=1) == batcher.offset
+    assert (
+        _nameless(bench.store.load("c").offset)
+        == Offset(position={"entry": 9}, seq=3, batch=1)
+        == _nameless(batcher.offset)
+    )
     assert batcher.seq == 3
     assert [r.seq for r in bench.store.schema_history("c")] == [3]
     assert [b.batch for b in bench.store.batches("c")] == [1]
@@ -268,7 +280,7 @@ def test_the_second_of_two_manifests_of_a_number_is_a_conflict_and_leaves_no_fil
     with pytest.raises(CommitConflict, match="Batch 1 has been committed by another run"):
         slow.commit(_at(2))
     assert [("fast" in name) for name in bench.files()] == [True]
-    assert bench.store.load("c").offset == Offset(position={"entry": 1}, seq=1, batch=1)
+    assert _nameless(bench.store.load("c").offset) == Offset(position={"entry": 1}, seq=1, batch=1)
 
 
 def test_a_run_that_lost_its_lease_writes_no_manifest(bench: Bench, lease: Lease) -> None:
@@ -343,7 +355,7 @@ def test_a_manifest_whose_answer_was_lost_keeps_its_files(bench: Bench, lease: L
         batcher.commit(_at(1))
     batcher.abandon()
     assert len(bench.files()) == 1
-    assert bench.batcher(lease, "w2").offset == Offset(position={"entry": 1}, seq=2, batch=1)
+    assert _nameless(bench.batcher(lease, "w2").offset) == Offset(position={"entry": 1}, seq=2, batch=1)
 
 
 # change log and state tables of different connectors
@@ -370,14 +382,14 @@ def test_a_change_log_that_numbers_otherwise_is_refused(bench: Bench, lease: Lea
     mine = bench.batcher(lease)
     bench.add(mine)
     mine.commit(_at(1))
-    with pytest.raises(ChangeLogDamaged, match="ends at seq 7 in the change log"):
+    with pytest.raises(ChangeLogDamaged, match="is one of another change log"):
         bench.batcher(lease, changelog=other.changelog)
     (bench.folder / "log/c/manifests/000000000002.json").write_bytes(
         (other.folder / "log/c/manifests/000000000002.json").read_bytes()
     )
-    with pytest.raises(ChangeLogDamaged, match="begins at seq 8, but the state tables are at seq 1"):
+    with pytest.raises(ChangeLogDamaged, match="is one of another change log, but the state tables are at seq 1"):
         bench.batcher(lease)
-    assert bench.store.load("c").offset == Offset(position={"entry": 1}, seq=1, batch=1)
+    assert _nameless(bench.store.load("c").offset) == Offset(position={"entry": 1}, seq=1, batch=1)
 
 
 def test_a_batch_of_a_newer_release_is_not_adopted(bench: Bench, lease: Lease) -> None:

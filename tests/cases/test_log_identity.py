@@ -1,0 +1,193 @@
+"""Tables know whose batches they have: another change log, one that was begun again or put back to an earlier state, is refused whatever its numbers say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import orjson
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import ChangeLogDamaged
+from tests.cases.log_life import InSqlite, Life
+
+
+def _life(tmp_path: Path, seed: int = 0) -> Life:
+    return Life(tmp_path, Random(seed), InSqlite(tmp_path))
+
+
+def _rows(life: Life, *rows: tuple[int, int], table: str = "s.small") -> None:
+    with life.db.transaction() as t:
+        for row in life.db.rows(table):
+            t.delete(table, row)
+        for id_, v in rows:
+            t.insert(table, {"id": id_, "v": v})
+
+
+def _green(life: Life) -> None:
+    assert life.capture()
+    assert life.apply() == ""
+    assert {t: life.made.rows().get(t, []) for t in life.made.TABLES} == life.wanted()
+
+
+def test_a_log_that_was_deleted_and_begun_again_is_refused_from_its_first_batch_on(tmp_path: Path) -> None:
+    """# A4 (1): all tables stand at batch 1, and so does the new log."""
+    life = _life(tmp_path)
+    _rows(life, (1, 1), (2, 2))
+    _green(life)
+    life.delete(with_changelog=True)
+    _rows(life, (2, 20), (3, 3))
+    assert life.capture()
+    assert "made from another change log" in life.apply()
+    life.mended()
+    _rows(life, (4, 4))
+    _green(life)
+
+
+def test_a_log_that_was_begun_again_is_refused_when_it_has_come_to_the_numbers_of_the_tables(tmp_path: Path) -> None:
+    """# A4 (2): the error does not end by itself."""
+    life = _life(tmp_path)
+    for n in range(3):
+        _rows(life, (n, n))
+        _green(life)
+    life.delete(with_changelog=True)
+    for n in range(5):
+        _rows(life, (n, n + 50))
+        assert life.capture()
+        assert "another change log" in life.apply()
+    life.mended()
+
+
+@pytest.mark.parametrize("state", [True, False], ids=["with its state", "alone"])
+def test_a_log_that_was_put_back_is_refused_when_it_has_come_to_the_numbers_of_the_tables(
+    tmp_path: Path, state: bool
+) -> None:
+    """# A4 (3): the batches between the backup and the restore are others now."""
+    life = _life(tmp_path)
+    _rows(life, (1, 1))
+    _green(life)
+    life.back_up()
+    for n in range(3):
+        _rows(life, (n, n))
+        _green(life)
+    life.restore(log=True, state=state)
+    if not state:
+        assert not life.capture()
+        life.delete(with_changelog=False)  # as the error says
+    for n in range(5):
+        _rows(life, (n, n + 50))
+        assert life.capture()
+        error = life.apply()
+        assert "another change log" in error, (n, error)
+    life.mended()
+
+
+def test_tables_that_stand_before_what_was_put_back_go_on(tmp_path: Path) -> None:
+    """# A4: nothing is lost, and nothing is refused."""
+    life = _life(tmp_path)
+    _rows(life, (1, 1))
+    _green(life)
+    _rows(life, (2, 2))
+    assert life.capture()
+    life.back_up()
+    _rows(life, (3, 3))
+    assert life.capture()
+    life.restore(log=True, state=True)
+    _rows(life, (4, 4))
+    _green(life)
+
+
+@pytest.mark.parametrize("what", ["log", "state"])
+def test_a_capture_does_not_go_on_in_a_log_that_is_not_its_own(tmp_path: Path, what: str) -> None:
+    """# A4: state and change log are of each other, whichever of them was put back; the command that is named helps."""
+    life = _life(tmp_path)
+    _rows(life, (1, 1))
+    _green(life)
+    life.back_up()
+    life.delete(with_changelog=True)
+    _rows(life, (2, 2))
+    assert life.capture()
+    life.restore(log=what == "log", state=what == "state")
+    _rows(life, (3, 3))
+    with pytest.raises(ChangeLogDamaged, match="one of another change log") as refused:
+        life.connector.capture()
+    assert "`airflow cdc delete test` drops what the state tables have" in str(refused.value)
+    life.mended()
+
+
+def test_a_log_that_is_replaced_below_a_run_is_found_by_readers(tmp_path: Path) -> None:
+    """# A4: a batch that follows one of another log is no batch of either."""
+    life, other = _life(tmp_path / "a"), _life(tmp_path / "b")
+    for one in (life, other):
+        _rows(one, (1, 1))
+        _green(one)
+        _rows(one, (2, 2))
+        assert one.capture()
+    mine, theirs = (one.connector.changelog.path_of("test", 2) for one in (life, other))
+    Path(mine).write_bytes(Path(theirs).read_bytes())
+    with pytest.raises(ChangeLogDamaged, match="Batch 2 is one of another change log"):
+        list(life.connector.changelog.manifests("test"))
+
+
+def test_logs_and_markers_of_earlier_releases_go_on_without_an_identity(tmp_path: Path) -> None:
+    """# A4: a log that an earlier release began has none for ever; its markers get the writer of their batch, and a log that is begun again is refused."""
+    life = _life(tmp_path)
+    _rows(life, (1, 1))
+    _green(life)
+    _without_identity(life)
+    _rows(life, (2, 2))
+    _green(life)
+    life.back_up()
+    _rows(life, (3, 3))
+    _green(life)
+    assert life.connector.changelog.identity("test") == ""
+    life.restore(log=True, state=True)
+    _rows(life, (4, 4))
+    assert life.capture()
+    assert "another change log" in life.apply()
+    life.mended()
+    life.delete(with_changelog=True)
+    _rows(life, (5, 5))
+    assert life.capture()
+    assert "another change log" in life.apply()
+
+
+def _without_identity(life: Life) -> None:
+    """Make of log, state and markers what an earlier release has left."""
+    for path in (life.folder / "c/changelog/test/manifests").glob("*.json"):
+        document = orjson.loads(path.read_bytes())
+        del document["offset_after"]["changelog"]
+        path.write_bytes(orjson.dumps(document))
+    engine = sa.create_engine(life.connector.state_url)
+    with engine.begin() as connection:
+        for (table,) in connection.execute(
+            sa.text("SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE '%offset%'")
+        ).all():
+            for column in [c["name"] for c in sa.inspect(connection).get_columns(table)]:
+                connection.execute(
+                    sa.text(
+                        f"UPDATE {table} SET {column} = json_remove({column}, '$.changelog') WHERE json_valid({column}) AND {column} LIKE '%changelog%'"
+                    )
+                )
+    engine.dispose()
+    engine = sa.create_engine(f"sqlite:///{life.folder}/target.db")
+    with engine.begin() as connection:
+        for column in ("changelog", "writer"):
+            connection.execute(sa.text(f"ALTER TABLE cdc_applied DROP COLUMN {column}"))
+    engine.dispose()
+
+
+def test_no_run_is_green_while_rows_differ_whatever_happens_to_logs_and_states(
+    tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """# A4: random lives of a change log, its state and its tables."""
+    seeds = range(60) if request.config.getoption("--long") else [Random().randrange(10**6) for _ in range(3)]
+    for seed in seeds:
+        life = _life(tmp_path / str(seed), seed)
+        try:
+            for _ in range(25):
+                life.step()
+            life.mended()
+        except AssertionError as e:
+            raise AssertionError(f"seed {seed}: {e}") from e

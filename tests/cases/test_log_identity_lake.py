@@ -1,0 +1,190 @@
+"""Lake tables know whose batches they have, as tables of databases do."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.errors import TargetError
+from spark_jobs.apply_changes import ApplyChanges
+from spark_jobs.rebuild_tables import RebuildTables
+from spark_jobs.targets import load_format
+from spark_jobs.targets.memory import STORED
+from tests.cases.log_life import Life, Made, Rows
+from tests.spark.conftest import spark  # noqa: F401
+from tests.support.connectors import Connector
+
+
+class InLake(Made):
+    """Tables of one kind of lake, one of which has no key."""
+
+    TABLES = ("s.busy", "s.small", "s.bag")
+
+    def __init__(self, spark: SparkSession, folder: Path, kind: str, tables: TableRules = NO_RULES) -> None:  # noqa: F811
+        self.spark, self.folder, self.kind, self.tables, self.away = spark, folder, kind, tables, 0
+        self.location = f"{folder}/lake/{{database}}/{{table}}"
+
+    def at(self, table: str) -> str:
+        database, name = table.split(".")
+        return self.location.format(database=database, table=name)
+
+    def job(self, connector: Connector, **options: object) -> ApplyChanges:
+        given = {"location": self.location, "target": self.kind, "threads": 2, "tables": self.tables, **options}
+        return ApplyChanges(self.spark, connector.changelog, connector.name, **given)  # type: ignore[arg-type]
+
+    def apply(self, connector: Connector) -> None:
+        self.job(connector).run()
+
+    def rows(self) -> Rows:
+        found = Rows()
+        for table in self.TABLES:
+            target = load_format(self.kind).open(self.spark, self.at(table))
+            if target.exists():
+                found[table] = sorted(((r["id"], r["v"]) for r in target.rows().toArrow().to_pylist()), key=repr)
+        return found
+
+    def begin_again(self, error: str) -> None:
+        """Those that are refused are moved away, and no other."""
+        for table in self.TABLES:
+            if f"{self.at(table)} " in error:
+                self.away += 1
+                if self.kind == "memory":
+                    STORED.pop(self.at(table))
+                else:
+                    Path(self.at(table)).rename(self.folder / f"away{self.away}")
+
+
+@pytest.fixture
+def life(spark: SparkSession, tmp_path: Path) -> Callable[..., Life]:  # noqa: F811
+    return lambda kind, seed=0, name="a": Life(tmp_path / name, Random(seed), InLake(spark, tmp_path / name, kind))
+
+
+def _rows(life: Life, v: int, *tables: str) -> None:
+    """Other rows in some tables, by default in all."""
+    with life.db.transaction() as t:
+        for table in tables or life.made.TABLES:
+            for row in life.db.rows(table):
+                t.delete(table, row)
+            for id_ in (v, v + 1):
+                t.insert(table, {"id": id_, "v": v})
+
+
+def _green(life: Life) -> None:
+    assert life.capture()
+    assert life.apply() == ""
+    assert life.made.rows() == life.wanted()
+
+
+@pytest.mark.parametrize("kind", ["memory", "delta", "iceberg"])
+def test_another_log_and_one_that_was_put_back_are_refused_and_the_ways_out_work(
+    life: Callable[..., Life], kind: str
+) -> None:
+    """# A4 (1) (2) (3), and the table that is adopted in the place of being moved away."""
+    one = life(kind)
+    _rows(one, 1)
+    _green(one)
+    one.delete(with_changelog=True)
+    for v in (2, 3):  # at the number of the tables, and after it
+        _rows(one, v)
+        assert one.capture()
+        error = one.apply()
+        assert error.count("was made from another change log of test") == 3, error
+    assert one.made.rows() == {table: [(1, 1), (2, 1)] for table in one.made.TABLES}
+    assert "--adopt 'p.s.small'" in error
+    with pytest.raises(TargetError, match="2 of 3 tables"):
+        one.made.job(one.connector, adopt=["p.s.small"]).run()  # type: ignore[attr-defined]
+    assert one.made.rows()["s.small"] == [(3, 3), (4, 3)]
+    _refuses_to_rebuild(one)
+    one.mended()
+    one.back_up()
+    _rows(one, 5, "s.busy", "s.bag")
+    _green(one)
+    one.restore(log=True, state=True)
+    _rows(one, 7)
+    assert one.capture()
+    error = one.apply()
+    assert error.count("is not the one in the change log, which was put back") == 2, error
+    assert one.made.rows()["s.small"] == [(7, 7), (8, 7)]  # it had nothing of what was lost
+    one.mended()
+    _rows(one, 9)
+    _green(one)
+
+
+def _refuses_to_rebuild(one: Life) -> None:
+    made = one.made
+    assert isinstance(made, InLake)
+    if made.kind == "memory":
+        return
+    rebuild = RebuildTables(made.spark, one.connector.changelog, "test", location=made.location, target=made.kind)
+    with pytest.raises(TargetError, match="was made from another change log of test"):
+        rebuild.run(["s.busy"])
+
+
+def test_a_log_comes_back_to_tables_that_were_adopted_for_another(life: Callable[..., Life]) -> None:
+    """# A4: which log a table's rows are of says the table, not the highest number."""
+    one = life("delta")
+    _rows(one, 1, "s.busy")
+    _green_of(one, "s.busy")
+    old = one.folder / "old"
+    one._reopened(lambda: shutil.copytree(one.folder / "c", old))
+    one.delete(with_changelog=True)
+    _rows(one, 2, "s.busy")
+    assert one.capture()
+    one.made.job(one.connector, adopt=["p.s.busy"]).run()  # type: ignore[attr-defined]
+    assert one.made.rows()["s.busy"] == [(2, 2), (3, 2)]
+
+    def back() -> None:
+        shutil.rmtree(one.folder / "c")
+        shutil.copytree(old, one.folder / "c")
+
+    one._reopened(back)
+    assert "was made from another change log" in one.apply()
+
+
+def _green_of(life: Life, table: str) -> None:
+    assert life.capture()
+    assert life.apply() == ""
+    assert life.made.rows()[table] == life.wanted()[table]
+
+
+@pytest.mark.parametrize("mode", ["history", "log"])
+def test_modes_in_which_rows_have_numbers_of_events_refuse_another_log(
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+    mode: str,
+) -> None:
+    """# A4: ``_seq`` begins at 1 again, and would meet the numbers of the log before."""
+    rules = TableRules.parse([{"tables": r"s\.(busy|small)", "mode": mode}])
+    one = Life(tmp_path, Random(0), InLake(spark, tmp_path, "memory", rules))
+    _rows(one, 1)
+    assert one.capture()
+    assert one.apply() == ""
+    before = one.made.rows()
+    one.delete(with_changelog=True)
+    for v in (2, 3):
+        _rows(one, v)
+        assert one.capture()
+        assert one.apply().count("was made from another change log") == 3
+    assert one.made.rows() == before
+
+
+def test_no_apply_is_green_while_rows_differ_whatever_happens_to_logs_and_states(
+    life: Callable[..., Life], request: pytest.FixtureRequest
+) -> None:
+    """# A4: random lives, with tables in memory."""
+    seeds = range(20) if request.config.getoption("--long") else [Random().randrange(10**6)]
+    for seed in seeds:
+        STORED.clear()
+        one = life("memory", seed, str(seed))
+        try:
+            for _ in range(12):
+                one.step()
+            one.mended()
+        except AssertionError as e:
+            raise AssertionError(f"seed {seed}: {e}") from e
