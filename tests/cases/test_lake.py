@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +20,11 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.sink.events import Events
+from airflow_provider_cdc.sink.steps import _unsplit
+from spark_jobs import route
+from spark_jobs.targets import load_format
+from spark_jobs.targets.base import Conflict, Marker, Stand
 from spark_jobs.targets.delta import commit as delta_commit
 from spark_jobs.targets.iceberg import copy_on_write
 from tests.spark.conftest import spark  # noqa: F401
@@ -237,3 +247,78 @@ def test_dates_that_python_does_not_have_have_no_bounds(tmp_path: Path) -> None:
     found = statistics(rows)
     assert found["minValues"] == {"fit": "1970-01-01", "n": 1}
     assert found["nullCount"] == {"d": 1, "early": 0, "fit": 0, "n": 0}
+
+
+def test_events_that_another_run_has_begun_to_apply_do_not_come_twice(
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """# C1: batches 1 to 3 were joined for a table at batch 1; meanwhile another run has brought it to batch 2."""
+    lake = new_lake(spark, tmp_path)
+    db = lake.connector.database  # type: ignore[attr-defined]
+    db.create_table("s.log", {"id": "int32!"}, key=("id",))
+    lake.tables = TableRules.parse([{"tables": r"s\.log", "mode": "log"}])
+    for id_ in (1, 2):
+        with db.transaction() as t:
+            t.insert("s.log", {"id": id_})
+        lake.follow()
+    target = load_format(lake.kind).open(spark, lake.path("s.log"))
+    assert target.exists()
+    owner, rows = target.owner(), target.rows()
+    target.stand = Stand(owner.app, 1, 0)
+    with pytest.raises(Conflict):
+        target.append(rows, Marker(owner, 3))
+    assert len(lake.rows("s.log")) == 2
+    target.stand = Stand(owner.app, 2, 0)
+    target.append(rows, Marker(owner, 3))
+    assert len(lake.rows("s.log")) == 4
+
+
+def test_old_files_are_removed_that_are_older_than_a_day(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+    """# C5: VACUUM does not tell a file that another run is writing from one that went out of use."""
+    lake = new_lake(spark, tmp_path)
+    db = lake.connector.database  # type: ignore[attr-defined]
+    db.create_table("s.t", {"id": "int32!"}, key=("id",))
+    lake.follow()
+    folder = Path(lake.path("s.t"))
+    ages = {"writing.parquet": 3, "killed.parquet": 30}
+    for name, hours in ages.items():
+        (folder / name).write_bytes(b"PAR1")
+        at = time.time() - hours * 3600
+        os.utime(folder / name, (at, at))
+    lake.target("s.t").upkeep(timedelta(hours=1))["remove old files"]()
+    assert [name for name in ages if (folder / name).exists()] == ["writing.parquet"]
+
+
+def test_more_events_than_the_driver_has_room_for_are_reduced_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """# B6: narrow rows take few bytes in the change log, and each key hundreds in the driver."""
+    monkeypatch.setattr(route, "not_on_arrays", lambda pending: "")
+    monkeypatch.setattr(route, "needs_spark", lambda shape, pending: "")
+    shape = SimpleNamespace(mode="current", types=lambda schema: {"id": "int"}, flags=list)
+    target = SimpleNamespace(names=lambda: ["id"])
+    for events, why in (
+        (route.MOST_EVENTS, ""),
+        (80_000_000, "80000000 events are too many for the memory of the driver"),
+    ):
+        pending = SimpleNamespace(changes={}, bytes=900 << 20, events=events, schema=None)
+        assert route.Route(lambda pending: None).needs_spark(target, pending, shape) == why  # type: ignore[arg-type]
+
+
+def test_a_delete_at_the_end_of_a_file_belongs_to_the_move_at_the_beginning_of_the_next() -> None:
+    """# C4: the values that the move leaves out are those of the row, which the delete must not take away before."""
+
+    def events(op: str, seq: int, moves: bool) -> Events:
+        left_out = np.array(["v" if moves else ""], object) if moves else None
+        previous = pa.table({"p": [1]}) if moves else None
+        return Events(
+            np.array([op]),
+            np.array([seq]),
+            pa.table({"id": [seq]}),
+            left_out,
+            previous,
+            np.array([True]) if moves else None,
+        )
+
+    delete, other, move = events("d", 7, False), events("d", 3, False), events("c", 8, True)
+    assert [(e.op[0], int(e.seq[0])) for e in _unsplit(iter([delete, move]))] == [("c", 8)]
+    assert [(e.op[0], int(e.seq[0])) for e in _unsplit(iter([other, move]))] == [("d", 3), ("c", 8)]

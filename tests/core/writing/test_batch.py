@@ -398,3 +398,29 @@ def test_a_batch_of_a_newer_release_is_not_adopted(bench: Bench, lease: Lease) -
     path.write_text(path.read_text().replace(f'"format":{FORMAT}', f'"format":{FORMAT + 1}'))
     with pytest.raises(ChangeLogDamaged, match="newer release"):
         bench.batcher(lease)
+
+
+def test_a_change_log_that_is_put_in_the_place_of_ours_below_a_run_gets_nothing(
+    bench: Bench, lease: Lease, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """# A4"""
+    monkeypatch.setattr("airflow_provider_cdc.core.writing.batch._LOOK_AGAIN_S", 0.0)
+    other = Bench(tmp_path / "other")
+    with other.store.lease("c", "me", wait_s=0) as theirs:
+        batcher = other.batcher(theirs)
+        other.add(batcher)
+        batcher.commit(_at(1))
+    other.store.close()
+    mine = bench.batcher(lease)
+    bench.add(mine)
+    mine.commit(_at(1))
+    bench.add(mine)
+    mine.commit(_at(2))
+    path = "log/c/manifests/000000000002.json"
+    (bench.folder / path).write_bytes((other.folder / path.replace("2.json", "1.json")).read_bytes())
+    bench.add(mine)
+    with pytest.raises(ChangeLogDamaged, match="one of another change log"):
+        mine.commit(_at(3))
+    mine.abandon()
+    assert bench.changelog.batches("c") == [1, 2]
+    assert list((bench.folder / "log/c/data/000000000003").glob("*")) == []
