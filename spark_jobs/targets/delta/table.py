@@ -388,7 +388,8 @@ class DeltaTarget(Target):
 
     def _partitions(self, snapshot: Any = None) -> list[str]:
         """The columns by which the table is partitioned."""
-        return self._folder.plain((snapshot or self._folder.snapshot()).metadata().partitionColumns())
+        found: list[str] = self._folder.plain((snapshot or self._folder.snapshot()).metadata().partitionColumns())
+        return found
 
     @contextlib.contextmanager
     def _writing(self, marker: Marker, *more: str) -> Iterator[None]:
