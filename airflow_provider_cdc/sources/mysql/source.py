@@ -126,9 +126,11 @@ class MySqlSource(Source):
         with translated(self._config, str(position)):
             connection = connect(self._config)
             try:
-                files, kept = log_files(connection), kept_for_s(connection)
+                files, kept, end = log_files(connection), kept_for_s(connection), log_end(connection, self.server)
             finally:
                 connection.close()
+        if position.gtids and position.reached(end) and not position.prepared:
+            return LogWindow(0)  # the files that were begun since have nothing in them
         if self._identity.why_not_same(position, files):
             return LogWindow()
         names = [*files]
@@ -159,7 +161,7 @@ class MySqlSource(Source):
         """Warn if the position's log file may soon be purged."""
         seconds = retention_seconds(self.server.variables)
         rest = files[files.index(position.file) + 1 :]
-        if seconds is None or not rest:
+        if seconds is None or not rest or (position.gtids and position.reached(self.current_position())):
             return
         age = time.time() - self._file_created(rest[0])
         if age > seconds * _WARN_AT:
