@@ -144,5 +144,7 @@ def _tables() -> dict[str, CodePoints]:
             np.cumsum(arrays[name], dtype=np.uint16) if (name := f"{charset}.{size}") in arrays.files else none
             for size in (1, 2, 3, 4)
         ]
-        found[charset] = CodePoints(*codes, ascii=bool((codes[0][:128] == np.arange(128)).all()))
+        one, two, three, four = codes
+        plain = bool((one[:128] == np.arange(128)).all())
+        found[charset] = CodePoints(one, two, three, four, ascii=plain)
     return found
