@@ -37,7 +37,7 @@ _FOREIGN_KEY: Final = re.compile(r"CONSTRAINT `([^`]+)` FOREIGN KEY \([^)]*\) RE
 _ACTION: Final = re.compile(r"ON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT|RESTRICT|NO ACTION)")
 _ENGINES: Final = """
 SELECT t.table_schema, t.table_name, t.engine FROM information_schema.tables t
-WHERE t.table_schema NOT IN ({}) AND t.engine IN ('MRG_MYISAM', 'FEDERATED', 'CONNECT', 'SPIDER')"""
+WHERE t.table_schema NOT IN ({}) AND t.engine IN ('MRG_MYISAM', 'FEDERATED', 'CONNECT', 'SPIDER', 'MEMORY')"""
 _ELSEWHERE: Final = {
     "MRG_MYISAM": "rows that are changed through it are logged under its name, and rows that are changed in the tables it is made of under theirs",
     "FEDERATED": "its rows are another server's, and changes that are made there are not in this log",
@@ -142,20 +142,32 @@ def _constraints(connection: Connection, server: Server, captured: Callable[[Tab
 
 
 def _engines(connection: Connection, captured: Callable[[TableId], bool]) -> list[Finding]:
-    """Tables whose rows are also changed under another name, or elsewhere."""
+    """Tables whose rows are also changed under another name, or elsewhere. Those in memory are opened."""
     system = ", ".join(f"'{name}'" for name in sorted(SYSTEM_DATABASES))
     with connection.cursor() as cursor:
         cursor.execute(_ENGINES.format(system))
         rows = [(TableId(namespace=str(s), name=str(n)), str(e).upper()) for s, n, e in cursor.fetchall()]
-    return [
-        Finding(
-            f"Table {table} has the engine {engine}: {_ELSEWHERE[engine]}.",
-            f"leave it out: table.exclude.list={table}; capture the tables that its rows are in",
-            fatal=False,
-        )
-        for table, engine in rows
-        if captured(table)
-    ]
+    found = []
+    for table, engine in rows:
+        if not captured(table):
+            continue
+        if engine == "MEMORY":
+            _open(connection, table)
+        else:
+            finding = f"Table {table} has the engine {engine}: {_ELSEWHERE[engine]}."
+            fix = f"leave it out: table.exclude.list={table}; capture the tables that its rows are in"
+            found.append(Finding(finding, fix, fatal=False))
+    return found
+
+
+def _open(connection: Connection, table: TableId) -> None:
+    """Open a MEMORY table: a server that was restarted logs only then that it is empty."""
+    with connection.cursor() as cursor:
+        try:
+            cursor.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 0")
+        except pymysql.err.MySQLError as e:
+            if e.args[0] not in _NOT_SHOWN:
+                raise
 
 
 def _listed(names: list[str]) -> str:

@@ -118,6 +118,14 @@ class Catalog:
             row = cursor.fetchone()
         return None if row is None else row[0] in ("BASE TABLE", "SYSTEM VERSIONED")
 
+    def columns(self, table: TableId) -> tuple[Column, ...]:
+        """The current columns of a table; empty if it does not exist, or if one cannot be captured."""
+        where, arguments = self._where([table])
+        try:
+            return tuple(self._column(table, *row) for _, _, *row in self._query(_COLUMNS, where, arguments))
+        except PrerequisiteError:
+            return ()
+
     def expressions(self, table: TableId) -> dict[str, str]:
         """Generated column → its expression, as the server spells it."""
         where, arguments = self._where([table])
@@ -136,7 +144,8 @@ class Catalog:
             cursor.execute("SHOW GRANTS")
             grants = [str(row[0]) for row in cursor.fetchall()]
         sees = any(re.search(r"\b(TRIGGER|ALL PRIVILEGES)\b.* ON \*\.\* TO", grant) for grant in grants)
-        return Routes(*(names(what) for what in _ROUTES[:3]), names(_ROUTES[3]) if sees else None)
+        tables, views, functions, triggered = _ROUTES
+        return Routes(names(tables), names(views), names(functions), names(triggered) if sees else None)
 
     def engines(self, tables: Iterable[TableId]) -> dict[TableId, str]:
         """The storage engines of tables."""
@@ -195,8 +204,11 @@ class Catalog:
         if only is None:
             names = sorted(SYSTEM_DATABASES)
             return f"table_schema NOT IN ({', '.join(['%s'] * len(names))})", names
-        pairs = " OR ".join(["(table_schema = %s AND table_name = %s)"] * len(only))
-        return f"({pairs})", [part for t in only for part in (t.namespace, t.name)]
+        tables: dict[str, list[str]] = defaultdict(list)
+        for table in only:
+            tables[table.namespace].append(table.name)
+        each = [f"(table_schema = %s AND table_name IN ({', '.join(['%s'] * len(n))}))" for n in tables.values()]
+        return f"({' OR '.join(each)})", [part for db, n in tables.items() for part in (db, *n)]
 
     def _query(self, sql: str, where: str, arguments: list[str]) -> tuple[tuple[Any, ...], ...]:
         with self._connection.cursor() as cursor:

@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.mysql.schema.alter_table import Alter, charset
 from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column, row_key, system_versioned
 from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
 from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
-from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES, ColumnType
+from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES, TRANSACTIONAL, ColumnType
 from airflow_provider_cdc.sources.relational.captured_tables import CapturedTables, Effect
 
 log = logging.getLogger(__name__)
@@ -105,6 +105,8 @@ class DdlApplier:
             case ddl.DropDatabase():
                 for table in self._names.in_database(statement.name):
                     self._captured.drop(table, effect)
+            case ddl.RepairTable():
+                self._repair([self._id(name, query) for name in statement.tables], effect)
             case ddl.CreateIndex(unique=True) | ddl.DropIndex():
                 self._keys_changed(self._id(statement.table, query), effect)
             case ddl.Unknown():
@@ -228,6 +230,13 @@ class DdlApplier:
         :param old: what has become another one, or was the model of it
         """
         return self._captured.includes(old) or self._catalog.is_table(new) is False
+
+    def _repair(self, tables: list[TableId], effect: DdlEffect) -> None:
+        """Engines with transactions refuse a repair, which is logged all the same."""
+        ours = [table for table in tables if self._captured.known(table) is not None]
+        for table, engine in self._catalog.engines(ours).items():
+            if engine not in TRANSACTIONAL:
+                self._captured.rows_changed(table, effect)
 
     def _keys_changed(self, table: TableId, effect: DdlEffect) -> None:
         """The row key may be another one now. Which keys there were is not kept: the catalog is asked."""

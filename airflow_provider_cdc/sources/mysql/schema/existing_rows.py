@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Callable
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -93,7 +94,7 @@ def keeps_values(old: Column, new: Column, *, strict: bool, numbers_zeros: bool 
         return _keeps_text(a, z, strict)
     if a.base in BLOBS and z.base in BLOBS:
         return a == z or (z.base != "binary" and (strict or _bytes(a) <= _bytes(z)))
-    same = {
+    same: dict[str, Callable[[], bool]] = {
         "decimal": lambda: _keeps_decimal(a, z, strict, text=new.type == "string"),
         "float": lambda: _keeps_float(a, z, strict),
         "double": lambda: _keeps_float(a, z, strict),

@@ -25,6 +25,8 @@ SPATIAL = {
 MAX_DECIMAL_DIGITS = 38
 SYSTEM_DATABASES = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 """Databases of the server's own, which are never captured."""
+TRANSACTIONAL = frozenset({"InnoDB", "ROCKSDB", "TokuDB", "ndbcluster"})
+"""Engines whose tables a view shows as they were."""
 
 _JDBC = {
     "tinyint": 5, "smallint": 5, "mediumint": 4, "int": 4, "bigint": -5, "decimal": 3, "float": 6, "double": 8, "bit": -7,

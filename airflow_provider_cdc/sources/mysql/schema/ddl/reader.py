@@ -33,7 +33,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.others import (
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, statement_end, tokenize
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.transactions import TRANSACTION_WORDS, read_transaction
-from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Dml, Statement
+from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Dml, RepairTable, Statement
 from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Unknown
 from airflow_provider_cdc.sources.relational.tokens import END, NotUnderstood
 
@@ -43,7 +43,7 @@ _HEAD = 48
 _UNREAD_VARIABLES = ("SQL_MODE", "OLD_MODE", "CHARACTER_SET_", "COLLATION_", "EXPLICIT_DEFAULTS_FOR_TIMESTAMP")
 """``SET STATEMENT`` with one of these changes what the statement's text means."""
 
-_KNOWN_WORDS = TRANSACTION_WORDS | {"ALTER", "CREATE", "DROP", "RENAME", "TRUNCATE"}
+_KNOWN_WORDS = TRANSACTION_WORDS | {"ALTER", "CREATE", "DROP", "RENAME", "REPAIR", "TRUNCATE"}
 
 
 class SqlModeOptions(TypedDict):
@@ -197,6 +197,8 @@ def _statement(cursor: Cursor) -> list[Statement]:
             if not cursor.accept_any("TABLE", "TABLES"):
                 cursor.fail("TABLE expected")
             return [read_rename_table(cursor)]
+        case "REPAIR":
+            return [_repair(cursor)]
         case _:
             return [read_truncate(cursor)]
 
@@ -222,6 +224,16 @@ def _alter(cursor: Cursor) -> Statement:
     ignore = cursor.accept("IGNORE")
     cursor.expect("TABLE")
     return read_alter_table(cursor, ignore=ignore)
+
+
+def _repair(cursor: Cursor) -> Statement:
+    cursor.accept_any("NO_WRITE_TO_BINLOG", "LOCAL")
+    if not cursor.accept_any("TABLE", "TABLES"):
+        return Ignored("repair")
+    tables = [cursor.table()]
+    while cursor.accept(","):
+        tables.append(cursor.table())
+    return RepairTable(tuple(tables))
 
 
 def _drop(cursor: Cursor) -> Statement:

@@ -85,6 +85,13 @@ class TruncateTable:
 
 
 @dataclass(frozen=True, slots=True)
+class RepairTable:
+    """``REPAIR TABLE a, b``, which may remove rows of tables without transactions."""
+
+    tables: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class CreateDatabase:
     """``CREATE DATABASE``; ``OR REPLACE`` reads as a :class:`DropDatabase` and this."""
 
@@ -160,6 +167,7 @@ Statement: TypeAlias = (
     | DropTable
     | RenameTable
     | TruncateTable
+    | RepairTable
     | CreateDatabase
     | AlterDatabase
     | DropDatabase
@@ -183,7 +191,7 @@ def tables_of(statement: Statement) -> tuple[Name, ...]:
     match statement:
         case CreateTable() | TruncateTable() | CreateIndex() | DropIndex():
             return (statement.table,)
-        case DropTable() | Unknown():
+        case DropTable() | RepairTable() | Unknown():
             names = list(statement.tables)
         case RenameTable():
             names = [name for pair in statement.pairs for name in pair]

@@ -24,6 +24,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl import (
     Ignored,
     Name,
     RenameTable,
+    RepairTable,
     Statement,
     Transaction,
     TruncateTable,
@@ -162,7 +163,6 @@ def test_dml(sql: str, kind: str) -> None:
         ("ANALYZE TABLE t", "analyze table"),
         ("ANALYZE NO_WRITE_TO_BINLOG TABLE t", "analyze no_write_to_binlog"),
         ("OPTIMIZE TABLE t", "optimize"),
-        ("REPAIR TABLE t QUICK", "repair"),
         ("CHECK TABLE t", "check"),
         ("CHECKSUM TABLE t", "checksum"),
         ("INSTALL PLUGIN x SONAME 'y.so'", "install"),
@@ -411,3 +411,8 @@ def test_a_table_of_four_thousand_columns() -> None:
     (statement,) = read("ALTER TABLE t " + ",".join(f"ADD c{i} INT" for i in range(4000)))
     assert isinstance(statement, AlterTable)
     assert statement.actions[-1] == AddColumn(ColumnDef("c3999", "int"))
+
+
+def test_repaired_tables_are_named() -> None:
+    assert read("REPAIR TABLE t, d.`u` QUICK") == [RepairTable((Name(None, "t"), Name("d", "u")))]
+    assert read("REPAIR VIEW v") == [Ignored("repair")]

@@ -15,7 +15,7 @@ _DML = frozenset((
 """``DO`` is how a stored function that changes rows gets into the log; ``ANALYZE UPDATE …`` runs the statement."""
 
 _IGNORED = frozenset((
-    "GRANT", "REVOKE", "SET", "FLUSH", "OPTIMIZE", "REPAIR", "CHECK", "CHECKSUM", "INSTALL", "UNINSTALL", "RESET",
+    "GRANT", "REVOKE", "SET", "FLUSH", "OPTIMIZE", "CHECK", "CHECKSUM", "INSTALL", "UNINSTALL", "RESET",
     "PURGE", "KILL", "LOCK", "UNLOCK", "USE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "HELP", "SHUTDOWN", "RESTART",
     "STOP", "CHANGE", "CACHE", "BACKUP", "HANDLER", "PREPARE", "DEALLOCATE", "SIGNAL", "RESIGNAL", "GET",
 ))  # fmt: skip
