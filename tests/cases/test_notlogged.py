@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.source import Chunk
 from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
+from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import source_rows
 
@@ -101,18 +107,20 @@ def test_mysql_logs_cascades_unless_the_engine_runs_them(mysql_factory: Any, mys
 # -- statements instead of rows ----------------------------------------------------------------------------------------
 
 
-@EITHER
 @pytest.mark.parametrize(
-    ("statement", "why"),
+    ("kind", "statement", "why"),
     [
-        ("UPDATE t SET v = 9 WHERE id = 1", "it names {db}.t"),
-        ("UPDATE w SET v = 9 WHERE id = 1", "the view {db}.w"),
-        ("INSERT INTO au VALUES (1)", "{db}.au"),
-        ("DO f()", "calls a function"),
-        ("SELECT f()", "calls a function"),
-        ("INSERT INTO other.x VALUES (1)", "the table with triggers {db}_other.x"),
-        ("INSERT INTO other.y SELECT id FROM w", "the view {db}.w"),
-        ("INSERT INTO other.y VALUES (f())", "the function {db}.f"),
+        ("mysql97", "UPDATE w SET v = 9 WHERE id = 1", "the view {db}.w"),
+        ("mysql97", "INSERT INTO au VALUES (1)", "{db}.au"),
+        ("mysql97", "SELECT f()", "calls a function"),
+        ("mariadb", "UPDATE w SET v = 9 WHERE id = 1", "the view {db}.w"),
+        ("mariadb", "INSERT INTO au VALUES (1)", "{db}.au"),
+        ("mariadb", "SELECT f()", "calls a function"),
+        ("mariadb", "UPDATE t SET v = 9 WHERE id = 1", "it names {db}.t"),
+        ("mariadb", "DO f()", "calls a function"),
+        ("mariadb", "INSERT INTO other.x VALUES (1)", "the table with triggers {db}_other.x"),
+        ("mariadb", "INSERT INTO other.y SELECT id FROM w", "the view {db}.w"),
+        ("mariadb", "INSERT INTO other.y VALUES (f())", "the function {db}.f"),
     ],
 )
 def test_statements_that_change_captured_rows_by_another_name_are_refused(
@@ -215,3 +223,176 @@ def test_generated_columns_are_read_again_when_their_expression_or_its_input_cha
     _equal(connector, db, *names)
     db.sql("ALTER TABLE still MODIFY v VARCHAR(300)")
     assert connector.capture().events == 0
+
+
+# -- snapshots ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], object]], None]:
+    """Has something done once: after the snapshot's locks are gone, and before the first row is read."""
+
+    def arrange(action: Callable[[], object]) -> None:
+        todo, chunks = [action], MySqlSnapshot.chunks
+
+        def acting(self: MySqlSnapshot, table: TableId) -> list[Chunk]:
+            if todo and not table.name.startswith("first"):
+                todo.pop()()
+            return chunks(self, table)
+
+        monkeypatch.setattr(MySqlSnapshot, "chunks", acting)
+
+    return arrange
+
+
+MEANWHILE = {
+    "dropped": ("DROP TABLE t",),
+    "added": ("ALTER TABLE t ADD x INT NOT NULL DEFAULT 7, ALGORITHM=COPY",),
+    "instant": ("ALTER TABLE t ADD x INT",),
+    "rebuilt": ("ALTER TABLE t FORCE",),
+    "renamed": ("RENAME TABLE t TO t2",),
+    "truncated": ("TRUNCATE t",),
+    "optimized": ("OPTIMIZE TABLE t",),
+    "swapped columns": ("ALTER TABLE t RENAME COLUMN a TO b, RENAME COLUMN b TO a",),
+    "swapped tables": ("RENAME TABLE t TO t3, u TO t, t3 TO u",),
+    "made anew": ("DROP TABLE t", "CREATE TABLE t (id INT PRIMARY KEY, z VARCHAR(9))", "INSERT INTO t VALUES (9, 'new')"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "what"), [("mariadb", w) for w in MEANWHILE] + [("mysql97", w) for w in ("dropped", "rebuilt", "swapped columns", "instant")])  # fmt: skip
+def test_a_table_that_is_altered_before_it_is_read_is_read_in_the_same_run(
+    db: Any, connector: Connector, between: Callable[..., None], what: str
+) -> None:
+    """R30, L8: also between the lock and the structure; the sink would take names of columns from the structure."""
+    db.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT)",
+        "CREATE TABLE u (id INT PRIMARY KEY, a INT, b INT)",
+        "CREATE TABLE keep (id INT PRIMARY KEY)",
+        "INSERT INTO t VALUES (1, 1, 2), (2, 3, 4)",
+        "INSERT INTO u VALUES (5, 5, 6)",
+        "INSERT INTO keep VALUES (1)",
+    )
+    between(lambda: db.sql(*MEANWHILE[what]))
+    connector.capture()
+    tables = [name for (name,) in db.sql("SHOW TABLES")]
+    _equal(connector, db, *tables)
+    if "t" in tables:
+        db.sql("INSERT INTO t (id) VALUES (77)")
+        connector.capture()
+        _equal(connector, db, *tables)
+    elif what == "dropped":
+        assert connector.rows(f"{db.name}.t") == []
+
+
+def test_a_table_that_is_dropped_before_it_is_locked_is_gone(
+    mariadb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R30 (2) and (3): an account without RELOAD, and a table that goes before SHOW CREATE TABLE."""
+    with mariadb.database("nl") as db:
+        db.sql(*(f"CREATE TABLE {t} (id INT PRIMARY KEY)" for t in ("keep", "t", "t2")), "INSERT INTO keep VALUES (1)")
+        mariadb.sql("DROP USER IF EXISTS 'few'@'%'", "CREATE USER 'few'@'%' IDENTIFIED BY 'few'")
+        mariadb.sql("GRANT SELECT, LOCK TABLES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'few'@'%'")
+        connector = mysql_connector(mariadb, tmp_path, database_include_list=db.name)
+        connector.secrets |= {"database.user": "few", "database.password": "few"}
+        engines, create = Catalog.engines, Catalog.create_statement
+        todo = ["DROP TABLE t", "DROP TABLE t2"]
+
+        def dropping(self: Catalog, tables: Any) -> Any:
+            found = engines(self, tables)
+            if len(todo) == 2:
+                db.sql(todo.pop(0))
+            return found
+
+        def shown(self: Catalog, table: TableId) -> str:
+            if len(todo) == 1:
+                db.sql(todo.pop())
+            return create(self, table)
+
+        monkeypatch.setattr(Catalog, "engines", dropping)
+        monkeypatch.setattr(Catalog, "create_statement", shown)
+        connector.capture()
+        assert todo == []
+        _equal(connector, db, "keep")
+
+
+@pytest.mark.parametrize(("kind", "engine"), [("mariadb", "Aria"), ("mariadb", "MyISAM"), ("mysql97", "MyISAM"), ("mysql97", "MEMORY")])  # fmt: skip
+def test_tables_without_transactions_are_locked_until_they_are_read(
+    db: Any, connector: Connector, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    """R29: a writer meanwhile waits for no more than these tables, which are read first."""
+    db.sql(
+        f"CREATE TABLE z_bag (v INT) ENGINE={engine}",
+        "CREATE TABLE a_big (id INT PRIMARY KEY)",
+        f"INSERT INTO z_bag VALUES {', '.join(f'({i})' for i in range(200))}",
+        "INSERT INTO a_big VALUES (1), (2)",
+    )
+    read, writers, order = MySqlSnapshot.read, [], []
+
+    def writing() -> None:
+        with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            for i in range(20):
+                cursor.execute(f"INSERT INTO z_bag VALUES ({1000 + i})")
+                cursor.execute(f"DELETE FROM z_bag WHERE v = {i}")
+
+    def watched(self: MySqlSnapshot, chunk: Chunk) -> Iterator[Any]:
+        order.append(chunk.table.name)
+        if not writers:
+            writers.append(threading.Thread(target=writing))
+            writers[0].start()
+            time.sleep(0.2)
+        yield from read(self, chunk)
+        if chunk.table.name == "a_big":
+            writers[0].join(20)
+            assert not writers[0].is_alive()
+
+    monkeypatch.setattr(MySqlSnapshot, "read", watched)
+    connector.capture({"snapshot.max.threads": 1})
+    assert order == ["z_bag", "a_big"]
+    connector.capture()
+    _equal(connector, db, "z_bag", "a_big")
+
+
+@EITHER
+def test_a_repaired_table_is_read_again_if_its_engine_repairs(db: Any, connector: Connector) -> None:
+    """A sibling of R29: REPAIR is logged of InnoDB tables, too, which it does not change."""
+    db.sql(
+        "CREATE TABLE m (id INT PRIMARY KEY) ENGINE=MyISAM", "CREATE TABLE i (id INT PRIMARY KEY)",
+        "INSERT INTO m VALUES (1), (2)", "INSERT INTO i VALUES (1)",
+    )  # fmt: skip
+    connector.capture()
+    _session(db, "SET sql_log_bin = 0", "DELETE FROM m WHERE id = 2", "SET sql_log_bin = 1", "REPAIR TABLE m, i")
+    connector.capture()
+    _equal(connector, db, "m", "i")
+    db.sql("REPAIR TABLE i")
+    assert connector.capture().events == 0
+
+
+def test_rows_without_transactions_stay_when_their_transaction_is_rolled_back(mariadb: Any, tmp_path: Path) -> None:
+    """A sibling of R29; MySQL with GTIDs refuses such transactions."""
+    with mariadb.database("nl") as db:
+        db.sql(
+            "CREATE TABLE i (id INT PRIMARY KEY)", "CREATE TABLE i2 (id INT PRIMARY KEY)", "CREATE TABLE m (id INT PRIMARY KEY) ENGINE=MyISAM",
+            "CREATE TRIGGER tr AFTER INSERT ON i FOR EACH ROW INSERT INTO m VALUES (NEW.id + 100)",
+        )  # fmt: skip
+        connector = mysql_connector(mariadb, tmp_path, database_include_list=db.name)
+        connector.capture()
+        _session(db, "BEGIN", "INSERT INTO i VALUES (1)", "ROLLBACK")
+        _session(db, "BEGIN", "INSERT INTO i2 VALUES (1)", "INSERT INTO m VALUES (1)", "ROLLBACK")
+        _session(db, "BEGIN", "INSERT INTO i2 VALUES (5)", "SAVEPOINT a", "INSERT INTO i VALUES (6)", "ROLLBACK TO a", "COMMIT")  # fmt: skip
+        connector.capture()
+        assert sorted(row["id"] for row in connector.rows(f"{db.name}.m")) == [1, 101, 106]
+        _equal(connector, db, "i", "i2", "m")
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mysql"])
+def test_a_memory_table_is_empty_after_a_restart(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    """A sibling of R29: the server logs it when the table is opened, which the run does."""
+    with request.getfixturevalue(f"{kind}_factory")() as server, server.database("nl") as db:
+        db.sql("CREATE TABLE m (id INT PRIMARY KEY) ENGINE=MEMORY", "INSERT INTO m VALUES (1), (2)")
+        connector = mysql_connector(server, tmp_path, kind, database_include_list=db.name)
+        connector.capture()
+        assert len(connector.rows(f"{db.name}.m")) == 2
+        server.restart()
+        connector.secrets["database.port"] = server.port
+        connector.capture()
+        assert connector.rows(f"{db.name}.m") == []

@@ -20,6 +20,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections.abc import Collection
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.control_watch import ControlWatch, Stop
@@ -36,12 +37,20 @@ from airflow_provider_cdc.core.capture.stopped_tables import StoppedTables
 from airflow_provider_cdc.core.capture.streaming import Streaming
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.topics import Topics, as_earlier_releases
-from airflow_provider_cdc.core.errors import AccessDenied, CdcError, NotGranted, QueryRefused, UnreadableValue
+from airflow_provider_cdc.core.errors import (
+    AccessDenied,
+    CdcError,
+    NotGranted,
+    QueryRefused,
+    SourceBusy,
+    UnreadableValue,
+)
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator, writes_watermarks
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.metrics import RunMetrics, Value
 from airflow_provider_cdc.core.model.notifications import INITIAL, Type
 from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.source_fields import field_types
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
@@ -65,6 +74,8 @@ log = logging.getLogger(__name__)
 
 _COMPACTED = 500
 """Schema changes that are read at a start before a new base is made of them."""
+_TURNS = 10
+"""Snapshots one after the other that may leave out tables which are altered before they are read."""
 
 
 class Run:
@@ -77,6 +88,7 @@ class Run:
         name, source, config, store = inputs.name, inputs.source, inputs.config, inputs.store
         self._inputs, self._stop, self._policy = inputs, stop, snapshot_policy(config)
         self._reads_rows, self._planned = reads_rows(self._policy), Plan(Offset())
+        self._turns = 0  # snapshots one after the other that had to leave out tables, as these were altered meanwhile
         self.metrics, self._monitor, self._log_watch, self._failed = RunMetrics(), monitor, watch, False
         self._cpu_began_s = time.process_time()
         monitor.begin()
@@ -181,6 +193,8 @@ class Run:
             self._plan()
             while True:
                 self._snapshot()
+                if self._turns and state.snapshot.pending and not stop.due:
+                    continue
                 if stop.requested or not self._policy.should_stream():
                     return
                 if not state.snapshot.pending:
@@ -258,7 +272,11 @@ class Run:
         try:
             if state.snapshot.streamed:  # shortens the time for which the view is kept open
                 self._streaming.catch_up(self._inputs.source.current_position())
-            self._snapshotter().run(data=plan.rows, added=plan.added, catch_up=self._streaming.catch_up)
+            snapshotter = self._snapshotter()
+            snapshotter.run(data=plan.rows, added=plan.added, catch_up=self._streaming.catch_up)
+            self._turns = self._turns + 1 if snapshotter.changed else 0
+            if self._turns == _TURNS:
+                raise _altered_all_the_time(snapshotter.changed)
         except Stopped:
             self._committer.abandon()
             left = len(state.snapshot.pending) or "all"
@@ -317,3 +335,13 @@ class Run:
 
 
 __all__ = ["Run"]
+
+
+def _altered_all_the_time(tables: Collection[TableId]) -> SourceBusy:
+    return SourceBusy(
+        f"{_TURNS} snapshots in a row found tables altered or dropped before they could be read.",
+        where=", ".join(sorted(map(str, tables))),
+        safe="All other tables are read and captured; these are pending.",
+        remedy="find out which job alters these tables all the time, and run the capture again when it rests; or leave the tables out with "
+        "table.exclude.list",
+    )

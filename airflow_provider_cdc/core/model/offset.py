@@ -134,6 +134,13 @@ class SnapshotState(BaseModel):
         read = sorted(names)
         return self.without(read).model_copy(update={"read_at": self.read_at | dict.fromkeys(read, position)})
 
+    def not_read(self, names: Collection[str]) -> Self:
+        """Some tables have to be read again from their first row: the target may hold rows of them."""
+        left = {
+            n: t.model_copy(update={"held": t.select is None}) if n in names else t for n, t in self.pending.items()
+        }
+        return self.model_copy(update={"pending": left})
+
     def passed(self, names: Collection[str]) -> Self:
         """Streaming has passed the positions at which some tables were read."""
         return self.model_copy(update={"read_at": {n: at for n, at in self.read_at.items() if n not in names}})

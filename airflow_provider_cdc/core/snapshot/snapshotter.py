@@ -59,6 +59,7 @@ class Snapshotter:
         :param hidden: the signal table, of which only the schema is read
         :param stopped: whether the run was asked to end
         :param progress: is called every few seconds with the table, rows read, estimated rows, and tables left
+        :ivar changed: tables that were altered or dropped before they were read: they are still pending
         """
         config = inputs.config
         self._source, self._filters, self._history, self._run_metrics = inputs.source, inputs.filters, history, metrics
@@ -71,6 +72,7 @@ class Snapshotter:
         self._order, self._query = config.snapshot_tables_order_by_row_count, snapshot_query(config)
         self._board, self._metrics = inputs.changelog.board(inputs.name), SnapshotMetrics()
         self._notifications = SnapshotNotifications(self._batcher, [], {})
+        self.changed: set[TableId] = set()
 
     def run(
         self,
@@ -179,10 +181,14 @@ class Snapshotter:
                     if table in wanted and held:
                         self._truncate(session, table)
                 self._read(session, group, items, marks, work, len(names))
-                state.snapshot = state.snapshot.read(map(str, group), position)
-                state.offset = state.offset.resumes({str(t) for t in group})
+                changed = session.changed & group.keys()
+                state.snapshot = state.snapshot.read((str(t) for t in group if t not in changed), position)
+                state.snapshot = state.snapshot.not_read({str(t) for t in changed})
+                state.offset = state.offset.resumes({str(t) for t in group if t not in changed})
+                self.changed |= changed
+                self._metrics.rows |= {str(t): 0 for t in changed}
                 self._notifications.read(
-                    {str(t): self._metrics.rows[str(t)] for t in group if t in wanted}, state.offset
+                    {str(t): self._metrics.rows[str(t)] for t in group if t in wanted - changed}, state.offset
                 )
                 self._committer.commit()
                 self._metrics.remaining = len(state.snapshot.pending.keys() & set(names))
@@ -239,12 +245,14 @@ class Snapshotter:
             yield from in_parallel(session, [chunk for chunks in group.values() for chunk in chunks], self._readers)
 
     def _ordered(self, session: SnapshotSession, tables: list[TableId]) -> Iterator[tuple[TableId, list[Chunk]]]:
-        """Tables with their chunks, in the order of their estimated rows if that is configured."""
+        """Tables with their chunks, in the order of their estimated rows if that is configured; what is locked until it is read comes first."""
+        tables = sorted(tables, key=lambda table: table not in session.urgent)
         cut = ((table, session.chunks(table)) for table in tables)
         if self._order is RowCountOrder.DISABLED:
             return cut
         down = self._order is RowCountOrder.DESCENDING
-        return iter(sorted(cut, key=lambda pair: sum(chunk.rows for chunk in pair[1]), reverse=down))
+        by_rows = sorted(cut, key=lambda pair: sum(chunk.rows for chunk in pair[1]), reverse=down)
+        return iter(sorted(by_rows, key=lambda pair: pair[0] not in session.urgent))
 
     def _structure(self, session: SnapshotSession, table: TableId) -> None:
         known = self._history.get(table)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
@@ -98,6 +99,10 @@ class SnapshotSession(abc.ABC):
     """When the view was taken."""
     source: Mapping[str, object] = MappingProxyType({})
     """The source's own fields of the ``source`` block, for events about a whole table of the view."""
+    changed: AbstractSet[TableId] = frozenset()
+    """Tables that were dropped or altered before all of their rows could be read: what was read of them does not count."""
+    urgent: AbstractSet[TableId] = frozenset()
+    """Tables that are to be read before others, as they are locked until then."""
 
     @abc.abstractmethod
     def chunks(self, table: TableId) -> list[Chunk]:

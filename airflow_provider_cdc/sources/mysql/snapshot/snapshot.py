@@ -10,7 +10,9 @@ from __future__ import annotations
 import itertools
 import logging
 import queue
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -19,7 +21,7 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.select_overrides import LIST
-from airflow_provider_cdc.core.errors import QueryRefused, SourceUnavailable
+from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.snapshot.policy import lock_refused, lock_statements
@@ -30,7 +32,7 @@ from airflow_provider_cdc.sources.mysql.log.log_end import log_end
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
-from airflow_provider_cdc.sources.mysql.schema.types import INTEGERS, ColumnType
+from airflow_provider_cdc.sources.mysql.schema.types import INTEGERS, SYSTEM_DATABASES, TRANSACTIONAL, ColumnType
 from airflow_provider_cdc.sources.mysql.snapshot.consistent_views import open_at_one_position, open_at_rest, open_view
 from airflow_provider_cdc.sources.mysql.snapshot.read_blocks import read_block
 from airflow_provider_cdc.sources.mysql.snapshot.result_columns import UnexpectedColumn, result_columns
@@ -45,6 +47,12 @@ _IDLE_S = 86_400
 """``wait_timeout`` of the readers: one may wait long for its next chunk, and a closed connection has lost the shared view."""
 _NO_LOCK_RIGHTS = {1044, 1045, 1142, 1227}
 _LOCK_TIMEOUT = {1205, 1969, 3024}
+_GONE = {1051, 1146}
+_CHANGED = _GONE | {1412, 1684} | _LOCK_TIMEOUT
+"""Errors of a reader for a table that was dropped or altered since its view was opened, or that a statement waits to alter."""
+_PATIENCE_S = 5
+"""``lock_wait_timeout`` of the readers: DDL that waits for one reader would hold up the others, and so itself, for ever."""
+_LOCK_TRIES = 5
 
 
 class MySqlSnapshot(SnapshotSession):
@@ -73,6 +81,12 @@ class MySqlSnapshot(SnapshotSession):
         self._connections: list[Connection] = []
         self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         self._created_of = created_of
+        self.changed: set[TableId] = set()
+        self.urgent: frozenset[TableId] = frozenset()
+        self._guard = threading.Lock()
+        self._unread: Counter[TableId] = Counter()
+        self._held: Connection | None = None
+        self._all_cut = False  # no further table without transactions will be cut
         try:
             with translated(config, "opening a snapshot"):
                 self._open(list(tables), readers)
@@ -82,8 +96,11 @@ class MySqlSnapshot(SnapshotSession):
 
     def _open(self, tables: list[TableId], readers: int) -> None:
         lock, connections = self._connect(), [self._connect() for _ in range(readers)]
+        for connection in connections:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SET SESSION lock_wait_timeout = {_PATIENCE_S}")
         server, mode = server_of(lock), self._config.snapshot_locking_mode
-        catalog = Catalog(lock, self._config, mariadb=server.mariadb)
+        self._catalog = catalog = Catalog(lock, self._config, mariadb=server.mariadb)
         locked = mode is not LockingMode.NONE
         if mode is LockingMode.CUSTOM:
             locked = self._lock_otherwise(lock, tables)
@@ -91,27 +108,89 @@ class MySqlSnapshot(SnapshotSession):
             self._lock(lock, tables)
         self._metrics.set_locked(locked)
         began = time.monotonic()
+        if mode is not LockingMode.EXTENDED:
+            self._hold(catalog.engines(tables))
         position = self._view(connections, lock, server, locked=locked)
         self.ts_us = int(scalar(lock, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"))
         self.schemas = catalog.tables(tables)
-        self.ddl = {t: catalog.create_statement(t) for t in self.schemas}
         if mode is LockingMode.MINIMAL:
             with lock.cursor() as cursor:
                 cursor.execute("UNLOCK TABLES")
             self._metrics.set_locked(False)
             log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
+        if mode is LockingMode.CUSTOM:
+            lock.close()  # releases whatever the custom statements have locked
+            lock = self._connect()
+            self._catalog = catalog = Catalog(lock, self._config, mariadb=server.mariadb)
+            self._metrics.set_locked(False)
+            log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
+        self.ddl = {t: self._create_statement(t) for t in self.schemas}
         self.position = replace(position, created=self._created_of(position.file))
         self.source = {
             "server_id": 0, "gtid": None, "file": self.position.file, "pos": self.position.pos, "row": 0, "thread": None,
             "query": None,
         }  # fmt: skip
         self._rows = catalog.rows(self.schemas)
-        if mode is LockingMode.CUSTOM:
-            lock.close()  # releases whatever the custom statements have locked
-            self._metrics.set_locked(False)
-            log.info("The snapshot's locks were held for %.2f s.", time.monotonic() - began)
         for connection in connections:
             self._idle.put(connection)
+
+    def _create_statement(self, table: TableId) -> str:
+        """``SHOW CREATE TABLE``; empty if the table was dropped meanwhile."""
+        try:
+            return self._catalog.create_statement(table)
+        except pymysql.err.MySQLError as e:
+            if e.args[0] not in _GONE:
+                raise
+            return ""
+
+    def _hold(self, engines: Mapping[TableId, str]) -> None:
+        """Lock the tables of engines without transactions against writes until they are read: no view shows them as they were.
+
+        :raises PrerequisiteError: the account may not
+        """
+        names = sorted((t for t, engine in engines.items() if engine and engine not in TRANSACTIONAL), key=str)
+        names = [t for t in names if t.namespace not in SYSTEM_DATABASES]
+        if not names:
+            return
+        if self._config.snapshot_locking_mode is LockingMode.NONE:
+            log.warning(
+                "Tables without transactions are read without a lock (snapshot.locking.mode=none): changes that are made meanwhile may "
+                "come twice: %s.",
+                ", ".join(map(str, names)),
+            )
+            return
+        self._held = self._connect()
+        seconds = max(round(self._config.snapshot_lock_timeout_ms / 1000), 1)
+        statement = "LOCK TABLES " + ", ".join(f"{quoted(t)} READ" for t in names)
+        with self._held.cursor() as cursor:
+            cursor.execute(f"SET SESSION lock_wait_timeout = {seconds}")
+            try:
+                cursor.execute(statement)
+            except pymysql.err.MySQLError as e:
+                if e.args[0] in _LOCK_TIMEOUT:
+                    raise self._not_locked(seconds, statement[:500]) from e
+                if e.args[0] not in _NO_LOCK_RIGHTS:
+                    raise
+                raise PrerequisiteError(
+                    f"Tables of engines without transactions have to be locked until they are read, which the account may not: {e.args[1]}",
+                    where=", ".join(f"{t} ({engines[t]})" for t in names),
+                    safe="Nothing was read; the offset is untouched.",
+                    remedy="GRANT LOCK TABLES ON *.* to the account; or set snapshot.locking.mode=extended, which blocks all writes until "
+                    "all is read; or leave the tables out with table.exclude.list",
+                ) from e
+        self.urgent = frozenset(names)
+        log.info("Tables without transactions are locked until they are read: %s.", ", ".join(map(str, names)))
+
+    def _release(self, *, others: bool) -> None:
+        """Free the tables without transactions when all of their rows are read.
+
+        :param others: another table's turn has come
+        """
+        with self._guard:
+            self._all_cut |= others or self._unread.keys() >= self.urgent
+            if self._held is not None and self._all_cut and not +self._unread:
+                self._held._force_close()
+                self._held = None
 
     def _view(self, connections: list[Connection], lock: Connection, server: Server, *, locked: bool) -> MySqlPosition:
         """Open the readers' views, all at one log position.
@@ -145,14 +224,24 @@ class MySqlSnapshot(SnapshotSession):
             except pymysql.err.MySQLError as e:
                 if e.args[0] in _LOCK_TIMEOUT:
                     raise self._not_locked(seconds) from e
-                if e.args[0] not in _NO_LOCK_RIGHTS or not tables:
+                if e.args[0] not in _NO_LOCK_RIGHTS:
                     raise
                 log.info("The global read lock is not allowed (%s); the tables are locked instead.", e.args[1])
-                try:
-                    cursor.execute("LOCK TABLES " + ", ".join(f"{quoted(t)} READ" for t in tables))
-                except pymysql.err.MySQLError as e2:
-                    if e2.args[0] in _LOCK_TIMEOUT:
-                        raise self._not_locked(seconds) from e2
+                self._lock_each(connection, tables, seconds)
+
+    def _lock_each(self, connection: Connection, tables: list[TableId], seconds: int) -> None:
+        """Lock those of the tables that are there; a table may be dropped at any time before it is locked."""
+        for left in reversed(range(_LOCK_TRIES)):
+            there = [t for t in tables if t in self._catalog.engines(tables)]
+            try:
+                with connection.cursor() as cursor:
+                    if there:
+                        cursor.execute("LOCK TABLES " + ", ".join(f"{quoted(t)} READ" for t in there))
+                return
+            except pymysql.err.MySQLError as e:
+                if e.args[0] in _LOCK_TIMEOUT:
+                    raise self._not_locked(seconds) from e
+                if e.args[0] not in _GONE or not left:
                     raise
 
     def _lock_otherwise(self, connection: Connection, tables: list[TableId]) -> bool:
@@ -185,6 +274,15 @@ class MySqlSnapshot(SnapshotSession):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def chunks(self, table: TableId) -> list[Chunk]:
+        chunks = self._cut(table)
+        if table in self.urgent:
+            with self._guard:
+                self._unread[table] = len(chunks)
+        else:
+            self._release(others=True)
+        return chunks
+
+    def _cut(self, table: TableId) -> list[Chunk]:
         rows = self._rows.get(table, 0)
         if table in self._selects:
             return [Chunk(table, None, rows)]
@@ -196,6 +294,8 @@ class MySqlSnapshot(SnapshotSession):
         connection = self._idle.get()
         try:
             with translated(self._config, str(table)), connection.cursor() as cursor:
+                if not self._is_as_it_was(connection, table):
+                    return []
                 cursor.execute(f"SELECT MIN({name}), MAX({name}) FROM {quoted(table)}")
                 low, high = cursor.fetchone() or (None, None)
         finally:
@@ -217,14 +317,46 @@ class MySqlSnapshot(SnapshotSession):
         sql = f"SELECT {columns} FROM {quoted(chunk.table)}" + (f" WHERE {chunk.condition}" if chunk.condition else "")
         connection = self._idle.get()
         try:
+            with translated(self._config, str(chunk.table)):
+                if not self._is_as_it_was(connection, chunk.table):
+                    return
             if select is not None:
                 yield from self._selected(connection, schema, columns, select)
-                return
-            with translated(self._config, f"{chunk.table} {chunk.condition or ''}"):
-                for images in ResultReader(schema, self._config).read(connection, sql):
-                    yield read_block(schema, images, self.position, self.ts_us)
+            else:
+                with translated(self._config, f"{chunk.table} {chunk.condition or ''}"):
+                    for images in ResultReader(schema, self._config).read(connection, sql):
+                        yield read_block(schema, images, self.position, self.ts_us)
         finally:
             self._idle.put(connection)
+            if chunk.table in self.urgent:
+                with self._guard:
+                    self._unread[chunk.table] -= 1
+                self._release(others=False)
+
+    def _is_as_it_was(self, connection: Connection, table: TableId) -> bool:
+        """Whether a table has the structure that it had at the position. It keeps it then until the reader's view is closed: DDL waits.
+
+        If not, it is one of :attr:`changed`.
+        """
+        with self._guard:
+            if table in self.changed:
+                return False
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1")
+                cursor.fetchall()
+            why = None
+        except pymysql.err.MySQLError as e:
+            if e.args[0] not in _CHANGED:
+                raise
+            why = str(e.args[1])
+        with self._guard:
+            if why is None and self._catalog.columns(table) != self.schemas[table].columns:
+                why = "it has other columns"
+            if why is not None and table not in self.changed:
+                log.info("Table %s was changed before it could be read (%s): its turn comes again.", table, why)
+                self.changed.add(table)
+        return why is None
 
     def _selected(self, connection: Connection, schema: TableSchema, columns: str, select: str) -> Iterator[RowBlock]:
         """The rows that an override SELECT gives, decoded with the table's schema."""
