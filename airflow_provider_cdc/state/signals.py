@@ -89,7 +89,7 @@ class Signals:
         found = found.where(r.state.in_([state.value for state in SignalState if not state.final])).order_by(r.id)
         return self._fail(connector, found, message)
 
-    def _fail(self, connector: str, found: sa.Select[tuple[int]], message: str) -> list[int]:
+    def _fail(self, connector: str, found: sa.Select[int], message: str) -> list[int]:
         for attempt in self._database.attempts():
             with attempt, self._database.write() as c:
                 numbers = [int(number) for number in c.scalars(found)]

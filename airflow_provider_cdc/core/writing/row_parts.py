@@ -116,7 +116,7 @@ def _concatenated(blocks: list[RowBlock]) -> RowBlock:
 
     def images(found: list[pa.StructArray | None]) -> pa.StructArray | None:
         there = next((one for one in found if one is not None), None)
-        return None if there is None else arrays(found, there.type)  # type: ignore[arg-type]
+        return None if there is None else arrays(found, there.type)
 
     def masks(found: list[Mask | None]) -> Mask | None:
         if all(one is None for one in found):
@@ -142,14 +142,14 @@ def _concatenated(blocks: list[RowBlock]) -> RowBlock:
         before=images([block.before for block in blocks]),
         after=images([block.after for block in blocks]),
         order=np.concatenate([block.order for block in blocks]),
-        transaction=np.concatenate([block.transaction for block in blocks]),  # type: ignore[arg-type]
+        transaction=np.concatenate([block.transaction for block in blocks]),
         ts_us=np.concatenate([block.ts_us for block in blocks]),
         source={name: arrays([source.get(name) for source in plain], types[name]) for name in names},
         unavailable_before=masks([block.unavailable_before for block in blocks]),
         unavailable_after=masks([block.unavailable_after for block in blocks]),
         beside={name: arrays([block.beside.get(name) for block in blocks], beside_types[name]) for name in beside},
         address=None if None in address else pa.concat_arrays([_plain(one) for one in address]),
-        together=None if blocks[0].together is None else np.concatenate([block.together for block in blocks]),  # type: ignore[arg-type]
+        together=None if blocks[0].together is None else np.concatenate([block.together for block in blocks]),
     )
 
 

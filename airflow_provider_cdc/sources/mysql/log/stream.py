@@ -114,7 +114,8 @@ class BinlogStream:
             follow=follow, unregistered=self._single is not None, patience=patience,
         ) as connection:  # fmt: skip
             cursor.start_after(connection.gtids, connection.without_log)
-            if cursor.reached:  # only transactions of excluded sources were missing, which the server has purged
+            complete = cursor.reached
+            if complete:  # only transactions of excluded sources were missing, which the server has purged
                 yield Heartbeat(cursor.position)
                 return True
             for events in self._received(connection):
