@@ -130,7 +130,8 @@ class MySqlSource(Source):
             finally:
                 connection.close()
         if position.gtids and position.reached(end) and not position.prepared:
-            return LogWindow(0)  # the files that were begun since have nothing in them
+            # the files that were begun since have nothing in them
+            return LogWindow(0, None if kept is None else int(time.time()) + kept)
         if self._identity.why_not_same(position, files):
             return LogWindow()
         names = [*files]
