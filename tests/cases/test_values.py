@@ -168,7 +168,7 @@ MEMBERS = {
     "utf16": "é",
     "cp1251": "ж",
     "ucs2": "é",
-    "utf8mb4": "😀",
+    "utf8mb4": "€",
     "sjis": "日",
     "armscii8": "ա",
     "binary": "x",
