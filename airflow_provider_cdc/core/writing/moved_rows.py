@@ -212,12 +212,15 @@ def halves(part: Part, found: Moves, begin: int, selected: Selected) -> Iterator
     late, goes = found.stays.late[own][index] & ~first, found.stays.comes_to_go[own][index]
     came = found.stays.goes_as_it_came[own][index]
     passing = np.where(first | (made.op == DELETE), came, goes)
+    lacking = np.zeros(len(index), np.bool_)
+    if rows.unavailable_after is not None:
+        lacking = rows.unavailable_after.any(axis=0)[index]
     previous = _origins(
         previous,
         found,
         np.arange(begin, begin + n)[index],
         second & came & ~passing,
-        lacking=rows.unavailable_after is not None,
+        lacking=lacking,
     )
     half, order = np.where(first, 0, 1), rows.order[index]
     place = order if found.place is None else found.place[half, index]
@@ -231,10 +234,10 @@ def halves(part: Part, found: Moves, begin: int, selected: Selected) -> Iterator
             yield ordered, tuple(column[chosen] for column in key)  # type: ignore[misc]
 
 
-def _origins(previous: pa.StructArray, found: Moves, at: Places, through: Mask, *, lacking: bool) -> pa.StructArray:
+def _origins(previous: pa.StructArray, found: Moves, at: Places, through: Mask, *, lacking: Mask) -> pa.StructArray:
     """``previous_key`` of rows that have passed other keys: the one that they had before the transaction, if they were there."""
-    if not lacking:  # of a row that has begun in the transaction, and is whole, the key before does no harm
-        through = through & found.leaves[found.origin[at]]
+    # of a row that has begun in the transaction, and is whole, the key before says no more than where it was
+    through = through & (found.leaves[found.origin[at]] | lacking)
     if not through.any():
         return previous
     first = found.origin[at[through]]
