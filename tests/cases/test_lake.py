@@ -281,7 +281,7 @@ def test_old_files_are_removed_that_are_older_than_a_day(spark: SparkSession, tm
     db.create_table("s.t", {"id": "int32!"}, key=("id",))
     lake.follow()
     folder = Path(lake.path("s.t"))
-    ages = {"writing.parquet": 3, "killed.parquet": 30}
+    ages = {"writing.parquet": 3, "killed.parquet": 24 * 8}
     for name, hours in ages.items():
         (folder / name).write_bytes(b"PAR1")
         at = time.time() - hours * 3600
