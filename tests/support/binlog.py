@@ -346,6 +346,7 @@ class Connection(EventReader):
     """What a stream reads from."""
 
     gtids = ""
+    without_log = MySqlGtids()
 
     def after(self, gtids: str) -> Self:
         self.gtids = gtids

@@ -84,6 +84,15 @@ class LogCursor:
             return False
         return self.passed or self.position.reached(self.until)
 
+    @property
+    def has_all(self) -> bool:
+        """Whether the stream, where the server has ended the log, has all that ``until`` has: by GTIDs, or as all of the log was sent up to
+        its offset. A server may have executed transactions that its log does not have."""
+        until = self.until
+        if until is None or self.open.id is not None or self.reached or until.server != self.server.identity:
+            return self.reached
+        return (file_number(self.file), self.end) >= (file_number(until.file), until.pos)
+
     def is_past(self, pos: int) -> bool:
         """Whether an offset in the current file is at or after ``until``, where file and offset decide."""
         if self.until is None or self.ends_by_gtids or not self.until.same_log(self.position):
@@ -201,12 +210,11 @@ class LogCursor:
         Never moves back: asked by GTIDs, the server begins at the head of a file, and reports the transactions that it skips.
         """
         self.end = end
-        if (self.file, end) == (self.position.file, self.position.pos):
-            return
-        position = self._position(end)
-        if not position.same_log(self.position) or _coordinates(position) >= _coordinates(self.position):
-            self.position = position
-            self._learn_gtids()
+        if (self.file, end) != (self.position.file, self.position.pos):
+            position = self._position(end)
+            if not (position.same_log(self.position) and position.before(self.position)):
+                self.position = position
+        self._learn_gtids()
 
     def _learn_gtids(self) -> None:
         """Take the GTIDs of ``until`` where the stream has come there by file and offset: they were executed up to there."""
@@ -225,7 +233,3 @@ class LogCursor:
         return replace(
             self.position, file=self.file, pos=pos, gtids=gtids, created=self.created, server=self.server.identity
         )
-
-
-def _coordinates(position: MySqlPosition) -> tuple[int, int]:
-    return file_number(position.file) if position.file else -1, position.pos

@@ -130,9 +130,9 @@ class BinlogStream:
                         yield Heartbeat(cursor.position)
                         return True
                 connection.keep_from(keep)
-        if cursor.reached:
+        if cursor.has_all:
             yield Heartbeat(cursor.position)
-        return cursor.reached
+        return cursor.has_all
 
     def _begin_again(self) -> Iterator[LogItem]:
         """Go back to the last complete transaction."""
