@@ -173,7 +173,7 @@ class Sink(CatchUp):
         def once(connection: sa.Connection) -> None:
             self._refuse_another(now := self._markers.hold(connection))
             table = self._wanted(pending)
-            if self._dialect.there(connection, table.name) is not None:
+            if self._dialect.inspect_table(connection, table) is not None:
                 self._empty(connection, table)
             self._markers.stop(connection, topic, batch, why)
             self._markers.write(connection, now.batch)
@@ -190,7 +190,7 @@ class Sink(CatchUp):
         """
         table = self._wanted(Pending(topic, schemas={schema.version: schema}))
         with self._engine.connect() as connection:
-            there = self._dialect.there(connection, table.name)
+            there = self._dialect.inspect_table(connection, table)
             if there is None:
                 return
             refuse_engine(self._dialect, there.engine, table.name, topic)

@@ -49,7 +49,7 @@ def bring_up(
         made = table if dialect.CHANGES_KEYS else change.last
         _allowed(config, f"There is no table {table.name}.", table, [dialect.create(made)])
         there = _made(dialect, connection, made)
-        if made.key != table.key and (found := dialect.there(connection, table.name)) is not None:
+        if made.key != table.key and (found := dialect.inspect_table(connection, table)) is not None:
             there = found
     refuse_engine(dialect, there.engine, table.name, table.topic)
     wanted = {field.name for field in table.key}
@@ -195,7 +195,7 @@ def _with_key(
         ) from e
     if savepoint is not None:
         savepoint.commit()
-    found = dialect.there(connection, table.name)
+    found = dialect.inspect_table(connection, table)
     assert found is not None
     return found
 

@@ -103,7 +103,7 @@ class TableWriter:
     def _bring_up(self, connection: sa.Connection, part: KeyedPart, last: KeyedPart) -> There:
         table = self._wanted(part.pending)
         former = {frozenset(map(self.fold, key)) for key in part.former}
-        there = self._dialect.there(connection, table.name) if part.pending.changes else None
+        there = self._dialect.inspect_table(connection, table) if part.pending.changes else None
         if there is not None and there.key and {*there.key} != {one.name for one in table.key}:
             former.add(frozenset(map(self.fold, key_before(self._changelog, self._connector, part.pending))))
         change = KeyChange(former, self._wanted(last.pending))
