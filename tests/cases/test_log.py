@@ -139,9 +139,11 @@ def test_a_large_prepared_transaction_at_the_head_of_a_file(
                 cursor.execute("INSERT INTO t VALUES (%s, REPEAT('x', 5000))", (n,))
             cursor.execute("XA END 'x'")
             cursor.execute("XA PREPARE 'x'")
-            if between:
-                connector.capture()
-            cursor.execute("XA COMMIT 'x'")
+            try:
+                if between:
+                    connector.capture()
+            finally:  # one that stays prepared keeps its tables locked for ever
+                cursor.execute("XA COMMIT 'x'")
         connector.capture()
         _equal(connector, db)
         assert connector.replay.operations == {"c": 8, "r": 1}
@@ -187,8 +189,10 @@ def test_a_structure_from_the_log_within_a_large_prepared_transaction(
                 cursor.execute("INSERT INTO t VALUES (%s, REPEAT('x', 5000))", (n,))
             cursor.execute("XA END 'x'")
             cursor.execute("XA PREPARE 'x'")
-            connector.capture()
-            cursor.execute(f"XA {end} 'x'")
+            try:
+                connector.capture()
+            finally:
+                cursor.execute(f"XA {end} 'x'")
             cursor.execute("INSERT INTO u (id) VALUES (2)")
         connector.capture()
         _equal(connector, db)
