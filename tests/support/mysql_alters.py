@@ -64,7 +64,7 @@ _TEXT_TYPES = ("CHAR(3)", "CHAR(20)", "CHAR(255)", "VARCHAR(3)", "VARCHAR(20)", 
 
 KINDS = {
     "integer": Kind((*_INTEGERS, "INT(3) ZEROFILL", "TINYINT(1)", "INT(11)"), ("0", "1", "-1", "127", "-128", "128", "255", "32768", "-32769", "65535", "8388608", "16777216", "2147483647", "-2147483648", "4294967295", "9223372036854775807", "-9223372036854775808", "18446744073709551615")),
-    "decimal": Kind(("DECIMAL(5,2)", "DECIMAL(5,2) UNSIGNED", "DECIMAL(7,2)", "DECIMAL(7,4)", "DECIMAL(5,0)", "DECIMAL(12,4)", "DECIMAL(38,4)", "DECIMAL(40,4)", "DECIMAL(5,2) ZEROFILL"), ("0", "1.25", "-1.5", "999.99", "-999.99", "12345.6789", "99999", "1e20", "1e35")),
+    "decimal": Kind(("DECIMAL(5,2)", "DECIMAL(5,2) UNSIGNED", "DECIMAL(7,2)", "DECIMAL(7,4)", "DECIMAL(5,0)", "DECIMAL(12,4)", "DECIMAL(38,4)", "DECIMAL(40,4)", "DECIMAL(5,2) ZEROFILL"), ("0", "1.25", "1.2345", "0.5", "-1.5", "999.99", "-999.99", "12345.6789", "99999", "1e20", "1e35")),
     "float": Kind(("FLOAT", "FLOAT UNSIGNED", "FLOAT(7,2)", "FLOAT(10,3)", "FLOAT(7,4)", "DOUBLE", "DOUBLE UNSIGNED", "DOUBLE(10,2)", "DOUBLE(12,4)", "DOUBLE(20,2)", "FLOAT(30)", "REAL"), ("0", "1.1", "-1.5", "16777217", "99999.99", "3e38", "-3e38", "1e300", "0.123456789", "1234567.891", "1e-40")),
     "bit": Kind(("BIT(1)", "BIT(5)", "BIT(8)", "BIT(64)"), ("b'0'", "b'1'", "b'11111'", "x'ff'", "x'ffffffffffffffff'")),
     "year": Kind(("YEAR", "YEAR(4)"), ("0", "1901", "2155", "2024")),
