@@ -17,7 +17,7 @@ class Retry:
     :param due: on the monotonic clock
     """
 
-    pause: float = SHORTEST_S
+    pause: float = dataclasses.field(default_factory=lambda: SHORTEST_S)
     due: float = dataclasses.field(default_factory=lambda: time.monotonic() + SHORTEST_S)
 
     def longer(self) -> Retry:

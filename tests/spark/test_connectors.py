@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from airflow_provider_cdc.changelog import retry as retry_module
 from airflow_provider_cdc.changelog import turns as turns_module
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.log import ChangeLog
@@ -45,8 +46,9 @@ pytestmark = [pytest.mark.spark]
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("LOOK_S", 0.05), ("QUIET_S", 0.5), ("SHORTEST_S", 0.1), ("CLOSER_S", 0.3)):
+    for name, seconds in (("LOOK_S", 0.05), ("QUIET_S", 0.5), ("CLOSER_S", 0.3)):
         monkeypatch.setattr(warm, name, seconds)
+    monkeypatch.setattr(retry_module, "SHORTEST_S", 0.1)
     for name, seconds in (("LOOK_S", 0.05), ("SHORTEST_S", 0.1), ("LONGEST_S", 0.5), ("WATCH_S", 0.1)):
         monkeypatch.setattr(module, name, seconds)
     monkeypatch.setattr(module, "get_warm", lambda *_: None)  # what it does is tried in test_rehearsal

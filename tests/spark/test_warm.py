@@ -21,6 +21,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.changelog import retry as retry_module
 from airflow_provider_cdc.changelog import turns as turns_module
 from airflow_provider_cdc.changelog.applied import AppliedReports
 from airflow_provider_cdc.changelog.turns import Turns
@@ -104,8 +105,9 @@ class Running:
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("LOOK_S", 0.05), ("QUIET_S", 0.5), ("SHORTEST_S", 0.1)):
+    for name, seconds in (("LOOK_S", 0.05), ("QUIET_S", 0.5)):
         monkeypatch.setattr(module, name, seconds)
+    monkeypatch.setattr(retry_module, "SHORTEST_S", 0.1)
     monkeypatch.setattr(turns_module, "LOOK_S", 0.05)
 
 
@@ -276,9 +278,8 @@ def test_a_table_that_has_failed_for_a_while_catches_up_and_the_end_is_green(tab
         assert running.stop().failed == {}
 
 
-def test_pauses_grow_and_have_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SHORTEST_S", 1.0)
-    retries = [module.Retry(1.0)]
+def test_pauses_grow_and_have_an_end() -> None:
+    retries = [retry_module.Retry(1.0)]
     for _ in range(10):
         retries.append(retries[-1].longer())
     pauses = [retry.pause for retry in retries]
