@@ -1,6 +1,6 @@
 """Tables that are stopped, as a value of each cannot be read. All others are captured, and the run fails at its end.
 
-The events of such a table are left out from the last commit before the value on. Nothing of it is lost: it goes on when it is read whole again.
+The events of such a table are left out from the last commit before the value on. Its rows come when it is read whole again.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ class StoppedTables:
             f"{len(stopped)} {'tables are' if len(stopped) > 1 else 'table is'} stopped, as a value cannot be read: "
             + "; ".join(f"{table}: {why}" for table, why in stopped.items()),
             where=", ".join(stopped),
-            safe="All other tables are captured up to here. Of a stopped table nothing is lost: it goes on when it is read whole again.",
+            safe="All other tables are captured up to here. The rows of a stopped table come when it is read whole again; tables of mode history or log lack the "
+            "changes in between.",
             remedy=f"mend the value, or set what leaves it out, as said above; then have the table read again: `{read}`; or leave the table out with "
             "table.exclude.list",
         )
