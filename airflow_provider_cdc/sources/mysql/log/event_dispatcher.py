@@ -324,7 +324,8 @@ class EventDispatcher:
     def _prepare(self, i: int, buffer: EventBuffer) -> Iterator[LogItem]:
         """XA PREPARE: the rows before it wait for XA COMMIT, unless it is ``XA COMMIT … ONE PHASE``."""
         xid = control.xid_of(i, buffer)
-        self._single_found = xid == self._single
+        # of the buffer's transactions, the first one is delivered
+        self._single_found |= xid == self._single and buffer.tx == buffer.first
         if self._single is not None or control.is_one_phase(i, buffer):
             buffer.close(i)
             return
