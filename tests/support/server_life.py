@@ -151,7 +151,8 @@ class Life:
         if error is not None:
             assert self.broken, f"{error}: {self}"
             assert error.remedy
-            assert not quiet or not self.has_gtids, f"a sensor keeps still: {self}"
+            # before the first GTID, a log that was begun again and is as short as the one before looks the same until something is written
+            assert not quiet or not position.gtids, f"a sensor keeps still: {self}"
             return str(error)
         assert self.rows() == source_rows(self.server, self.name, "t"), str(self)
         assert not quiet or events == 0, str(self)
