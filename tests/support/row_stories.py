@@ -87,6 +87,25 @@ def told(story: RowStory, database: MemoryDatabase) -> list[Done]:
     return [_done(change) for change in changes if change.operation != "truncate" or _truncates(database, change)]
 
 
+def completed(done: list[Done], found: list[Done]) -> list[Done]:
+    """What was done to a row, with the values that events have from the changes before in the same transaction.
+
+    The log leaves them out. Events of rows that have passed keys have them, as the events before say nothing of the row's key.
+
+    :param found: the story; images have more values where it has them
+    """
+    shown = {one[3]: one[2] or {} for one in found}
+    made, known, entry = list[Done](), dict[str, Any](), -1
+    for operation, before, after, place in done:
+        known, entry = known if place[0] == entry else {}, place[0]
+        if after is not None:
+            more = {name: known[name] for name in shown.get(place, {}) if name not in after and name in known}
+            after = {**after, **more}
+        known = (after or {}) if after is None or operation == "create" else known | after
+        made.append((operation, before, after, place))
+    return made
+
+
 def _truncates(database: MemoryDatabase, change: RowChange) -> bool:
     """Whether somebody has emptied the table; not if it was made anew, or a snapshot has emptied it before it read it again."""
     if change.snapshot is not None:
