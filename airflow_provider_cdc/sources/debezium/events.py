@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -42,6 +42,8 @@ log = logging.getLogger(__name__)
 _CODES: Final = {letter: code for code, letter in enumerate(OPERATIONS)}
 _METADATA: Final = ("__deleted", "__op")
 """Fields that ExtractNewRecordState adds, and that say what an event does."""
+_ROW_BY_ROW: Final = {"mysql", "mariadb"}
+"""Databases that look at each row whether its key is unique: their rows never hold one key beside each other."""
 _OLD_KEY: Final = "__debezium.oldkey"
 """Header of a create: the key that the row had before."""
 _SAFE: Final = "Everything before this record is captured; nothing of it was written."
@@ -345,7 +347,7 @@ class EventReader:
             source=self._sources(rows.topic, lines),
             unavailable_before=lacking_before,
             unavailable_after=lacking_after,
-            together=_together(rows),
+            together=_together(rows, schema, self._filters.key(schema), self._config.unavailable_value_placeholder),
         )
 
     def _with_keys_before(self, rows: Rows, schema: TableSchema) -> None:
@@ -381,6 +383,8 @@ def _origin(value: Any) -> Origin:
     source = value.get("source") if isinstance(value, dict) else None
     if not isinstance(source, dict):
         return Origin("", "")
+    if source.get("connector") in _ROW_BY_ROW:
+        return Origin("", "")
     transaction = value.get("transaction")
     id_ = source.get("txId") or (transaction.get("id") if isinstance(transaction, dict) else None)
     change = source.get("lsn") if source.get("connector") == "postgresql" else None
@@ -392,14 +396,41 @@ def _same_change(rows: Rows, origin: Origin) -> bool:
     return bool(rows.op) and rows.op[-1] == DELETE and origin.change != "" and rows.origins[-1] == origin
 
 
-def _together(rows: Rows) -> npt.NDArray[np.int64]:
-    """A number for each transaction; of rows that do not name theirs, each is by itself."""
-    numbers: dict[str, int] = {}
-    found = [
-        numbers.setdefault(origin.transaction, len(numbers)) if origin.transaction else -1 - at
-        for at, origin in enumerate(rows.origins)
-    ]
-    return np.array(found, np.int64)
+def _together(rows: Rows, schema: TableSchema, key: Sequence[str], placeholder: str) -> npt.NDArray[np.int64]:
+    """A number for each transaction. Rows are by themselves if they do not name theirs, or its images do not tell rows apart."""
+    owned: dict[str, list[int]] = {}
+    for at, origin in enumerate(rows.origins):
+        if origin.transaction:
+            owned.setdefault(origin.transaction, []).append(at)
+    found = -1 - np.arange(len(rows.op), dtype=np.int64)
+    keys_only = set(key).issuperset(schema.names)
+    for number, own in enumerate(owned.values()):
+        if len(own) > 1 and (keys_only or _whole_images(rows, own, frozenset(key), placeholder)):
+            found[own] = number
+    return found
+
+
+def _whole_images(rows: Rows, own: Sequence[int], key: frozenset[str], placeholder: str) -> bool:
+    """Whether the images before in a transaction have all values. With REPLICA IDENTITY DEFAULT they have those of the key, and for all others NULL
+    or the column's default, the same in each; nothing else says which identity the table has."""
+    first: Row | None = None
+    moves: list[tuple[Row, Row]] = []
+    for at in own:
+        before, after = rows.before[at], rows.after[at]
+        if before is None or rows.op[at] not in (UPDATE, DELETE):
+            continue
+        rest = {name: value for name, value in before.items() if name not in key}
+        if not rest:
+            return False
+        if first is not None and rest != first:
+            return True
+        first = rest
+        if after is not None:
+            if all(before.get(name) == after.get(name) for name in key):
+                return True  # otherwise there is no image before
+            moves.append((rest, after))
+    same = all(after.get(name) in (value, placeholder) for rest, after in moves for name, value in rest.items())
+    return same and first is not None and any(first.values())
 
 
 def _micros(block: Mapping[str, Any]) -> int | None:
