@@ -214,7 +214,7 @@ def halves(part: Part, found: Moves, begin: int, selected: Selected) -> Iterator
     passing = np.where(first | (made.op == DELETE), came, goes)
     lacking = np.zeros(len(index), np.bool_)
     if rows.unavailable_after is not None:
-        lacking = rows.unavailable_after.any(axis=0)[index]
+        lacking = np.asarray(rows.unavailable_after.any(axis=0))[index]
     previous = _origins(
         previous,
         found,
