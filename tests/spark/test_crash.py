@@ -16,6 +16,7 @@ from airflow_provider_cdc.changelog.pending import Batches
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs.targets.base import Conflict
 from tests.spark.lake import Child, Database, Lake, new_lake
+from tests.support.connectors import memory_connector
 from tests.support.sampled import Sampled
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
@@ -67,16 +68,22 @@ def applied(spark: SparkSession, kind: str, tmp_path_factory: pytest.TempPathFac
     made = new_lake(spark, tmp_path_factory.mktemp("applied"), kind)
     _first(made.connector.database)
     made.follow()
+    made.connector.store.close()
     _save(made, "first")
     return made
 
 
 @pytest.fixture
 def prepared(lake: Lake, applied: Lake) -> Lake:
-    """The first rows are applied, the changes after them are captured."""
-    _first(lake.connector.database)
-    lake.connector.capture()
-    lake = replace(lake, folder=applied.folder)
+    """The first rows are applied, the changes after them are captured into a copy of the change log that they were applied from."""
+    db, folder = lake.connector.database, lake.folder / "copied"
+    _first(db)
+    folder.mkdir()
+    shutil.copy(applied.folder / "state.db", folder)
+    shutil.copytree(applied.connector.changelog.storage.root, folder / "changelog")
+    connector = memory_connector(db, folder, topic_prefix="p")
+    connector.database = db  # type: ignore[attr-defined]
+    lake = replace(lake, folder=applied.folder, connector=connector)
     _restore(lake, "first")
     assert lake.apply().tables == []  # they say themselves how far they are
     _then(lake.connector.database)
