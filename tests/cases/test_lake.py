@@ -274,20 +274,21 @@ def test_events_that_another_run_has_begun_to_apply_do_not_come_twice(
     assert len(lake.rows("s.log")) == 4
 
 
-def test_old_files_are_removed_that_are_older_than_a_day(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
-    """# C5: VACUUM does not tell a file that another run is writing from one that went out of use."""
+def test_files_stay_as_long_as_they_are_kept_and_for_a_day_at_least(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+    """# C5: VACUUM does not tell a file that another run is writing from one that went out of use; without a setting, it keeps files for a week."""
     lake = new_lake(spark, tmp_path)
     db = lake.connector.database  # type: ignore[attr-defined]
     db.create_table("s.t", {"id": "int32!"}, key=("id",))
     lake.follow()
     folder = Path(lake.path("s.t"))
-    ages = {"writing.parquet": 3, "killed.parquet": 24 * 8}
+    ages = {"writing.parquet": 3, "killed.parquet": 30, "long_ago.parquet": 24 * 8}
     for name, hours in ages.items():
         (folder / name).write_bytes(b"PAR1")
         at = time.time() - hours * 3600
         os.utime(folder / name, (at, at))
-    lake.target("s.t").upkeep(timedelta(hours=1))["remove old files"]()
-    assert [name for name in ages if (folder / name).exists()] == ["writing.parquet"]
+    for keep, kept in ((timedelta(days=30), list(ages)), (timedelta(hours=1), ["writing.parquet"])):
+        lake.target("s.t").upkeep(keep)["remove old files"]()
+        assert [name for name in ages if (folder / name).exists()] == kept
 
 
 def test_more_events_than_the_driver_has_room_for_are_reduced_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,8 @@ _OPTIMIZE = {
 _VACUUM = {
     # how long files stay is checked where it is set
     "spark.databricks.delta.retentionDurationCheck.enabled": "false",
+    # otherwise Delta takes a week, whatever RETAIN says
+    "spark.databricks.delta.vacuum.retentionWindowIgnore.enabled": "false",
     # as many tasks list the folder, whatever it has in it; Spark's own number is 10,000
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "32",
 }
