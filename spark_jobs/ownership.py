@@ -97,7 +97,8 @@ def another_log(target: Target, owner: Owner, there: Owner | None, *, adopts: bo
     )
     return TargetError(
         f"The table there was made from another change log of {owner.connector} ({made or 'without an identity'}) than the one that is there "
-        f"({now or 'without an identity'}), which was begun again or put in its place: what the table lacks of it, numbers of batches do not say.",
+        f"({now or 'it has no batch, or none with an identity'}), which was begun again or put in its place: what the table lacks of it, "
+        "numbers of batches do not say.",
         where=f"{target.location} ({owner})",
         safe="The table was not changed; the change log keeps the batches.",
         remedy=f"restore the other change log, with the state tables; or, if it is gone for good, move the table away and run the apply again: it is built again "
