@@ -287,8 +287,9 @@ def test_files_stay_as_long_as_they_are_kept_and_for_a_day_at_least(spark: Spark
         at = time.time() - hours * 3600
         os.utime(folder / name, (at, at))
     for keep, kept in ((timedelta(days=30), list(ages)), (timedelta(hours=1), ["writing.parquet"])):
-        lake.target("s.t").upkeep(keep)["remove old files"]()
+        done = lake.target("s.t").upkeep(keep)["remove old files"]()
         assert [name for name in ages if (folder / name).exists()] == kept
+        assert done.changed is (len(kept) < len(ages)), done
 
 
 def test_more_events_than_the_driver_has_room_for_are_reduced_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:

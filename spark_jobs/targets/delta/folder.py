@@ -82,10 +82,10 @@ class TableFolder:
         return int(self.snapshot().version())
 
     def listing(self) -> tuple[int, int]:
-        """How many files there are in it, and their bytes."""
+        """Number of the files in it, and their bytes; without the log, to which maintenance adds commits."""
         folder, files = self.files()
-        found = files.getContentSummary(folder)
-        return int(found.getFileCount()), int(found.getLength())
+        found, log = (files.getContentSummary(path) for path in (folder, self.path(folder, "_delta_log")))
+        return int(found.getFileCount() - log.getFileCount()), int(found.getLength() - log.getLength())
 
     def set_back(self, app: str, batch: int) -> str:
         """What has given the table other rows than those that it had with the last batch of an application's identifier; empty if nothing has.
