@@ -25,7 +25,7 @@ Rows = dict[str, list[tuple[Any, ...]]]
 class Made:
     """Tables of one kind that are made from the change log."""
 
-    TABLES = ("s.busy", "s.small")
+    TABLES: tuple[str, ...] = ("s.busy", "s.small")
     """One that changes all the time, and one that seldom does."""
 
     def apply(self, connector: Connector) -> None:

@@ -24,7 +24,7 @@ from tests.support.connectors import Connector
 class InLake(Made):
     """Tables of one kind of lake, one of which has no key."""
 
-    TABLES = ("s.busy", "s.small", "s.bag")
+    TABLES: tuple[str, ...] = ("s.busy", "s.small", "s.bag")
 
     def __init__(self, spark: SparkSession, folder: Path, kind: str, tables: TableRules = NO_RULES) -> None:  # noqa: F811
         self.spark, self.folder, self.kind, self.tables, self.away = spark, folder, kind, tables, 0
@@ -62,7 +62,12 @@ class InLake(Made):
 
 @pytest.fixture
 def life(spark: SparkSession, tmp_path: Path) -> Callable[..., Life]:  # noqa: F811
-    return lambda kind, seed=0, name="a": Life(tmp_path / name, Random(seed), InLake(spark, tmp_path / name, kind))
+    def begin(kind: str, seed: int = 0, name: str = "a", tables: tuple[str, ...] = InLake.TABLES) -> Life:
+        made = InLake(spark, tmp_path / name, kind)
+        made.TABLES = tables
+        return Life(tmp_path / name, Random(seed), made)
+
+    return begin
 
 
 def _rows(life: Life, v: int, *tables: str) -> None:
@@ -81,7 +86,8 @@ def _green(life: Life) -> None:
     assert life.made.rows() == life.wanted()
 
 
-@pytest.mark.parametrize("kind", ["memory", "delta", "iceberg"])
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("kind", ["delta", "iceberg"])
 def test_another_log_and_one_that_was_put_back_are_refused_and_the_ways_out_work(
     life: Callable[..., Life], kind: str
 ) -> None:
@@ -119,8 +125,6 @@ def test_another_log_and_one_that_was_put_back_are_refused_and_the_ways_out_work
 def _refuses_to_rebuild(one: Life) -> None:
     made = one.made
     assert isinstance(made, InLake)
-    if made.kind == "memory":
-        return
     rebuild = RebuildTables(made.spark, one.connector.changelog, "test", location=made.location, target=made.kind)
     with pytest.raises(TargetError, match="was made from another change log of test"):
         rebuild.run(["s.busy"])
@@ -128,17 +132,16 @@ def _refuses_to_rebuild(one: Life) -> None:
 
 def test_a_log_comes_back_to_tables_that_were_adopted_for_another(life: Callable[..., Life]) -> None:
     """# A4: which log a table's rows are of says the table, not the highest number."""
-    one = life("delta")
-    _rows(one, 1, "s.busy")
-    _green_of(one, "s.busy")
+    one = life("delta", tables=("s.busy",))
+    _rows(one, 1)
+    _green(one)
     old = one.folder / "old"
     one._reopened(lambda: shutil.copytree(one.folder / "c", old))
     one.delete(with_changelog=True)
-    _rows(one, 2, "s.busy")
+    _rows(one, 2)
     assert one.capture()
-    with pytest.raises(TargetError, match="2 of 3 tables"):
-        one.made.job(one.connector, adopt=["p.s.busy"]).run()  # type: ignore[attr-defined]
-    assert one.made.rows()["s.busy"] == [(2, 2), (3, 2)]
+    one.made.job(one.connector, adopt=["p.s.busy"]).run()  # type: ignore[attr-defined]
+    assert one.made.rows() == one.wanted()
 
     def back() -> None:
         shutil.rmtree(one.folder / "c")
@@ -146,12 +149,6 @@ def test_a_log_comes_back_to_tables_that_were_adopted_for_another(life: Callable
 
     one._reopened(back)
     assert "p.s.busy: The table there was made from another change log" in one.apply()
-
-
-def _green_of(life: Life, table: str) -> None:
-    assert life.capture()
-    assert life.apply() == ""
-    assert life.made.rows()[table] == life.wanted()[table]
 
 
 @pytest.mark.parametrize("mode", ["history", "log"])
