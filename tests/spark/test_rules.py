@@ -500,6 +500,8 @@ def test_a_rule_that_is_changed_is_noticed_without_new_events(memory: Lake, what
                 t.insert("s.other", {"id": 10})
             memory.connector.capture()
     assert memory.rows("s.people") == before
-    assert memory.target("s.other").marker("cdc:test:p.s.other") == memory.connector.changelog.batches("test")[-1]
+    assert (
+        memory.target("s.other").marker(memory.owner("p.s.other").app) == memory.connector.changelog.batches("test")[-1]
+    )
     memory.apply()
     assert memory.apply().tables == []
