@@ -27,9 +27,9 @@ from tests.support.signals import signal_state, snapshot
 pytestmark = pytest.mark.crash
 
 CAPTURE = "tests.support.crash:capture"
-SEED, SNAPSHOT, STREAM, LATER = 8, 9, 12, 16
-"""The snapshot is of the database after 9 steps, the stream goes on from there to the 12th: three batches with a schema change, and every
-kind of step towards something durable. Up to the 16th there are only more files."""
+SEED, SNAPSHOT, STREAM, LATER = 0, 14, 18, 22
+"""The snapshot is of the database after 14 steps, the stream is from there to the 18th: two batches each, with a schema change, and every
+kind of step towards something durable. Up to the 22nd there are only more files."""
 KINDS = {
     "before open file", "before write", "before close file", "before create", "before link", "after link",
     "before transaction", "inside transaction", "after transaction",
