@@ -89,14 +89,15 @@ class MySqlAdapter(Adapter):
         old = next((n for n, k in model.columns.items() if k == TEXT), None)
         if old is None:
             return self._convert(table, model, name)
-        self._db.sql(f"ALTER TABLE {table} CHANGE {old} {name} VARCHAR(40) CHARACTER SET latin1")
+        # a strict session refuses what it cannot keep, and so has nothing to be read again
+        self._db.sql("SET sql_mode = ''", f"ALTER TABLE {table} CHANGE {old} {name} VARCHAR(40) CHARACTER SET latin1")
         model.columns = {name if n == old else n: k for n, k in model.columns.items()}
         for row in model.rows.values():
             row[name] = row.pop(old)
         return table
 
     def _convert(self, table: str, model: Table, name: str) -> str:
-        self._db.sql(f"ALTER TABLE {table} CONVERT TO CHARACTER SET latin1, ADD {name} INT")
+        self._db.sql("SET sql_mode = ''", f"ALTER TABLE {table} CONVERT TO CHARACTER SET latin1, ADD {name} INT")
         return self._added(table, model, name, lambda row: None)
 
     def _computed(self, table: str, model: Table, name: str) -> str:

@@ -353,8 +353,8 @@ def test_a_column_that_gives_no_order_is_refused(db: Any, reader: ChunkReader, n
 def test_modes_of_the_server_do_not_matter(db: Any) -> None:
     with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES'")
-        cursor.execute("CREATE TABLE d (d DATE PRIMARY KEY, c CHAR(5))")
-        cursor.execute("INSERT INTO d VALUES ('0000-00-00', 'a'), ('2024-02-31', 'b'), ('2024-03-01', 'c')")
+        cursor.execute("CREATE TABLE d (id INT PRIMARY KEY, d DATE, c CHAR(5))")
+        cursor.execute("INSERT INTO d VALUES (1, '0000-00-00', 'a'), (2, '2024-02-31', 'b'), (3, '2024-03-01', 'c')")
     modes = "TRADITIONAL,PAD_CHAR_TO_FULL_LENGTH,ANSI_QUOTES" + (",NO_BACKSLASH_ESCAPES" if "mysql" in db.name else "")
     with reader_of(db.server, database_initial_statements=f"SET sql_mode = '{modes}'") as reader:
         rows = _range(reader, _id(db, "d"))

@@ -100,7 +100,7 @@ def test_what_the_log_leaves_open_is_left_out_and_told(mariadb: Any, tmp_path: P
         )
         (left,) = found["left"]
         assert (left.table, left.events, found["events"]) == (f"{db.name}.t_seen", 3, {})
-        assert "whether column u is binary or uuid or inet6" in left.reason
+        assert "whether column u is binary(16) or uuid or inet6" in left.reason
         assert left.start["pos"] < left.end["pos"]
         assert connector.rows(f"{db.name}.t_then") == source_rows(mariadb, db.name, "t_then")
 
