@@ -74,9 +74,9 @@ class StoppedTables:
         if not stopped:
             return
         read = cdc("snapshot", self._connector, *map(exactly, stopped), type="blocking", replace=True)
+        reasons = "; ".join(f"{table}: {why}" for table, why in stopped.items())
         raise UnreadableValue(
-            f"{len(stopped)} {'tables are' if len(stopped) > 1 else 'table is'} stopped, as a value cannot be read: "
-            + "; ".join(f"{table}: {why}" for table, why in stopped.items()),
+            f"{len(stopped)} {'tables are' if len(stopped) > 1 else 'table is'} stopped, as a value cannot be read: {reasons}",
             where=", ".join(stopped),
             safe="All other tables are captured up to here. The rows of a stopped table come when it is read whole again; tables of mode history or log lack the "
             "changes in between.",
