@@ -19,7 +19,14 @@ from dev import paths
 
 DOCS = paths.ROOT / "docs"
 ERRORS = sorted({*errors.__all__} - {"CdcError", "TransientError", "TerminalError"})
-OTHERS = {"AppliesChanges", "BrokenDefinitionOperator", "SparkJobOperator", "StateSensor", "SubmitsJob", "WaitingSensor"}
+OTHERS = {
+    "AppliesChanges",
+    "BrokenDefinitionOperator",
+    "SparkJobOperator",
+    "StateSensor",
+    "SubmitsJob",
+    "WaitingSensor",
+}
 """What others are made of, and what stands for a definition that cannot be used."""
 LITERAL = 10
 """Characters that a beginning must have besides values, to be the message and no other."""

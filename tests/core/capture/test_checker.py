@@ -197,7 +197,8 @@ def test_reads_are_counted() -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_a_change_log_is_walked_to_the_state_of_the_tables(tmp_path: Path, seed: int) -> None:
     r, database = Random(seed), MemoryDatabase(f"checker-{seed}")
-    work = Workload(database, sparse=("note",) if seed % 2 else ())
+    # of rows that move over each other, the strict replay of the random tests knows
+    work = Workload(database, sparse=("note",) if seed % 2 else (), cross=False)
     connector = memory_connector(database, tmp_path, batch_max_rows=10)
     for _ in range(6):
         for _ in range(12):
