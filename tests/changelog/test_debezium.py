@@ -287,7 +287,9 @@ def test_a_placeholder_stands_for_a_value_that_the_log_does_not_have(
     with db.transaction() as t:
         t.insert("s.t", {"id": 1, "note": "a", "photo": b"p", "size": 3})
         t.update("s.t", {"id": 1}, {"n": 5, "note": None})
+    with db.transaction() as t:  # of a row that passes a key in one transaction, values of changes before are known
         t.update("s.t", {"id": 1}, {"id": 2})
+    with db.transaction() as t:
         t.delete("s.t", {"id": 2})
     bytes_ = base64.b64encode(text.encode()).decode()
     none = {"note": text, "photo": bytes_, "size": None}

@@ -131,6 +131,6 @@ def test_statements_stay_far_below_what_a_server_takes() -> None:
     some = pa.table({name: pa.array([True, False] * 100_000) for name in names})
     dialect: Dialect = MariaDb()
     assert isinstance(dialect, MariaDb)
-    sizes = [len(text) for text in dialect._statements(SinkTable("t", Name("t"), fields), some)]
+    sizes = [len(text) for text in dialect._statements(SinkTable("t", Name("t"), fields), some, 16 << 20)]
     assert len(sizes) > 10
     assert max(sizes) < 4 << 20

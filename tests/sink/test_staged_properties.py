@@ -38,6 +38,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
     "schema.evolution": [{"schema.evolution": "none"}],
     "quote.identifiers": [{"quote.identifiers": True}],
     "collection.name.format": [{"collection.name.format": "x_${source.table}"}],
+    "collection.name.shared": [{"collection.name.shared": True}],
     "table.name.format": [{"table.name.format": "${source.table}_y"}],
     "topics": [{"topics": "p.s.One"}],
     "topics.regex": [{"topics.regex": ".*T.*"}],
@@ -61,7 +62,7 @@ BY_DRIVER = {"insert.mode": 2, "primary.key.mode": 3}
 """Property → how many of its cases workers have nothing to do with."""
 REFUSING = ("errors.tolerance", "errors.table")
 """Here the database refuses a row."""
-_WITHOUT = {"changed_at", "refused_at", "error"}
+_WITHOUT = {"changed_at", "refused_at", "claimed_at", "table_name", "error"}
 
 
 def test_there_is_a_case_of_each_property() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -350,9 +351,11 @@ def test_runs_that_meet_a_batch_of_another_one_begin_again(
 ) -> None:
     """Another run, whose lease had been lost, has its manifest written just before ours."""
     connector = memory_connector(db, tmp_path)
-    twin = memory_connector(db, tmp_path / "twin")
     connector.capture()
-    twin.capture()
+    connector.store.close()
+    shutil.copytree(tmp_path / "changelog", tmp_path / "twin/changelog")
+    shutil.copy(tmp_path / "state.db", tmp_path / "twin/state.db")
+    connector, twin = memory_connector(db, tmp_path), memory_connector(db, tmp_path / "twin")
     insert(db, "shop.a", 3)
     assert twin.capture().batches == [2]
     theirs = twin.folder / "changelog/test"
