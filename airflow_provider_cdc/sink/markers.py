@@ -82,8 +82,8 @@ class MarkerTable:
         :raises TargetError: the table is of an earlier version, and the account may not change it
         """
         self._table.create(connection, checkfirst=True)
-        add_columns(connection, self._table, _LOGS)
         self._merged |= make_exact(connection, self._table)
+        add_columns(connection, self._table, _LOGS)
         if connection.execute(sa.select(self._table.c.topic).where(self._row(ALL))).first() is None:
             connection.execute(
                 self._table.insert().values(**self.of, topic=ALL, batch=0, changed_at=_now(), changelog=self.changelog)
