@@ -8,8 +8,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-from airflow_provider_cdc.core.errors import TargetError
-
 _MYSQL, _MSSQL = "utf8mb4_bin", "Latin1_General_100_BIN2"
 _COLLATIONS = (
     "SELECT COLUMN_NAME, COLLATION_NAME FROM INFORMATION_SCHEMA.COLUMNS "
@@ -32,32 +30,17 @@ def exact_name(length: int, *, letters: bool = False) -> sa.String:
     )
 
 
-def make_exact(connection: sa.Connection, table: sa.Table) -> bool:
-    """Give the key of a table that an earlier version has made the collation of :func:`exact_name`; whether it had another.
-
-    :raises TargetError: the account may not do that
-    """
+def collation_changes(connection: sa.Connection, table: sa.Table) -> list[str]:
+    """The statements that give the key of a table that an earlier version has made the collation of :func:`exact_name`; none if it has one such."""
     default = _DEFAULTS.get(connection.dialect.name)
     if default is None:
-        return False
+        return []
     asked = sa.text(_COLLATIONS.format(default=default))
     found = connection.execute(asked, {"schema": table.schema, "name": table.name}).all()
     there = {str(name).lower(): str(collation) for name, collation in found}
     if not any(_merges(there.get(column.name)) for column in table.primary_key):
-        return False
-    statements = alterations(connection.dialect, table, _constraint(connection, table))
-    try:
-        for statement in statements:
-            connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
-    except sa.exc.DBAPIError as e:
-        if e.connection_invalidated:
-            raise
-        raise TargetError(
-            f"The table {table.name} is of an earlier version, which took names as one that differ in their case only: {e.orig}",
-            safe="No table was changed.",
-            remedy=f"run {'; '.join(statements)}; or allow the account ALTER on this table; then run the apply again",
-        ) from e
-    return True
+        return []
+    return alterations(connection.dialect, table, _constraint(connection, table))
 
 
 def alterations(dialect: sa.Dialect, table: sa.Table, constraint: str | None) -> list[str]:

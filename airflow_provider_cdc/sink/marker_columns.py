@@ -16,9 +16,8 @@ def lacking(connection: sa.Connection, table: sa.Table, names: Sequence[str]) ->
     return [name for name in names if name.lower() not in there]
 
 
-def add_columns(connection: sa.Connection, table: sa.Table, names: Sequence[str]) -> None:
-    """Give a table those of some columns that it does not have. In the rows that are there they are NULL."""
+def additions(connection: sa.Connection, table: sa.Table, names: Sequence[str]) -> list[str]:
+    """The statements that give a table those of some columns that it does not have. In the rows that are there they are NULL."""
     name = connection.dialect.identifier_preparer.format_table(table)
-    for column in lacking(connection, table, names):
-        made = CreateColumn(table.c[column]).compile(dialect=connection.dialect)
-        connection.exec_driver_sql(f"ALTER TABLE {name} ADD {made}")
+    made = [CreateColumn(table.c[one]).compile(dialect=connection.dialect) for one in lacking(connection, table, names)]
+    return [f"ALTER TABLE {name} ADD {column}" for column in made]

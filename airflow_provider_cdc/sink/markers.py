@@ -13,8 +13,9 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.sink.exact_names import exact_name, make_exact
-from airflow_provider_cdc.sink.marker_columns import add_columns, lacking
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.sink.exact_names import collation_changes, exact_name
+from airflow_provider_cdc.sink.marker_columns import additions, lacking
 
 log = logging.getLogger(__name__)
 
@@ -82,12 +83,27 @@ class MarkerTable:
         :raises TargetError: the table is of an earlier version, and the account may not change it
         """
         self._table.create(connection, checkfirst=True)
-        self._merged |= make_exact(connection, self._table)
-        add_columns(connection, self._table, _LOGS)
+        self._upgrade(connection)
         if connection.execute(sa.select(self._table.c.topic).where(self._row(ALL))).first() is None:
             connection.execute(
                 self._table.insert().values(**self.of, topic=ALL, batch=0, changed_at=_now(), changelog=self.changelog)
             )
+
+    def _upgrade(self, connection: sa.Connection) -> None:
+        collations = collation_changes(connection, self._table)
+        statements = [*collations, *additions(connection, self._table, _LOGS)]
+        try:
+            for statement in statements:
+                connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        except sa.exc.DBAPIError as e:
+            if e.connection_invalidated:
+                raise
+            raise TargetError(
+                f"The table {self._table.name} is of an earlier version, and cannot be changed: {e.orig}",
+                safe="No other table was changed.",
+                remedy=f"run {'; '.join(statements)}; or allow the account ALTER on this table; then run the apply again",
+            ) from e
+        self._merged |= bool(collations)
 
     def separate(self, connection: sa.Connection, topics: Collection[str]) -> None:
         """Undo that an earlier version had one row for names that differ in their case only: topics that shared one are all behind.
@@ -96,7 +112,8 @@ class MarkerTable:
         """
         if not self._merged:
             return
-        behind = self.read(connection).behind
+        found = self.read(connection)
+        behind, self.changelog = found.behind, found.logs.get(ALL, ("", ""))[0]  # what is copied is of the same log
         shared = {
             topic: batch
             for known, batch in behind.items()
