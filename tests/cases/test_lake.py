@@ -29,6 +29,7 @@ from spark_jobs.targets.delta import commit as delta_commit
 from spark_jobs.targets.iceberg import copy_on_write
 from tests.spark.conftest import spark  # noqa: F401
 from tests.spark.lake import KINDS, Lake, new_lake
+from tests.support.sampled import Sampled
 
 HIVE = "__HIVE_DEFAULT_PARTITION__"
 US = 1_000_000
@@ -134,15 +135,14 @@ def test_values_at_the_edges_of_types_are_kept_in_partitions_keys_and_columns(
     how: tuple[str, str],
     large: bool,
     monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
+    sampled: Sampled,
 ) -> None:
     """# R18 R19 B1 B5: random tables, each partitioned by, or keyed by, one type; equal to the source after each apply."""
     if large:  # as tables of gigabytes are written
         monkeypatch.setattr(copy_on_write, "MOST_BYTES", -1)
         monkeypatch.setattr(delta_commit, "MOST_BYTES", -1)
     lake = new_lake(spark, tmp_path, kind)
-    long = bool(request.config.getoption("--long"))
-    seeds = [*range(6)] if long else [Random().randrange(10**6)]
+    seeds = [*range(6)] if sampled.all else sampled.random(f"{kind} {how} {large}").sample(range(10**6), 1)
     profile, writes = how
     for seed in seeds:
         lake = new_lake(spark, tmp_path / str(seed), kind)

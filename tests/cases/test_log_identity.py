@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from tests.cases.log_life import InSqlite, Life
+from tests.support.sampled import Sampled
 
 
 def _life(tmp_path: Path, seed: int = 0) -> Life:
@@ -179,10 +180,10 @@ def _without_identity(life: Life) -> None:
 
 
 def test_no_run_is_green_while_rows_differ_whatever_happens_to_logs_and_states(
-    tmp_path: Path, request: pytest.FixtureRequest
+    tmp_path: Path, sampled: Sampled
 ) -> None:
     """# A4: random lives of a change log, its state and its tables."""
-    seeds = range(60) if request.config.getoption("--long") else [Random().randrange(10**6) for _ in range(3)]
+    seeds = range(60) if sampled.all else sampled.random("lives").sample(range(10**6), 3)
     for seed in seeds:
         life = _life(tmp_path / str(seed), seed)
         try:

@@ -19,6 +19,7 @@ from spark_jobs.targets.memory import STORED
 from tests.cases.log_life import Life, Made, Rows
 from tests.spark.conftest import spark  # noqa: F401
 from tests.support.connectors import Connector
+from tests.support.sampled import Sampled
 
 
 class InLake(Made):
@@ -178,10 +179,10 @@ def test_modes_in_which_rows_have_numbers_of_events_refuse_another_log(
 
 
 def test_no_apply_is_green_while_rows_differ_whatever_happens_to_logs_and_states(
-    life: Callable[..., Life], request: pytest.FixtureRequest
+    life: Callable[..., Life], sampled: Sampled
 ) -> None:
     """# A4: random lives, with tables in memory."""
-    seeds = range(20) if request.config.getoption("--long") else [Random().randrange(10**6)]
+    seeds = range(20) if sampled.all else sampled.random("lives").sample(range(10**6), 1)
     for seed in seeds:
         STORED.clear()
         one = life("memory", seed, str(seed))

@@ -26,6 +26,7 @@ from tests.sources.mysql.kernels.test_kernels import events_of
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.four_ways import FourWays
+from tests.support.sampled import Sampled
 from tests.support.signals import signal_state, snapshot
 
 SERVERS = ["mariadb", "mariadb118", "mysql97", "mysql80"]
@@ -253,10 +254,10 @@ def _json_literals(rng: random.Random, n: int) -> list[str]:
 
 @pytest.mark.parametrize("name", ["mysql97", "mysql80"])
 def test_json_is_the_text_that_the_server_prints(
-    request: pytest.FixtureRequest, name: str, tmp_path: Path, sampled: Any
+    request: pytest.FixtureRequest, name: str, tmp_path: Path, sampled: Sampled
 ) -> None:
     """H6 R05 R07 R27 L5, and documents of random values."""
-    server, rng = request.getfixturevalue(name), random.Random()
+    server, rng = request.getfixturevalue(name), sampled.random("json " + name)
     documents = _json_literals(rng, 400 if sampled.all else 40)
     if name == "mysql80":
         documents = [d.replace("CAST(2024 AS YEAR)", "2024") for d in documents]
@@ -272,10 +273,10 @@ def test_json_is_the_text_that_the_server_prints(
 
 @pytest.mark.parametrize("name", ["mariadb", "mariadb118"])
 def test_addresses_are_the_text_that_the_server_prints(
-    request: pytest.FixtureRequest, name: str, tmp_path: Path
+    request: pytest.FixtureRequest, name: str, tmp_path: Path, sampled: Sampled
 ) -> None:
     """H5, and random addresses with many groups of zeros."""
-    server, rng = request.getfixturevalue(name), random.Random()
+    server, rng = request.getfixturevalue(name), sampled.random("addresses " + name)
     groups = [b"\0\0", b"\0\0", b"\xff\xff", b"\0\1", b"\1\0"]
     found = [b"".join(rng.choice([*groups, rng.randbytes(2)]) for _ in range(8)) for _ in range(500)]
     tables = {
@@ -313,10 +314,10 @@ def _moments(rng: random.Random, digits: int) -> dict[str, list[str]]:
 @pytest.mark.parametrize("name", ["mariadb", "mariadb118"])
 @pytest.mark.parametrize("form", ["OFF", "ON"])
 def test_times_with_fractions_in_both_forms_of_mariadb(
-    request: pytest.FixtureRequest, name: str, form: str, tmp_path: Path
+    request: pytest.FixtureRequest, name: str, form: str, tmp_path: Path, sampled: Sampled
 ) -> None:
     """R20: with ``mysql56_temporal_format`` off, too."""
-    server, rng = request.getfixturevalue(name), random.Random()
+    server, rng = request.getfixturevalue(name), sampled.random("times " + name)
     tables = {}
     for digits in range(7):
         for base, values in _moments(rng, digits).items():

@@ -104,16 +104,19 @@ def test_a_fleet_has_a_dag_for_each_definition_and_none_is_broken() -> None:
     dags = {dag["dag_id"]: dag for path in FLEETS for dag in all_parsed()[path]}
     assert sorted(dags) == ["cdc_fleet_mariadb", "cdc_fleet_oracle"]
     mariadb, oracle = dags["cdc_fleet_mariadb"], dags["cdc_fleet_oracle"]
-    assert mariadb["tasks"] == {"wait": ["capture"], "capture": ["apply"], "apply": []}
-    assert (mariadb["schedule"], mariadb["retries"]) == ("@continuous", {"wait": 5, "capture": 5, "apply": 5})
-    assert oracle["tasks"] == {"capture": ["apply"], "apply": []}
+    assert mariadb["tasks"] == {"wait": ["capture"], "capture": ["apply", "captured"], "apply": [], "captured": []}
+    assert (mariadb["schedule"], mariadb["retries"]) == (
+        "@continuous",
+        {"wait": 5, "capture": 5, "apply": 5, "captured": 5},
+    )
+    assert oracle["tasks"] == {"capture": ["apply", "captured"], "apply": [], "captured": []}
     assert oracle["schedule"] == "*/15 6-20 * * *"
 
 
 @pytest.mark.parametrize("path", CAPTURES, ids=lambda path: path.stem)
 def test_it_waits_then_captures_then_applies_one_run_at_a_time(path: Path) -> None:
     parsed = parse(path)
-    assert parsed["tasks"] == {"wait": ["capture"], "capture": ["apply"], "apply": []}
+    assert parsed["tasks"] == {"wait": ["capture"], "capture": ["apply", "captured"], "apply": [], "captured": []}
     assert (parsed["max_active_runs"], parsed["catchup"], parsed["schedule"]) == (1, False, "@continuous")
     assert parsed["start_date"] != "None"
     assert set(parsed["retries"].values()) == {3}

@@ -17,6 +17,7 @@ from tests.sink.test_apply import in_order, rows, work
 from tests.sink.test_staged import left, staged, url
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
+from tests.support.sampled import Sampled
 
 pytestmark = [pytest.mark.crash, pytest.mark.sampled(3)]
 __all__ = ["url"]
@@ -64,9 +65,9 @@ def followed(tmp_path: Path) -> Followed:
 
 
 def test_a_run_that_is_killed_at_any_statement_is_finished_by_the_next_one(
-    engine: sa.Engine, url: str, followed: Followed
+    engine: sa.Engine, url: str, followed: Followed, sampled: Sampled
 ) -> None:
-    log, connector, r = followed.connector.changelog.storage.url, followed.connector, Random()
+    log, connector, r = followed.connector.changelog.storage.url, followed.connector, sampled.random("kills")
     ended, statement, killed = 0, 1, list[int]()
     while ended == 0:
         followed.go_on()
@@ -87,9 +88,9 @@ def test_a_run_that_is_killed_at_any_statement_is_finished_by_the_next_one(
 
 
 def test_runs_at_once_of_which_some_are_killed_apply_each_batch_once(
-    engine: sa.Engine, url: str, followed: Followed
+    engine: sa.Engine, url: str, followed: Followed, sampled: Sampled
 ) -> None:
-    log, connector, r = followed.connector.changelog.storage.url, followed.connector, Random()
+    log, connector, r = followed.connector.changelog.storage.url, followed.connector, sampled.random("kills")
     for _ in range(2):
         followed.go_on()
         running = [

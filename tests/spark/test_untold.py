@@ -192,7 +192,7 @@ def _raise(*_: Any) -> None:
 
 
 def test_what_others_bring_into_a_table_again_and_again_is_told_as_a_whole(memory: Lake) -> None:
-    """By applies that know nothing of turns, and could not report."""
+    """By applies of an earlier version: they take no turns, and their markers name no writer of a batch."""
     _filled(memory)
     with Running(memory, "first") as running:
         running.reached()
@@ -201,7 +201,7 @@ def test_what_others_bring_into_a_table_again_and_again_is_told_as_a_whole(memor
                 t.update("s.a", {"id": 1}, {"n": n + 10})
             there = STORED[memory.path("s.a")]
             assert isinstance(there, Stored)
-            STORED[memory.path("s.a")] = replace(there, markers=dict.fromkeys(there.markers, n))
+            STORED[memory.path("s.a")] = replace(there, markers=dict.fromkeys(there.markers, n), writers={})
             memory.connector.capture()
             running.reached()
         report = running.stop()

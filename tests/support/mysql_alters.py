@@ -23,6 +23,7 @@ from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, Query
 from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import ResultReader
 
 STRICT = "STRICT_TRANS_TABLES"
@@ -181,7 +182,8 @@ class Alterations:
         """What the reader of the log makes of a statement."""
         bits = MODES[mode]
         (parsed,) = ddl.read(statement, **ddl.sql_mode_options(bits), version=self.facts.version_number)
-        applier = DdlApplier(self.config, _Known(known), PresentCatalog(lambda question: question(self.catalog)))
+        tables, catalog = _Known(known), PresentCatalog(lambda question: question(self.catalog))
+        applier = DdlApplier(self.config, tables, catalog, TableNames.of(self.facts, tables))
         effect = applier.read(parsed, Query(1, 0, self.database, statement, bits), "here")
         return effect.changes[0] if effect is not None and effect.changes else None
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from random import Random
 
 
 class Sampled:
@@ -18,6 +19,14 @@ class Sampled:
     def __init__(self, *, long: bool, seed: int | None = None) -> None:
         self.all = long
         self._seed = int(os.environ.get("PYTHONHASHSEED", "0") or 0) if seed is None else seed
+
+    def random(self, name: str) -> Random:
+        """Draws for a test, others in each run.
+
+        >>> Sampled(long=False, seed=7).random("a").random() == Sampled(long=False, seed=8).random("a").random()
+        False
+        """
+        return Random(f"{name} {self._seed}")
 
     def of(self, number: int, every: int) -> bool:
         """Whether the case is tried.

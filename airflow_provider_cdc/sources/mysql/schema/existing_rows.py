@@ -5,6 +5,7 @@ The log has no row events for them: either their new values follow from the stat
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
 from collections.abc import Callable
@@ -62,13 +63,23 @@ def _castable(t: ColumnType, column: Column, text: str) -> str | None:
         return str(int(text)) if number and not number[1] else None
     if t.base == "decimal" and number and column.type.startswith("decimal"):
         return str(Decimal(text).quantize(Decimal(1).scaleb(-t.digits[1]), ROUND_HALF_UP))
-    if t.base == "double" and number and (t.scale is None or len(number[1] or ".") - 1 <= t.scale):
+    if t.base == "double" and number and (t.scale is None or _rounded(float(text), t.scale) == float(text)):
         return text.strip()
     if t.base == "date" and re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", text):
         return text
     if t.base == "datetime" and re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]) \d\d:\d\d:\d\d", text):
         return text
     return None
+
+
+def _rounded(number: float, scale: int) -> float:
+    """A number as a server stores it in ``DOUBLE(…, scale)``: it rounds the fraction alone.
+
+    >>> _rounded(1.239, 4)
+    1.2389999999999999
+    """
+    whole = math.floor(number)
+    return whole + round((number - whole) * 10.0**scale) / 10.0**scale
 
 
 def keeps_values(old: Column, new: Column, *, strict: bool, numbers_zeros: bool = True) -> bool:

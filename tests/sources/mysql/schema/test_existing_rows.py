@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from random import Random
 from typing import Any
 
 import pytest
@@ -31,7 +30,7 @@ def alterations(request: pytest.FixtureRequest) -> Iterator[Alterations]:
 
 
 def _drawn(sampled: Sampled, found: Callable[..., Iterator[Any]], alterations: Alterations) -> Iterator[Any]:
-    cases = found(Random(), mariadb=alterations.facts.mariadb)
+    cases = found(sampled.random(str(alterations.facts)), mariadb=alterations.facts.mariadb)
     for _ in range(LONG if sampled.all else DRAWN):
         yield next(cases)
 

@@ -6,6 +6,7 @@ import pytest
 
 from airflow_provider_cdc.sources.mysql.log.rows import table_maps
 from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
+from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
 from tests.support import binlog as made
 
 
@@ -20,7 +21,8 @@ def test_a_table_that_gets_new_ids_all_the_time_is_parsed_once(monkeypatch: pyte
 
     monkeypatch.setattr(table_maps, "parse_table_map", counted)
     monkeypatch.setattr(table_maps, "_MOST_TABLE_IDS", 1000)
-    maps = TableMaps(made.CONFIG, made.tables(), made.CATALOG, mariadb=False)
+    tables = made.tables()
+    maps = TableMaps(made.CONFIG, tables, made.CATALOG, TableNames(0, tables), mariadb=False)
     used = set()
     for table_id in range(900):
         assert maps.learn(made.table_map(table_id), "here") is None
@@ -36,7 +38,8 @@ def test_a_table_that_gets_new_ids_all_the_time_is_parsed_once(monkeypatch: pyte
 
 def test_maps_of_many_tables_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_maps, "_MOST_BYTES", 10_000)
-    maps = TableMaps(made.CONFIG, made.tables(), made.CATALOG, mariadb=False)
+    tables = made.tables()
+    maps = TableMaps(made.CONFIG, tables, made.CATALOG, TableNames(0, tables), mariadb=False)
     for number in range(2000):
         maps.trim()
         maps.learn(made.table_map(number, b"t%d" % number), "here")
