@@ -13,6 +13,10 @@ BITS, HEX, OP, END, BAD = "bits", "hex", "op", "end", "bad"
 MAX_DIGITS: Final = 20
 """No number of a grammar is longer, and Python refuses to read numbers of thousands of digits."""
 
+REST_OF_COMMENT: Final = r"[^*]*+(?:\*(?!/)[^*]*+)*"
+"""Matches a comment between ``/*`` and ``*/``. No possessive group has a lookahead in it: Python before 3.11.5 goes on behind what such a group has
+tried in vain."""
+
 
 class Token(NamedTuple):
     """One token.

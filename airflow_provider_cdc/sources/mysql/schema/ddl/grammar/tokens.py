@@ -15,7 +15,18 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from airflow_provider_cdc.sources.relational.tokens import BAD, BITS, END, HEX, OP, QUOTED, STRING, WORD, Token
+from airflow_provider_cdc.sources.relational.tokens import (
+    BAD,
+    BITS,
+    END,
+    HEX,
+    OP,
+    QUOTED,
+    REST_OF_COMMENT,
+    STRING,
+    WORD,
+    Token,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +92,7 @@ def _pattern(ansi_quotes: bool, no_backslash_escapes: bool) -> re.Pattern[str]:
         (?P<skip>(?:[ \t\n\v\f\r]++
                    |\#[^\n]*+
                    |--(?=[\x00-\x20]|\Z)[^\n]*+
-                   |/\*(?!M?!)(?:[^*]++|\*(?!/))*+\*/)++)
+                   |/\*(?!M?!){REST_OF_COMMENT}\*/)+)
         |(?P<word>(?![xXbBnN]')[A-Za-z_$\x80-\U0010ffff][{_NAME}]*+)
         |(?P<quoted>{quoted})
         |(?P<string>{string})
@@ -103,8 +114,9 @@ def _pattern(ansi_quotes: bool, no_backslash_escapes: bool) -> re.Pattern[str]:
 def _statement_end(ansi_quotes: bool, no_backslash_escapes: bool) -> re.Pattern[str]:
     single = _quoted("'", backslash=not no_backslash_escapes)
     double = _quoted('"', backslash=not (no_backslash_escapes or ansi_quotes))
-    comment = r"\#[^\n]*+|--(?=[\x00-\x20]|\Z)[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)"
-    return re.compile(rf"(?:[^;'\"`\#/-]++|{single}|{double}|`[^`]*+`|{comment}|[/-])*+", re.DOTALL)
+    # the last alternative is a quote that never ends: nothing after it can be told apart
+    comment = rf"\#[^\n]*+|--(?=[\x00-\x20]|\Z)[^\n]*+|/\*{REST_OF_COMMENT}(?:\*/|\Z)"
+    return re.compile(rf"(?:[^;'\"`\#/-]++|{single}|{double}|`[^`]*+`|{comment}|[/-]|['\"`].*+)*+", re.DOTALL)
 
 
 def statement_end(sql: str, pos: int, modes: Modes) -> int:
@@ -117,9 +129,7 @@ def statement_end(sql: str, pos: int, modes: Modes) -> int:
         11
     """
     found = _statement_end(modes.ansi_quotes, modes.no_backslash_escapes).match(sql, pos)
-    end = found.end() if found else pos
-    # Stopped at something other than a semicolon: an unterminated quote. Nothing after it can be told apart.
-    return end if sql[end : end + 1] == ";" else len(sql)
+    return found.end() if found else pos
 
 
 def tokenize(sql: str, pos: int, modes: Modes, limit: int | None = None) -> tuple[list[Token], int]:

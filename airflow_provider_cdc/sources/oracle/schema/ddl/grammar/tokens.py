@@ -10,12 +10,22 @@ from __future__ import annotations
 
 import re
 
-from airflow_provider_cdc.sources.relational.tokens import BAD, END, NUMBER, OP, QUOTED, STRING, WORD, Token
+from airflow_provider_cdc.sources.relational.tokens import (
+    BAD,
+    END,
+    NUMBER,
+    OP,
+    QUOTED,
+    REST_OF_COMMENT,
+    STRING,
+    WORD,
+    Token,
+)
 
 _CLOSING = {"[": "]", "{": "}", "<": ">", "(": ")"}
 _PATTERN = re.compile(
-    r"""
-    (?P<skip>(?:[\s\0]++|--[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)++)
+    rf"""
+    (?P<skip>(?:[\s\0]++|--[^\n]*+|/\*{REST_OF_COMMENT}\*/)+)
     |(?P<delimited>[nN]?[qQ]'(?P<delimiter>[^\s]))
     |(?P<string>[nN]?'(?:[^']++|'')*+')
     |(?P<quoted>"[^"\0]++")
@@ -25,7 +35,7 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
-_REST = re.compile(r"(?:[\s\0;/]|--[^\n]*+|/\*(?:[^*]++|\*(?!/))*+\*/)*+")
+_REST = re.compile(rf"(?:[\s\0;/]|--[^\n]*+|/\*{REST_OF_COMMENT}\*/)*")
 
 
 def fold(name: str) -> str:
