@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import shlex
 
-__all__ = ["cdc", "exactly"]
+__all__ = ["cdc", "exactly", "read_whole"]
 
 _PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]*)?")
 """Names that are patterns of themselves alone. A single dot needs no escape: every table's name has one, so that it cannot stand for anything else.
@@ -45,6 +45,15 @@ def _option(name: str, value: object) -> list[str]:
         return [f"--{name}"]
     text = str(value)
     return [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
+
+
+def read_whole(connector: str, *tables: object) -> str:
+    """The command that has tables read whole again, so that their rows replace those of the targets.
+
+    >>> read_whole("shop", "shop.orders")
+    'airflow cdc snapshot shop shop.orders --type blocking --replace'
+    """
+    return cdc("snapshot", connector, *map(exactly, tables), type="blocking", replace=True)
 
 
 def exactly(table: object) -> str:

@@ -19,7 +19,7 @@ from airflow_provider_cdc.changelog.pending import Pending, lineage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.model.schema import Column, arrow_type
-from airflow_provider_cdc.sink.tables import COORDINATES, PREVIOUS, Field, SinkTable
+from airflow_provider_cdc.sink.tables import COORDINATES, PREVIOUS, Field, SinkTable, exclusion
 
 WHOLE_GROUP = 65_536
 """Events that are looked at together, at most."""
@@ -206,20 +206,21 @@ def _value(
     value = after.get(origin.column)
     if origin.column in key:  # images may leave keys out, and deletes have no image
         value = key[origin.column] if value is None else pc.coalesce(value, key[origin.column])
-    return _typed(value, column, rows)
+    return _typed(value, column, rows, file.topic)
 
 
-def _typed(value: pa.ChunkedArray | None, column: Column, rows: int) -> pa.ChunkedArray:
+def _typed(value: pa.ChunkedArray | None, column: Column, rows: int, topic: str) -> pa.ChunkedArray:
     wanted = arrow_type(column.type)
     if value is None:
         return pa.chunked_array([pa.nulls(rows, wanted)])
     try:
         return value if value.type == wanted else value.cast(wanted)
-    except pa.ArrowInvalid as e:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
         raise TargetError(
-            f"A value of the column {column.name} is none of the type that the source has given it: {e}",
+            f"The column {column.name} has got another type at the source, and a value from before is none of it: {e}",
+            where=topic,
             safe="The table was not changed.",
-            remedy="drop the target table and read it again with an ad hoc snapshot, or leave the column out with field.exclude.list",
+            remedy=f"leave the column out: {exclusion(topic, column.name)}",
         ) from e
 
 
@@ -243,7 +244,9 @@ def _with_moves(
         return found
     before = _fields(events, "previous_key")
     columns = {
-        PREVIOUS.format(at): _typed(before.get(origins[field.column.name].column), field.column, events.num_rows)
+        PREVIOUS.format(at): _typed(
+            before.get(origins[field.column.name].column), field.column, events.num_rows, table.topic
+        )
         for at, field in enumerate(table.key)
     }
     return replace(found, previous=pa.table(columns), moves=moves)

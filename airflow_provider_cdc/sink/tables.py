@@ -265,7 +265,12 @@ def _listed(fields: Iterable[Field]) -> str:
 
 
 def _excluded(topic: str, *fields: Field) -> str:
-    return "field.exclude.list=" + ",".join(f"{re.escape(topic)}:{re.escape(field.column.name)}" for field in fields)
+    return exclusion(topic, *(field.column.name for field in fields))
+
+
+def exclusion(topic: str, *columns: str) -> str:
+    """The property that leaves columns of a topic out."""
+    return "field.exclude.list=" + ",".join(f"{re.escape(topic)}:{re.escape(name)}" for name in columns)
 
 
 def _without(topic: str, fields: list[Field]) -> str:

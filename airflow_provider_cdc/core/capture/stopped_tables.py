@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.commands import cdc, exactly
+from airflow_provider_cdc.core.commands import read_whole
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.signal import SignalState
@@ -73,7 +73,7 @@ class StoppedTables:
         stopped = self._state.offset.stopped
         if not stopped:
             return
-        read = cdc("snapshot", self._connector, *map(exactly, stopped), type="blocking", replace=True)
+        read = read_whole(self._connector, *stopped)
         reasons = "; ".join(f"{table}: {why}" for table, why in stopped.items())
         raise UnreadableValue(
             f"{len(stopped)} {'tables are' if len(stopped) > 1 else 'table is'} stopped, as a value cannot be read: {reasons}",

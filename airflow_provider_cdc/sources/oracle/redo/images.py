@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model import events
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.redo.literals import Literal, Unreadable
@@ -212,13 +212,9 @@ class Images:
             raise self._unreadable(str(e), column) from e
         return UNAVAILABLE if found is None else memoryview(found)
 
-    def _unreadable(self, what: str, column: int) -> UnreadableValue:
-        return UnreadableValue(
-            f"A long value cannot be assembled: {what}.",
-            where=f"{self.reader.schema.id}.{self.reader.schema.names[column]}",
-            safe="Nothing is lost: the batch was not written.",
-            remedy="leave the column out with column.exclude.list, or read the table again",
-        )
+    def _unreadable(self, what: str, column: int) -> CdcError:
+        reader = self.reader
+        return reader.unreadable(f"A long value cannot be assembled: {what}.", column=reader.schema.names[column])
 
 
 def _or_nulls(image: pa.StructArray | None, n: int, type_: pa.DataType) -> pa.StructArray:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from airflow_provider_cdc.core.commands import read_whole
 from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, UnreadableValue
 from airflow_provider_cdc.core.model import events
 from airflow_provider_cdc.core.model.schema import TableSchema
@@ -38,6 +39,7 @@ SPAN_ROWS = 2_048
 MAX_BYTES = 256 << 20
 _OPERATION = np.array([0, events.CREATE, events.DELETE, events.UPDATE], np.int8)
 _STALE = re.compile(r"COL \d+")
+_SAFE = "Nothing is lost: the batch was not written."
 
 
 @dataclass(slots=True)
@@ -80,6 +82,7 @@ class RedoReader:
         self.schema = schema
         self._layout = Layout(schema, config, ignored)
         self._relaxed = config.relaxed_quotes
+        self._read_whole = read_whole(config.connector_name, schema.id)
         self._spans = _Spans(len(schema.columns), SPAN_ROWS)
 
     def read(self, texts: pa.Array, codes: npt.NDArray[Any]) -> Rows:
@@ -227,26 +230,23 @@ class RedoReader:
         struct = pa.StructArray.from_arrays(children, fields=list(self._layout.type), mask=absent)
         return _Image(struct, np.array(unavailable, np.bool_).reshape(len(children), len(literals)))
 
-    def unreadable(self, what: str, text: str, *, column: str | None = None, quotes: bool = False) -> CdcError:
+    def unreadable(self, what: str, text: str = "", *, column: str | None = None, quotes: bool = False) -> CdcError:
         """The error for a statement that cannot be read.
 
         :param quotes: apostrophes that are not doubled may be the cause
         """
-        relax = "set internal.log.mining.sql.relaxed.quote.detection=true if apostrophes in texts are not doubled; otherwise "
+        relaxed = "set internal.log.mining.sql.relaxed.quote.detection=true, if apostrophes in texts are not doubled"
+        excluded = f"leave the column out with column.exclude.list={re.escape(str(self.schema.id))}\\.{re.escape(column or '')}"
         return UnreadableValue(
             what,
-            where=f"{self.schema.id}{f'.{column}' if column else ''}: {_excerpt(text)}",
-            safe="Nothing is lost: the batch was not written.",
-            remedy=(relax if quotes and not self._relaxed else "")
-            + "leave the column out with column.exclude.list, or read the table again",
+            where=f"{self.schema.id}{f'.{column}' if column else ''}{f': {_excerpt(text)}' if text else ''}",
+            safe=_SAFE,
+            remedy=excluded if column else relaxed if quotes and not self._relaxed else f"`{self._read_whole}`",
         )
 
     def _conflict(self, what: str, text: str) -> CdcError:
         return SchemaConflict(
-            what,
-            where=f"{self.schema.id}: {_excerpt(text)}",
-            safe="Nothing is lost: the batch was not written.",
-            remedy="set log.mining.strategy=hybrid, or read the table again with snapshot.mode=recovery for one run",
+            what, where=f"{self.schema.id}: {_excerpt(text)}", safe=_SAFE, remedy=f"`{self._read_whole}`"
         )
 
     # -- both -------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_cdc.core.commands import read_whole
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
@@ -77,7 +78,7 @@ class NameRestorer:
 
     def __init__(self, config: OracleConfig, versions: SchemaVersions, lookups: Lookups) -> None:
         self._strategy, self._lobs = config.log_mining_strategy, config.lob_enabled
-        self._versions, self._lookups = versions, lookups
+        self._connector, self._versions, self._lookups = config.connector_name, versions, lookups
         self._stored: dict[int, StoredColumns | None] = {}
 
     def restored(self, rows: pa.Table) -> pa.Table | None:
@@ -117,7 +118,7 @@ class NameRestorer:
         if not numbered and (head is None or (head[2], head[3]) == name):
             return text
         if self._strategy is not MiningStrategy.HYBRID:
-            raise _refused(schema, scn, self._strategy)
+            raise _refused(schema, scn, self._strategy, read_whole(self._connector, schema.id))
         try:
             if code > LAST_CHANGE or head is None:
                 raise Unreadable("it is a piece of a long value")
@@ -125,7 +126,7 @@ class NameRestorer:
                 return f'{head[1]}"{name[0]}"."{name[1]}"{text[head.end() :]}'
             return self._statement(read_statement(text), schema, number)
         except Unreadable as e:
-            raise _not_restored(schema, scn, str(e)) from e
+            raise _not_restored(schema, scn, str(e), read_whole(self._connector, schema.id)) from e
 
     # -- statements -------------------------------------------------------------------------------------------------------
 
@@ -236,23 +237,21 @@ def _values(values: dict[int, Literal], columns: list[Column], formats: StoredFo
 
 # -- errors -------------------------------------------------------------------------------------------------------------------------
 
-_AGAIN = "read the table again with snapshot.mode=always for one run"
 
-
-def _refused(schema: TableSchema, scn: int, strategy: MiningStrategy) -> SchemaConflict:
+def _refused(schema: TableSchema, scn: int, strategy: MiningStrategy, again: str) -> SchemaConflict:
     others = " or ".join(s.value for s in (MiningStrategy.HYBRID, MiningStrategy.REDO_LOG_CATALOG) if s is not strategy)
     return SchemaConflict(
         f"A change of {schema.id} is older than the table's current definition: LogMiner's dictionary cannot name its columns.",
         where=f"{schema.id}, SCN {scn}",
         safe="Everything before is captured.",
-        remedy=f"set log.mining.strategy={others} and run the capture again, or {_AGAIN}",
+        remedy=f"set log.mining.strategy={others} and run the capture again, or have the table read whole: `{again}`",
     )
 
 
-def _not_restored(schema: TableSchema, scn: int, why: str) -> SchemaConflict:
+def _not_restored(schema: TableSchema, scn: int, why: str, again: str) -> SchemaConflict:
     return SchemaConflict(
         f"A change of {schema.id} cannot be read with the definition that the table had then: {why}.",
         where=f"{schema.id}, SCN {scn}",
         safe="Everything before is captured.",
-        remedy=f"set log.mining.strategy=redo_log_catalog and run the capture again, or {_AGAIN}",
+        remedy=f"set log.mining.strategy=redo_log_catalog and run the capture again, or have the table read whole: `{again}`",
     )

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.core.commands import cdc, exactly
+from airflow_provider_cdc.core.commands import read_whole
 from airflow_provider_cdc.core.errors import SchemaConflict, values_of
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Tables
@@ -152,7 +152,7 @@ class TableMaps:
             except Mismatch as e:
                 problem += f"; to count them: {e}"
         # a snapshot in chunks goes on beside the log, and so does not get past these rows
-        again = cdc("snapshot", self._config.connector_name, exactly(table), type="blocking", replace=True)
+        again = read_whole(self._config.connector_name, table)
         raise SchemaConflict(
             f"Rows of {table} were written under a table definition that is not known: {problem}.",
             where=where,
