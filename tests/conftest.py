@@ -35,7 +35,8 @@ settings.register_profile(
     "tests", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )  # a busy machine is no bug
 settings.load_profile("tests")
-os.environ.setdefault("AIRFLOW_HOME", str(paths.HOME / "airflow" / os.environ.get("PYTEST_XDIST_WORKER", "alone")))
+# a worker inherits the folder of the process that has started it, where all workers would make their tables in one database
+os.environ["AIRFLOW_HOME"] = str(paths.HOME / "airflow" / os.environ.get("PYTEST_XDIST_WORKER", "alone"))
 os.environ.setdefault("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -99,7 +100,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--all", action="store_true", help="run all costly tests, of which a run of all tests tries a sixth"
     )
-    parser.addoption("--half", action="store_true", help="run a half of the costly tests")
+    parser.addoption("--third", action="store_true", help="run a third of the costly tests")
     parser.addoption("--costs", action="store_true", help="write down which tests are costly: tests/costs.txt")
 
 
@@ -196,7 +197,7 @@ def _without_long(config: pytest.Config, items: list[pytest.Item]) -> None:
         skipped = costs.left_out(
             {costs.name_of(item.nodeid) for item in items},
             Sampled(long=False),
-            2 if config.getoption("--half") else costs.TURNS,
+            3 if config.getoption("--third") else costs.TURNS,
         )
         tried = {item for item in tried if costs.name_of(item.nodeid) not in skipped}
     if left_out := [item for item in items if item not in tried]:

@@ -8,6 +8,17 @@ from dev.servers.process import run_once
 
 EDITIONS = {"9.7": "mysql97", "8.0": "mysql80"}
 REDO_LOG = {"9.7": {"innodb_redo_log_capacity": "32M"}, "8.0": {"innodb_log_file_size": "16M"}}
+UNUSED_STATISTICS = [
+    "performance_schema_digests_size",
+    "performance_schema_error_size",
+    "performance_schema_events_stages_history_long_size",
+    "performance_schema_events_statements_history_long_size",
+    "performance_schema_events_statements_history_size",
+    "performance_schema_events_transactions_history_long_size",
+    "performance_schema_events_waits_history_long_size",
+    "performance_schema_max_statement_classes",
+]
+"""Sizes of tables of statistics that neither the product nor a test reads. Locks, threads and replication stay."""
 
 
 class MySql(MySqlFamily):
@@ -28,9 +39,11 @@ class MySql(MySqlFamily):
         "innodb_flush_log_at_trx_commit": 2,
         "sync_binlog": 1,  # as servers have it: what is in the log and not on the disk is not sent (MySQL)
         "skip_name_resolve": True,
-        "max_connections": 100,  # this and the two caches: 100 MB less memory
+        # from here on for memory, of which a server would take 100 to 200 MB more
+        "max_connections": 100,
         "table_definition_cache": 400,
         "table_open_cache": 400,
+        **dict.fromkeys(UNUSED_STATISTICS, 0),
         "mysqlx": False,
         "secure_file_priv": "NULL",
     }

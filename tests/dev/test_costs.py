@@ -23,7 +23,7 @@ def test_each_costly_test_is_there(every_test: set[str]) -> None:
     assert set(costs.costly()) - every_test == set()
 
 
-@pytest.mark.parametrize("turns", [costs.TURNS, 2])
+@pytest.mark.parametrize("turns", [costs.TURNS, 3])
 def test_as_many_runs_as_there_are_turns_try_each_test_once(turns: int) -> None:
     names = {*costs.costly(), "tests/test_cheap.py::test_it"}
     tried = [names - costs.left_out(names, Sampled(long=False, seed=40 + run), turns) for run in range(turns)]

@@ -1,4 +1,4 @@
-"""What tests cost. A run of all tests tries the costly ones by turns: a sixth of them, another part in each run; a half with ``--half``, as the build
+"""What tests cost. A run of all tests tries the costly ones by turns: a sixth of them, another part in each run; a third with ``--third``, as the build
 server does, and all with ``--all``.
 
 ``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them anew, and

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import Busy, fill, paused
 from tests.support.connectors import Connector, memory_connector
+from tests.support.patience import LONGEST_S
 from tests.support.shop import equal
 from tests.support.signals import notified, scans, send, signal_ended, signal_state, snapshot
 
@@ -151,18 +154,26 @@ def test_a_run_that_ends_inside_a_range_is_followed_by_one_that_goes_on_there(
     connector.replay.plant("test.shop.a", *wrong(*range(1000, 1500), *range(0, 900, 10)))
     ranges = [key_range(None, 99), key_range(300, 1400, *range(1000, 1401)), key_range(1450, None, *range(1450, 1500))]
     number = snapshot(connector, "shop.a", key_ranges=ranges)
-    read, began, ends = MemoryChunks.read, [0], [3, 15, 40, 70]
+    read, began, ends, asked_to_end = MemoryChunks.read, [0], [3, 15, 40, 70], threading.Event()
 
     def slow(self: MemoryChunks, *args: Any) -> Any:
         began[0] += 1
         if began[0] in ends:  # the run ends meanwhile
-            time.sleep(1)
+            assert asked_to_end.wait(LONGEST_S)
+            time.sleep(0.3)
+            asked_to_end.clear()
         return read(self, *args)
 
     monkeypatch.setattr(MemoryChunks, "read", slow)
     left: list[tuple[int, int, int]] = []
+
+    def reached(end: int) -> bool:
+        if began[0] >= end:
+            asked_to_end.set()
+        return began[0] >= end
+
     for end in ends:
-        connector.capture(run_for_s=60, until=lambda end=end: began[0] >= end)
+        connector.capture(run_for_s=60, until=partial(reached, end))
         state = connector.store.load("test").offset
         assert state is not None
         (scan,) = state.incremental.scans

@@ -8,7 +8,7 @@ import shutil
 import struct
 import tempfile
 import uuid
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -34,7 +34,7 @@ def _moment(micros: int) -> dt.datetime:
 
 
 def _decimals(digits: int, scale: int) -> st.SearchStrategy[Decimal]:
-    return st.integers(-(10**digits) + 1, 10**digits - 1).map(lambda n: Decimal(n).scaleb(-scale))
+    return st.integers(-(10**digits) + 1, 10**digits - 1).map(lambda n: Decimal(n).scaleb(-scale, Context(prec=digits)))
 
 
 def _decimal(precision: int, scale: int) -> dict[str, Any]:

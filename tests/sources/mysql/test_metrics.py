@@ -195,7 +195,9 @@ def test_the_places_of_the_stream_are_those_of_the_server(db: Any, made: Callabl
     file, end, gtids = _log(db)
     found = _streamed(connector)
     assert found["BinlogFilename"] == file
-    assert end - found["BinlogPosition"] in (0, 40)
+    assert abs(end - found["BinlogPosition"]) in (0, 40), (
+        "MariaDB may note behind it, at any time, that the file before is closed"
+    )
     assert (found["IsGtidModeEnabled"], found["GtidSet"]) == (True, gtids)
     assert found["SourceEventPosition"] == _last_event(db, file)
     assert found["LastTransactionId"] == captured_sources(connector)[-1]["gtid"]
@@ -204,7 +206,7 @@ def test_the_places_of_the_stream_are_those_of_the_server(db: Any, made: Callabl
     file, end, gtids = _log(db)
     changed = _streamed(connector)
     assert (changed["BinlogFilename"], changed["GtidSet"]) == (file, gtids)
-    assert end - changed["BinlogPosition"] in (0, 40), "MariaDB may note behind it that the file before is closed"
+    assert abs(end - changed["BinlogPosition"]) in (0, 40)
     assert changed["SourceEventPosition"] == _last_event(db, file)
     assert changed["LastTransactionId"] not in ("", found["LastTransactionId"])
     found = _streamed(connector)

@@ -51,6 +51,7 @@ def test_rows_that_an_alter_changes_are_read_again_and_others_are_not(
             and family in NEVER_NEEDLESS
             and not one.beside
             and "AUTO_INCREMENT" not in one.how
+            and not (one.old.startswith("LONGBLOB") and one.new.startswith("MEDIUMBLOB"))  # no value here is as long
             and outcome.kept
             and not outcome.exact
         ):
