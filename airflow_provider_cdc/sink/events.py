@@ -37,6 +37,7 @@ class Events:
     :param left_out: columns that an event does not have, of those that any of them lacks; one text for each event, empty if it has all
     :param previous: keys before, by the names of :data:`PREVIOUS`, where events change a key and leave values out: these are in the row that had the key before
     :param moves: which ones do
+    :param unfit: for each event, the column with a value that is none of the type which the source has given the column since; empty if there is none
     :param partial: where updates may say what has changed of a document instead of the document: :data:`BEFORE`, and the event columns of the schema
     """
 
@@ -47,6 +48,7 @@ class Events:
     previous: pa.Table | None = None
     moves: npt.NDArray[np.bool_] | None = None
     partial: pa.Table | None = None
+    unfit: npt.NDArray[np.object_] | None = None
 
     def take(self, chosen: npt.NDArray[Any]) -> Events:
         """Some of them.
@@ -59,7 +61,8 @@ class Events:
         numbers = pa.array(at)
         left_out = None if self.left_out is None else self.left_out[at]
         partial = None if self.partial is None else self.partial.take(numbers)
-        found = Events(self.op[at], self.seq[at], self.rows.take(numbers), left_out, partial=partial)
+        unfit = None if self.unfit is None or not self.unfit[at].any() else self.unfit[at]
+        found = Events(self.op[at], self.seq[at], self.rows.take(numbers), left_out, partial=partial, unfit=unfit)
         if self.previous is None or self.moves is None or not self.moves[at].any():
             return found
         return replace(found, previous=self.previous.take(numbers), moves=self.moves[at])
@@ -165,9 +168,13 @@ def newest_commit(changelog: ChangeLog, connector: str, pending: Pending) -> int
 def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) -> Events:
     key, after = _fields(events, "key"), _fields(events, "after")
     origins = lineage(pending, file.schema_version)
-    columns = {}
+    columns, unfit = {}, np.full(events.num_rows, "", object)
     for field in table.fields:
-        value = _value(field, origins, key, after, events, file)
+        value, bad = _value(field, origins, key, after, events, file)
+        if bad is not None:
+            if field.key or file.sparse:
+                raise unfit_value(table, field.name, int(events["seq"].to_numpy()[bad][0]))
+            unfit[bad] = field.name
         # databases take both zeros as one key
         columns[field.name] = (
             pc.add(value, 0.0).cast(value.type) if field.key and pa.types.is_floating(value.type) else value
@@ -187,41 +194,65 @@ def _made(events: pa.Table, file: DataFile, pending: Pending, table: SinkTable) 
         given = {c.name: events[c.name] for c in documents.columns if c.name in events.column_names}
         said = pa.table({BEFORE: before, **given})
     found = Events(op, events["seq"].to_numpy(), pa.table(columns), left_out, partial=said)
+    if unfit.any():
+        found = replace(found, unfit=unfit)
     return found if left_out is None else _with_moves(found, events, left_out, origins, table)
 
 
 def _value(
     field: Field, origins: Any, key: dict[str, Any], after: dict[str, Any], events: pa.Table, file: DataFile
-) -> pa.ChunkedArray:
-    """A column of the target, for all events."""
+) -> tuple[pa.ChunkedArray, npt.NDArray[np.bool_] | None]:
+    """A column of the target, for all events; and where it has a value that is none of the column's type, if there is such an event."""
     column, rows = field.column, events.num_rows
     if column in COORDINATES:
         constant = {"__connect_topic": pa.scalar(file.topic), "__connect_partition": pa.scalar(0, pa.int32())}
-        return events["seq"] if column is COORDINATES[2] else pa.chunked_array([pa.repeat(constant[column.name], rows)])
+        found = (
+            events["seq"] if column is COORDINATES[2] else pa.chunked_array([pa.repeat(constant[column.name], rows)])
+        )
+        return found, None
     origin = origins[column.name]
     wanted = arrow_type(column.type)
     if origin.column is None:
         value = pa.scalar(origin.fill, pa.string()).cast(wanted) if origin.fill is not None else pa.scalar(None, wanted)
-        return pa.chunked_array([pa.repeat(value, rows)])
+        return pa.chunked_array([pa.repeat(value, rows)]), None
     value = after.get(origin.column)
     if origin.column in key:  # images may leave keys out, and deletes have no image
         value = key[origin.column] if value is None else pc.coalesce(value, key[origin.column])
-    return _typed(value, column, rows, file.topic)
+    try:
+        return _typed(value, column, rows), None
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return _fitting(value, wanted)
 
 
-def _typed(value: pa.ChunkedArray | None, column: Column, rows: int, topic: str) -> pa.ChunkedArray:
+def _typed(value: pa.ChunkedArray | None, column: Column, rows: int) -> pa.ChunkedArray:
     wanted = arrow_type(column.type)
     if value is None:
         return pa.chunked_array([pa.nulls(rows, wanted)])
-    try:
-        return value if value.type == wanted else value.cast(wanted)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as e:
-        raise TargetError(
-            f"The column {column.name} has got another type at the source, and a value from before is none of it: {e}",
-            where=topic,
-            safe="The table was not changed.",
-            remedy=f"leave the column out: {exclusion(topic, column.name)}",
-        ) from e
+    return value if value.type == wanted else value.cast(wanted)
+
+
+def _fitting(value: pa.ChunkedArray, wanted: pa.DataType) -> tuple[pa.ChunkedArray, npt.NDArray[np.bool_]]:
+    """The values that are of a type, NULL for all others; and which ones these are."""
+    encoded = value.combine_chunks().dictionary_encode()
+    casts = []
+    for distinct in encoded.dictionary:
+        try:
+            casts.append(distinct.cast(wanted).as_py())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            casts.append(None)
+    found = pa.array(casts, wanted).take(encoded.indices)
+    bad = pc.and_(encoded.is_valid(), found.is_null())
+    return pa.chunked_array([found]), bad.to_numpy(zero_copy_only=False)
+
+
+def unfit_value(table: SinkTable, column: str, seq: int) -> TargetError:
+    """The error for a value that is none of the type which the source has given its column since."""
+    return TargetError(
+        f"The column {column} has got another type at the source, and a value from before is none of it.",
+        where=f"{table.topic}, event {seq}",
+        safe="The table was not changed.",
+        remedy=f"leave the column out: {exclusion(table.topic, next(f.column.name for f in table.fields if f.name == column))}",
+    )
 
 
 def _left_out(events: pa.Table, final: dict[str | None, str]) -> npt.NDArray[np.object_]:
@@ -244,9 +275,7 @@ def _with_moves(
         return found
     before = _fields(events, "previous_key")
     columns = {
-        PREVIOUS.format(at): _typed(
-            before.get(origins[field.column.name].column), field.column, events.num_rows, table.topic
-        )
+        PREVIOUS.format(at): _typed(before.get(origins[field.column.name].column), field.column, events.num_rows)
         for at, field in enumerate(table.key)
     }
     return replace(found, previous=pa.table(columns), moves=moves)

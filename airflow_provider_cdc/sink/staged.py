@@ -38,6 +38,7 @@ from airflow_provider_cdc.sink.staging import (
     staging_dialect,
 )
 from airflow_provider_cdc.sink.tables import SinkTable
+from airflow_provider_cdc.sink.type_changes import changes_types
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +183,8 @@ class StagedSink(Sink):
             return f"primary.key.mode={config.primary_key_mode} makes a row of each event"
         if changes_key(pending, config):
             return "its key changes"
+        if changes_types(pending, self._wanted(pending)):
+            return "columns get other types, of which values from before may be none"
         return ""
 
     def _work(self, pending: Pending, first: int) -> TopicWork | None:

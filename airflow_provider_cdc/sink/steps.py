@@ -20,6 +20,7 @@ from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.config import InsertMode, SinkConfig
 from airflow_provider_cdc.sink.events import Events, events_after
 from airflow_provider_cdc.sink.tables import SinkTable
+from airflow_provider_cdc.sink.type_changes import without_unfit
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def steps(
         after = pending.taken[0]
         yield Step("empty", pa.table({}), np.array([after]))
     late = apart(pending, after)
-    found = events_after(changelog, connector, pending, table, after, committed)
+    found = without_unfit(events_after(changelog, connector, pending, table, after, committed), table, config)
     if any(file.sparse for _, file in pending.files):
         found = _unsplit(found)
     for events in found if completed is None else completed(found):

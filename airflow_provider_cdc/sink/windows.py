@@ -21,6 +21,7 @@ from airflow_provider_cdc.sink.config import InsertMode, PrimaryKeyMode, SinkCon
 from airflow_provider_cdc.sink.events import WHOLE_GROUP, Events, files_of, read
 from airflow_provider_cdc.sink.steps import Step, ends
 from airflow_provider_cdc.sink.tables import SinkTable
+from airflow_provider_cdc.sink.type_changes import changes_types
 
 WINDOW_EVENTS, WINDOW_BYTES = 500_000, 64 << 20
 """A window ends with the row group after which it has so many events, or keys of so many bytes."""
@@ -41,6 +42,7 @@ def fit(pending: Pending, table: SinkTable, config: SinkConfig) -> bool:
         and pending.taken is None
         and "t" not in pending.counts()
         and not any(file.sparse for _, file in pending.files)
+        and not changes_types(pending, table)
         and not any(field.column.type.startswith(_NOT_KEYS) for field in table.key)
     )
 
