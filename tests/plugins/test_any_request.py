@@ -76,7 +76,13 @@ def test_awkward_names_and_values_are_answered(shop: Shop, asked: Asked, forms: 
     def answered(url: str, content: str | None) -> None:
         headers = {} if content is None else {"content-type": "application/json"}
         answer = client.request(method, url, content=content, headers=headers, follow_redirects=False)
-        assert answer.status_code in {*ANSWERS, 307}, (url[:300], content, answer.status_code, answer.text[:1000])
+        late = {503} if path.endswith("/check") else set()  # a source that does not answer in time, on a busy machine
+        assert answer.status_code in {*ANSWERS, *late, 307}, (
+            url[:300],
+            content,
+            answer.status_code,
+            answer.text[:1000],
+        )
         if answer.status_code != 307:  # a slash too many
             assert answer.headers["content-type"] == "application/json"
             json.loads(answer.text)

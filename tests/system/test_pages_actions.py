@@ -270,8 +270,8 @@ def test_the_offset_is_edited_and_brought_back(
     assert json.loads(field.input_value()) == first.offset.position
     for text, told in (
         ("{", "The position is no JSON"),
-        ('{"file": "<img>", "pos": 4}', "is not a position"),
-        ('{"file": "nothing.000001", "pos": 4}', "The log cannot be read from nothing.000001:4 on"),
+        ('{"file": "<img>", "pos": 4}', "There is no such position"),
+        ('{"file": "nothing.000001", "pos": 4}', "the server has no file nothing.000001"),
     ):
         field.fill(text)
         dialog.get_by_role("button", name="Show what happens").click()
