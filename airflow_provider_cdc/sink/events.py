@@ -19,7 +19,7 @@ from airflow_provider_cdc.changelog.pending import Pending, lineage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.model.schema import Column, arrow_type
-from airflow_provider_cdc.sink.tables import COORDINATES, PREVIOUS, Field, SinkTable, exclusion
+from airflow_provider_cdc.sink.tables import COORDINATES, PREVIOUS, Field, SinkTable, exclude_columns
 
 WHOLE_GROUP = 65_536
 """Events that are looked at together, at most."""
@@ -251,7 +251,7 @@ def unfit_value(table: SinkTable, column: str, seq: int) -> TargetError:
         f"The column {column} has got another type at the source, and a value from before is none of it.",
         where=f"{table.topic}, event {seq}",
         safe="The table was not changed.",
-        remedy=f"leave the column out: {exclusion(table.topic, next(f.column.name for f in table.fields if f.name == column))}",
+        remedy=f"leave the column out: {exclude_columns(table.topic, next(f.column.name for f in table.fields if f.name == column))}",
     )
 
 

@@ -265,10 +265,10 @@ def _listed(fields: Iterable[Field]) -> str:
 
 
 def _excluded(topic: str, *fields: Field) -> str:
-    return exclusion(topic, *(field.column.name for field in fields))
+    return exclude_columns(topic, *(field.column.name for field in fields))
 
 
-def exclusion(topic: str, *columns: str) -> str:
+def exclude_columns(topic: str, *columns: str) -> str:
     """The property that leaves columns of a topic out."""
     return "field.exclude.list=" + ",".join(f"{re.escape(topic)}:{re.escape(name)}" for name in columns)
 

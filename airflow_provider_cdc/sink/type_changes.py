@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from dataclasses import replace
 
+import numpy as np
+
 from airflow_provider_cdc.changelog.pending import Pending, lineage
 from airflow_provider_cdc.sink.config import InsertMode, SinkConfig
 from airflow_provider_cdc.sink.events import Events, unfit_value
@@ -41,17 +43,19 @@ def without_unfit(found: Iterator[Events], table: SinkTable, config: SinkConfig)
     waiting = dict[Hashable, tuple[str, int]]()
     for events in found:
         fit = events
+        if events.unfit is not None and (not key or config.insert_mode is InsertMode.INSERT):
+            first = int(np.flatnonzero(events.unfit != "")[0])
+            raise unfit_value(table, events.unfit[first], int(events.seq[first]))
         if waiting or events.unfit is not None:
             rows = list(zip(*(events.rows[name].to_pylist() for name in key), strict=True))
             unfit = [""] * len(events.op) if events.unfit is None else events.unfit.tolist()
             for at, column in enumerate(unfit):
                 if events.op[at] == "t":
-                    waiting.clear()
+                    if config.truncate_enabled:
+                        waiting.clear()
                 elif not column:
                     if events.op[at] != "d" or config.delete_enabled:
                         waiting.pop(rows[at], None)
-                elif not key or config.insert_mode is InsertMode.INSERT:
-                    raise unfit_value(table, column, int(events.seq[at]))
                 else:
                     waiting[rows[at]] = column, int(events.seq[at])
             if events.unfit is not None:
