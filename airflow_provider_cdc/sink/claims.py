@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.sink.config import SinkConfig
-from airflow_provider_cdc.sink.exact_names import exact_name
+from airflow_provider_cdc.sink.exact_names import TRANSACTIONAL, exact_name
 from airflow_provider_cdc.sink.markers import TEXT
 
 CLAIMS: Final = "cdc_tables"
@@ -62,6 +62,7 @@ class TableClaims:
             sa.Column("source_table", TEXT),
             sa.Column("claimed_at", sa.String(32), nullable=False),
             quote=True,
+            **TRANSACTIONAL,
         )
 
     def ensure(self, connection: sa.Connection, before: Mapping[str, str]) -> None:

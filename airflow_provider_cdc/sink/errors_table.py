@@ -10,6 +10,7 @@ import pyarrow as pa
 import sqlalchemy as sa
 
 from airflow_provider_cdc.sink import texts
+from airflow_provider_cdc.sink.exact_names import TRANSACTIONAL
 from airflow_provider_cdc.sink.markers import TEXT
 from airflow_provider_cdc.sink.tables import SinkTable
 
@@ -41,8 +42,7 @@ class ErrorsTable:
             sa.Column("error", TEXT, nullable=False),
             sa.Column("refused_at", sa.String(32), nullable=False),
             quote=True,
-            mysql_engine="InnoDB",
-            mariadb_engine="InnoDB",
+            **TRANSACTIONAL,
         )
 
     def ensure(self, connection: sa.Connection) -> None:

@@ -15,6 +15,12 @@ _COLLATIONS = (
 )
 _DEFAULTS: Mapping[str, str] = {"mysql": "DATABASE()", "mariadb": "DATABASE()", "mssql": "SCHEMA_NAME()"}
 """Database whose collations take names as one that differ in case → its word for the schema of a connection. Others compare texts as they are."""
+TRANSACTIONAL: Mapping[str, Any] = {
+    f"{dialect}_{option}": value
+    for dialect in ("mysql", "mariadb")
+    for option, value in (("engine", "InnoDB"), ("row_format", "DYNAMIC"))
+}
+"""Options of our own tables: without them, a server's default may have no transactions, or shorter keys."""
 
 
 def exact_name(length: int, *, letters: bool = False) -> sa.String:

@@ -14,7 +14,7 @@ from uuid import uuid4
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.sink.exact_names import collation_changes, exact_name
+from airflow_provider_cdc.sink.exact_names import TRANSACTIONAL, collation_changes, exact_name
 from airflow_provider_cdc.sink.marker_columns import additions, lacking
 
 log = logging.getLogger(__name__)
@@ -73,8 +73,7 @@ class MarkerTable:
             *[sa.Column(name, sa.String(_IDENTITY)) for name in _LOGS],
             schema=schema,
             quote=True,
-            mysql_engine="InnoDB",
-            mariadb_engine="InnoDB",
+            **TRANSACTIONAL,
         )
 
     def ensure(self, connection: sa.Connection) -> None:

@@ -18,6 +18,7 @@ from tests.sources.oracle_adapter import OracleAdapter
 from tests.sources.suite import INT, TEXT, Adapter, SourceSuite, equal, started
 from tests.sources.suite.incremental import IncrementalSuite
 from tests.support.shop import operations
+from tests.support.signals import signal_state, snapshot_as_advised
 
 
 @contextmanager
@@ -103,8 +104,9 @@ class TestHybridOnCluster(SourceSuite):
         assert operations(connector, connector.capture()) == {"a": {"c": 2, "u": 6}}
         equal(connector, ready)
 
+    @pytest.mark.parametrize("repair", ["snapshot.mode=always", "the command"])
     def test_a_table_that_took_the_place_of_another_is_an_error_whose_repair_helps(
-        self, cluster: Oracle, tmp_path: Path
+        self, cluster: Oracle, tmp_path: Path, repair: str
     ) -> None:
         """Rows from before have no names any more, in no dictionary."""
         with ExitStack() as stack:
@@ -118,8 +120,12 @@ class TestHybridOnCluster(SourceSuite):
             db.change_column("a", "n", TEXT)
             with pytest.raises(SchemaConflict) as caught:
                 connector.capture()
-            assert "snapshot.mode=always" in str(caught.value)
-            connector.capture({"snapshot.mode": "always"})
+            if repair == "the command":
+                number = snapshot_as_advised(connector, str(caught.value))
+                connector.capture()
+                assert signal_state(connector, number)[0] == "done"
+            else:
+                connector.capture({"snapshot.mode": "always"})
             with db.transaction() as t:
                 t.insert("a", {"id": 21, "n": "one"})
             connector.capture()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +22,14 @@ def snapshot(connector: Connector, *tables: str, id_: str = "ask", **more: Any) 
     """Send ``execute-snapshot``; keywords with underscores for hyphens."""
     data = {"data-collections": list(tables)} | {name.replace("_", "-"): value for name, value in more.items()}
     return send(connector, "execute-snapshot", data, id_=id_)
+
+
+def snapshot_as_advised(connector: Connector, error: str) -> int:
+    """Send the signal of the command by which an error has a table read whole."""
+    (command,) = re.findall(r"`(airflow cdc snapshot .* --replace)`", error)
+    *cdc, name, pattern, _, type_, _ = shlex.split(command)
+    assert (cdc, name) == (["airflow", "cdc", "snapshot"], connector.name)
+    return snapshot(connector, pattern, type=type_, replace=True)
 
 
 def signal_state(connector: Connector, number: int) -> tuple[str, str]:
