@@ -53,6 +53,7 @@ def test_rows_that_an_alter_changes_are_read_again_and_others_are_not(
             and not one.beside
             and "AUTO_INCREMENT" not in one.how
             and not (one.old.startswith("LONGBLOB") and one.new.startswith("MEDIUMBLOB"))  # no value here is as long
+            and not one.new.startswith("BINARY")  # pads values, of which there may be none here
             and _is_text(one.old) == _is_text(one.new)
             and outcome.kept
             and not outcome.exact
