@@ -76,3 +76,21 @@ def test_a_value_that_no_later_event_replaces_is_refused(mariadb: Any, engine: s
         with engine.connect() as connection:
             found = connection.execute(sa.text(f"SELECT id FROM test_{db.name}_t ORDER BY id")).fetchall()
         assert [int(id_) for (id_,) in found] == [1, 2]
+
+
+def test_a_row_that_a_truncate_has_not_removed_is_refused(mariadb: Any, engine: sa.Engine, tmp_path: Path) -> None:
+    """With ``truncate.enabled=false`` its row stays, and has the value; otherwise it is gone."""
+    with mariadb.database("types") as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(20))")
+        connector = mysql_connector(mariadb, tmp_path, "mariadb", database_include_list=db.name)
+        connector.capture()
+        db.sql(
+            "INSERT INTO t VALUES (1, 'abc')", "TRUNCATE t", "ALTER TABLE t MODIFY v INT", "INSERT INTO t VALUES (2, 5)"
+        )
+        connector.capture()
+        with pytest.raises(TargetError, match="(?i)The column v has got another type"):
+            sink(engine, connector, truncate__enabled=False).apply()
+        sink(engine, connector).apply()
+        with engine.connect() as connection:
+            found = connection.execute(sa.text(f"SELECT id, v FROM test_{db.name}_t")).fetchall()
+        assert [*map(_plain, found)] == [(2, Decimal(5))]
