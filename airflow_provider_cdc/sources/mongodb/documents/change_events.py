@@ -140,9 +140,14 @@ class ChangeEvents:
         """Whether more than its ``_id`` says which document it is: the fields by which its collection is spread over shards."""
         return self._document_key[1] > 0
 
+    @property
+    def document_key(self) -> Values:
+        """Which document was changed: its shard key, if it has one, and its ``_id``."""
+        return self.field(b"documentKey")
+
     @cached_property
     def _document_key(self) -> tuple[list[Values], npt.NDArray[np.uint8]]:
-        return find_fields(self.field(b"documentKey"), [b"_id"], np.ones((1, 256), np.bool_))
+        return find_fields(self.document_key, [b"_id"], np.ones((1, 256), np.bool_))
 
     @cached_property
     def update(self) -> dict[bytes, Values]:
