@@ -34,6 +34,8 @@ NOTHING_BETWEEN: Final = frozenset({51175, 6137401})
 """The bounds of a query are equal, or the wrong way round: the server has no empty ranges."""
 NO_COLLECTION: Final = 26
 FORBIDDEN: Final = 13
+NOT_AT_ROUTER: Final = 20
+"""A router (``mongos``) shows no ``local`` database, and so no oplog."""
 NOT_SUPPORTED: Final = frozenset({40573, 59, 76, 72, 9})
 
 _RESUMABLE: Final = frozenset(

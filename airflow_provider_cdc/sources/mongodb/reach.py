@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Client, deployment_of, now_of
-from airflow_provider_cdc.sources.mongodb.errors import FORBIDDEN, HISTORY_LOST, code_of
+from airflow_provider_cdc.sources.mongodb.errors import FORBIDDEN, HISTORY_LOST, NOT_AT_ROUTER, code_of
 from airflow_provider_cdc.sources.mongodb.log.pipeline import beginning, change_stream, target
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 
@@ -45,7 +45,7 @@ def oplog_window(client: Client) -> OplogWindow | None:
         oplog = client.local[_OPLOG]
         ends = [oplog.find_one({}, {"ts": 1, "o.msg": 1}, sort=[("$natural", order)]) for order in (1, -1)]
     except driver.OperationFailure as e:
-        if code_of(e) in (FORBIDDEN, 73):
+        if code_of(e) in (FORBIDDEN, NOT_AT_ROUTER):
             return None
         raise
     if None in ends:

@@ -239,6 +239,8 @@ class Router(Server):
         seen = body.get("$clusterTime", {}).get("clusterTime")
         if seen is not None and seen > self.time:
             self.time = seen
+        if context.db == "local":
+            raise MongoError(20, "Can't use 'local' database through mongos")
         self._enter(body)
         handler = routing.HANDLERS.get(name)
         if handler is not None:
