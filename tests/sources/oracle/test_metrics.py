@@ -148,7 +148,8 @@ def test_the_schema_history_tells_what_was_read_and_what_was_added(
 def test_the_places_of_the_stream_are_those_of_the_database(schema: Oracle, made: Callable[..., Connector]) -> None:
     connector = made()
     before = schema.scn()
-    schema.sql("INSERT INTO T VALUES (1, 1)")
+    for id_ in (1, 2):
+        schema.sql(f"INSERT INTO T VALUES ({id_}, 1)")
     committed = schema.scn()
     result = connector.capture()
     found = result.metrics["streaming"]
@@ -157,9 +158,10 @@ def test_the_places_of_the_stream_are_those_of_the_database(schema: Oracle, made
     assert (found["OffsetScn"], found["OldestScn"]) == (found["CurrentScn"], "0")
     assert f"SCN {found['CurrentScn']}" in result.position
     assert 0 <= found["ScnLag"] < 10  # a look at the SCN moves it, and a run ends where the database was when it began
-    (event,) = of_table(records(connector), "T")
-    assert event["value"]["source"]["commit_scn"] <= found["CommittedScn"]
-    assert found["LastTransactionId"] == event["value"]["source"]["txId"]
+    first, last = (event["value"]["source"] for event in of_table(records(connector), "T"))
+    assert int(first["commit_scn"]) < int(last["commit_scn"]) <= int(found["CommittedScn"])
+    assert found["LastTransactionId"] == last["txId"] != first["txId"]
+    _of_three_windows()
 
 
 def test_windows_queries_and_rows_are_counted_and_timed(schema: Oracle, made: Callable[..., Connector]) -> None:
@@ -205,13 +207,13 @@ def _of_three_windows() -> None:
     gauges = Gauges(
         position=OraclePosition(5, 5), current=9, read=9, active=0, oldest=None, buffered=0, buffered_bytes=0, window=7, pause=0.5
     )  # fmt: skip
-    for rows, changes, seconds, lag_s, fetches in (
-        (60, 8, 2.0, 3.0, [0.1, 0.3]),
-        (50, 9, 0.5, 1.0, [0.2]),
-        (30, 2, 1.0, 2.0, [0.1]),
+    for rows, changes, commits, seconds, lag_s, fetches, logs, switches in (
+        (60, 8, 4, 2.0, 3.0, [0.1, 0.3], 2, 5),
+        (50, 9, 2, 0.5, 1.0, [0.2], 4, 6),
+        (30, 2, 1, 1.0, 2.0, [0.1], 3, 4),
     ):
         now[0] += seconds
-        measured.session.began([("a", "CURRENT")] * (4 if changes == 9 else 2), 3)
+        measured.session.began([("a", "CURRENT")] * logs, switches)
         measured.session.started(lag_s)
         measured.session.queried()
         for fetched in fetches:
@@ -221,7 +223,7 @@ def _of_three_windows() -> None:
         measured.rows.ts_us = int((now[0] - lag_s) * 1e6)
         measured.rows.gave(seconds / 10)
         measured.stepped(gauges, rows, seconds)
-    measured.rows.ended(7, [], "1.2.3", 8)
+        measured.rows.ended(commits, [], f"1.2.{rows}", 100 - rows)
     found = measured.document(gauges)
     ms = "InMilliseconds"
     expected = {
@@ -231,8 +233,9 @@ def _of_three_windows() -> None:
         f"TotalMiningSessionStartTime{ms}": 6000, f"LastBatchProcessingTime{ms}": 1000, f"MinBatchProcessingTime{ms}": 500,
         f"MaxBatchProcessingTime{ms}": 2000, f"TotalProcessingTime{ms}": 3500, "LastBatchProcessingThroughput": 30,
         "MaxBatchProcessingThroughput": 100, "AverageBatchProcessingThroughput": 40, "CommitThroughput": 2,
+        "LastTransactionId": "1.2.30", "CommittedScn": "70",
         f"LastCommitDuration{ms}": 100, f"MaxCommitDuration{ms}": 200, f"LagFromSource{ms}": 2000, f"MinLagFromSource{ms}": 1000,
-        f"MaxLagFromSource{ms}": 3000, "MinimumMinedLogCount": 2, "MaximumMinedLogCount": 4, "BatchSize": 7,
+        f"MaxLagFromSource{ms}": 3000, "MinimumMinedLogCount": 2, "MaximumMinedLogCount": 4, "SwitchCounter": 4, "BatchSize": 7,
         "MillisecondToSleepBetweenMiningQuery": 500,
     }  # fmt: skip
     assert {name: found[name] for name in expected} == expected

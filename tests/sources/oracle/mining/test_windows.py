@@ -93,13 +93,14 @@ def test_a_window_that_the_present_cuts_short_does_not_make_the_next_one_larger(
 
 def test_documented_sizes_grow_and_shrink_by_the_smallest_one() -> None:
     assert Windows(config()).size == 20_000
-    documented = Windows(config(**{"log.mining.batch.size.min": 1_000}))  # all of the three are those of the documents
-    grown, at = list[int](), 0
-    for _ in range(90):
-        window = documented.next(at, 10**9)
-        at = window.end
-        grown.append(at - window.start)
-    assert (grown[:2], grown[-1]) == ([21_000, 22_000], 100_000)
+    for part, size in (("min", 1_000), ("max", 100_000), ("default", 20_000)):  # documented, as the others are
+        documented = Windows(config(**{f"log.mining.batch.size.{part}": size}))
+        grown, at = list[int](), 0
+        for _ in range(90):
+            window = documented.next(at, 10**9)
+            at = window.end
+            grown.append(at - window.start)
+        assert (grown[:2], grown[-1]) == ([21_000, 22_000], 100_000)
     windows = Windows(config(**SIZES))
     sizes, at = [windows.size], 0
     for _ in range(5):
@@ -111,6 +112,19 @@ def test_documented_sizes_grow_and_shrink_by_the_smallest_one() -> None:
         at = windows.next(at, at + 1).end
         sizes.append(windows.size)
     assert sizes[-5:] == [1200, 1100, 1000, 1000, 1000]
+
+
+def test_a_window_ends_behind_the_one_before_or_in_the_present() -> None:
+    """Also where the stream goes back."""
+    windows = Windows(config(**SIZES))
+    at, ends = 0, list[int]()
+    for _ in range(5):
+        at = windows.next(at, 10**6).end
+        ends.append(at)
+    assert ends == [1100, 2300, 3600, 4900, 6200]
+    assert windows.next(at - 1300, 10**6).end == 10**6
+    assert windows.next(10**6, 10**6 + 7).end == 10**6 + 7
+    assert (windows.next(10**6, 10**6 - 5).start, windows.next(10**6, 10**6 - 5).end) == (10**6, 10**6)
 
 
 def test_pauses_grow_while_there_is_nothing_and_shrink_while_there_is_much() -> None:
