@@ -173,6 +173,33 @@ def test_a_switch_begins_a_new_session_and_logs_that_are_done_are_removed_from_i
 
 
 @pytest.mark.parametrize("restart", [False, True])
+def test_a_switch_is_counted_and_writes_a_dictionary_for_a_session_that_has_a_connection_as_configured(
+    server: Oracle, restart: bool
+) -> None:
+    properties = {"log__mining__strategy": "redo_log_catalog", "log__mining__restart__connection": restart}
+    config = settings(server, **properties)
+    opened: list[oracledb.Connection] = []
+
+    def open_connection() -> oracledb.Connection:
+        opened.append(server.capture())
+        return opened[-1]
+
+    with MiningSession(config, Filters(config), open_connection=open_connection) as session:
+        start = server.scn()
+        insert(server, 1)
+        first = now(server)
+        assert ids(mined(session, start, first)) == [1]
+        before, counted = {one.sequence for one in session.files}, session.counters.switches
+        server.switch_log()
+        insert(server, 2)
+        assert ids(mined(session, first, now(server), False)) == [2]
+        assert session.counters.sessions == 2
+        assert session.counters.switches > counted
+        assert {one.sequence for one in session.files if one.dictionary_begin} - before
+    assert len(opened) == (2 if restart else 1)
+
+
+@pytest.mark.parametrize("restart", [False, True])
 def test_an_old_session_ends_and_its_connection_where_that_is_configured(server: Oracle, restart: bool) -> None:
     clock = iter(range(0, 10_000_000, 1_000))  # every look at the clock is 1,000 s later
     config = settings(server, log__mining__session__max__ms=500_000_000, log__mining__restart__connection=restart)
