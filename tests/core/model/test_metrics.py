@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.model import metrics
-from airflow_provider_cdc.core.model.metrics import EventMetrics, HistoryMetrics, SnapshotMetrics
+from airflow_provider_cdc.core.model.metrics import ChunkMetrics, EventMetrics, HistoryMetrics, SnapshotMetrics
 
 BEGAN_S = 1_700_000_000.0
 
@@ -66,6 +66,22 @@ def test_a_snapshot_runs_until_it_is_complete_or_aborted_and_may_begin_again() -
         assert states() == [True, False, False]
         snapshot.end(aborted=aborted)
         assert states() == ended
+
+
+def test_pauses_of_incremental_snapshots_add_up(clock: Clock) -> None:
+    """Asking for one again makes it no shorter, and the one that lasts counts as far as it has come."""
+    chunks = ChunkMetrics()
+    for seconds, total in ((3.5, 3), (4.0, 7)):
+        chunks.pause()
+        clock.now += seconds / 2
+        chunks.pause()
+        clock.now += seconds / 2
+        found = chunks.incremental([])
+        assert (found["SnapshotPaused"], found["SnapshotPausedDurationInSeconds"]) == (True, total)
+        chunks.resume()
+        clock.now += 60
+        found = chunks.incremental([])
+        assert (found["SnapshotPaused"], found["SnapshotPausedDurationInSeconds"]) == (False, total)
 
 
 def test_a_stream_tells_how_long_ago_its_last_event_was_and_how_late_it_came(clock: Clock) -> None:
