@@ -70,7 +70,7 @@ def test_lines_of_a_file_are_carried_out_once_and_answered(
 def test_messages_of_a_topic_are_carried_out_once_and_answered(connector: Connector, kafka: Kafka) -> None:
     with kafka.topic() as topic:
         kafka.send(topic, *LINES, key="test")
-        kafka.send(topic, LINES[0], key="another")
+        kafka.send(topic, LINES[0].replace('"1"', '"4"'), key="another")
         properties = {
             "signal.enabled.channels": "kafka", "signal.kafka.bootstrap.servers": kafka.address, "signal.kafka.topic": topic,
             "signal.kafka.groupId": topic, "signal.kafka.poll.timeout.ms": 5000,

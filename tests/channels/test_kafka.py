@@ -356,6 +356,8 @@ def test_messages_that_the_documents_show_are_understood(kafka: Kafka, topic: st
     data = {"data-collections": ["schema1.products"], "type": "INCREMENTAL"}
     several = [{"data-collection": "db.t1", "filter": condition}]
     for more in ({"additional-condition": condition}, {"additional-conditions": several}):
+    for type_ in ("stop-snapshot", "execute-snapshot"):  # these are for others
+        kafka.send(topic, json.dumps({"type": type_, "data": data}), key="shop2")
         kafka.send(topic, json.dumps({"type": "execute-snapshot", "data": {**data, **more}}), key="shop")
     kafka.send(topic, json.dumps({"type": "stop-snapshot", "data": data}), key="shop")
     first, second, third = (_asked(s) for s in _some(opened(), 3))
