@@ -52,6 +52,11 @@ def _both(db: Any, connector: Connector, columns: str, values: str) -> tuple[lis
     return images, [row_fields(r) for r in found]
 
 
+def _booleans(nodes: list[Any]) -> list[set[str]]:
+    """Columns that have this type: by their values alone, 0 is False."""
+    return [{name for name, node in of_row.items() if node["type"] == "boolean"} for of_row in nodes]
+
+
 def test_tinyint_of_length_one_is_a_boolean(db: Any, made: Callable[..., Connector]) -> None:
     images, nodes = _both(db, made(), COLUMNS, "TRUE, NULL, 1, 5, 2")
     # MySQL hides the length of an unsigned one since 8.0.19
@@ -65,13 +70,15 @@ def test_tinyint_of_length_one_is_a_boolean(db: Any, made: Callable[..., Connect
 
 def test_columns_can_be_chosen_without_regard_to_their_length(db: Any, made: Callable[..., Connector]) -> None:
     connector = made(length_checker="false", selector=r"{0}\.(t|made)\.[uw], {0}\.other\..*")
-    images, _ = _both(db, connector, COLUMNS, "TRUE, NULL, 1, 0, 2")
+    images, nodes = _both(db, connector, COLUMNS, "TRUE, NULL, 1, 0, 2")
     assert images == [{"b": 1, "t": None, "u": True, "w": False, "x": 2}] * 3
+    assert _booleans(nodes) == [{"u", "w"}] * 3
 
 
 def test_a_selector_leaves_the_others_as_they_are(db: Any, made: Callable[..., Connector]) -> None:
-    images, _ = _both(db, made(selector=r"{}\..*\.b"), COLUMNS, "FALSE, 1, 1, 5, 2")
+    images, nodes = _both(db, made(selector=r"{}\..*\.b"), COLUMNS, "FALSE, 1, 1, 5, 2")
     assert images == [{"b": False, "t": 1, "u": 1, "w": 5, "x": 2}] * 3
+    assert _booleans(nodes) == [{"b"}] * 3
 
 
 def test_columns_that_come_later_are_converted_too_and_rows_are_read_in_chunks(
