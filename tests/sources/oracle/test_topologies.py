@@ -213,6 +213,9 @@ def test_lists_of_schemas_tables_and_columns_are_anchored(schema: Oracle, tmp_pa
     for number, (name, value) in enumerate(columns.items(), 10):
         found = topics(number, schema_include_list="APP", **{name: value})
         assert found == {**mine, "test.APP.T1": {"ID": 1}, "test.APP.U": {"ID": 1}}
+    without_key = {"table_include_list": r"APP\.T1", "column_include_list": r"APP\.T1\.V"}
+    found_ = captured(oracle_connector(schema, tmp_path / "key", schema_include_list="APP", **without_key))
+    assert [(r["key"], r["value"]["after"]) for r in found_ if r["topic"] == "test.APP.T1"] == [({"ID": 1}, {"V": 1})]
 
 
 # properties
