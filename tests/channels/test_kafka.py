@@ -302,7 +302,8 @@ def test_a_run_ends_though_the_broker_has_gone_before_the_last_commit(kafka: Kaf
         kafka.start()
 
 
-def test_a_look_takes_no_longer_than_configured(opened: Open) -> None:
+def test_a_look_takes_no_longer_than_configured(kafka: Kafka, topic: str, opened: Open) -> None:
+    assert _config(kafka, topic).signal_kafka_poll_timeout_ms == 100
     channel = opened(**{"signal.kafka.poll.timeout.ms": 700})
     began = time.monotonic()
     assert channel.poll() == []
@@ -355,9 +356,9 @@ def test_messages_that_the_documents_show_are_understood(kafka: Kafka, topic: st
     condition = "color='blue' AND brand='MyBrand'"
     data = {"data-collections": ["schema1.products"], "type": "INCREMENTAL"}
     several = [{"data-collection": "db.t1", "filter": condition}]
-    for more in ({"additional-condition": condition}, {"additional-conditions": several}):
     for type_ in ("stop-snapshot", "execute-snapshot"):  # these are for others
         kafka.send(topic, json.dumps({"type": type_, "data": data}), key="shop2")
+    for more in ({"additional-condition": condition}, {"additional-conditions": several}):
         kafka.send(topic, json.dumps({"type": "execute-snapshot", "data": {**data, **more}}), key="shop")
     kafka.send(topic, json.dumps({"type": "stop-snapshot", "data": data}), key="shop")
     first, second, third = (_asked(s) for s in _some(opened(), 3))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
@@ -91,6 +92,7 @@ def test_a_snapshot_waits_as_long_as_told(db: MemoryDatabase, tmp_path: Path, mo
     slept.clear()
     connector.capture()  # no snapshot: nothing to wait for
     assert 0.7 not in slept
+    assert TableConfig.parse({"topic.prefix": "p"}).snapshot_delay_ms == 0
 
 
 @pytest.mark.parametrize("mode", ["initial", "always", "initial_only", "when_needed"])

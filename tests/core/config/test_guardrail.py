@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import memory_connector
@@ -31,6 +32,7 @@ def test_more_tables_than_allowed_are_an_error_before_anything_is_read(db: Memor
     connector.properties["table.include.list"] = "shop.a"
     connector.capture()
     assert len(connector.rows("shop.a")) == 2
+    assert TableConfig.parse({"topic.prefix": "p"}).guardrail_collections_max == 0, "by default any number is allowed"
 
 
 def test_a_table_that_is_added_later_counts_in_the_next_run(db: MemoryDatabase, tmp_path: Path) -> None:

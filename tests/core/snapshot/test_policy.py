@@ -162,6 +162,8 @@ def test_with_data_alone_each_run_reads_and_ends(db: MemoryDatabase, made: Calla
     insert(db, "shop.a", 3)
     assert _done(connector) == {}  # only the structure of it is read, and nothing is streamed
     assert connector.capture({f"{BASED}.start.stream": True, f"{BASED}.snapshot.data": False}).events == 0
+    without = TableConfig.parse({**PREFIX, "snapshot.mode": "configuration_based", f"{BASED}.snapshot.data": True})
+    assert not snapshot_policy(without).should_stream(), "by default it is not asked for"
 
 
 def test_with_schema_and_stream_a_connector_streams_from_now_on(

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.rendered import captured, of_table, row_fields
 
@@ -110,19 +111,21 @@ def test_names_of_schemas_are_made_fit_for_avro_as_the_mode_says(
 
 def test_the_delimiter_stands_between_the_parts_of_each_topic(db: Any, made: Callable[..., Connector]) -> None:
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)")
-    connector = made(topic_delimiter="_", provide_transaction_metadata=True, topic_prefix="p")
+    connector, usual = made(topic_delimiter="_", provide_transaction_metadata=True, topic_prefix="p"), made()
     captured(connector)
     db.sql("INSERT INTO t VALUES (1)", "ALTER TABLE t ADD v INT")
     assert {r["topic"] for r in captured(connector)} == {"p", f"p_{db.name}_t", "p_transaction"}
+    assert MySqlConfig.parse({**usual.properties, **usual.secrets, "topic.prefix": "x"}).topic_delimiter == "."
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(("order", "tables"), [("ascending", "sml"), ("descending", "lms"), ("disabled", "lms")])
+@pytest.mark.parametrize(("order", "tables"), [("ascending", "cab"), ("descending", "bac"), (None, "abc")])
 def test_tables_are_read_in_the_order_of_their_sizes_where_that_is_asked_for(
-    db: Any, made: Callable[..., Connector], order: str, tables: str
+    db: Any, made: Callable[..., Connector], order: str | None, tables: str
 ) -> None:
-    for name, rows in (("l", 900), ("m", 90), ("s", 9)):
+    for name, rows in (("a", 90), ("b", 900), ("c", 9)):
         db.sql(f"CREATE TABLE {name} (id INT PRIMARY KEY)")
         db.sql(f"INSERT INTO {name} VALUES " + ", ".join(f"({i})" for i in range(rows)), f"ANALYZE TABLE {name}")
-    found = captured(made(snapshot_tables_order_by_row_count=order, snapshot_max_threads=1))
+    options = {} if order is None else {"snapshot_tables_order_by_row_count": order}
+    found = captured(made(snapshot_max_threads=1, **options))
     assert "".join(dict.fromkeys(r["topic"][-1] for r in found if r["topic"] != "test")) == tables

@@ -61,6 +61,7 @@ def test_an_idle_stream_is_as_patient_as_it_is_told(db: Any) -> None:
     assert sum(at <= 1.5 for at in beats) <= 10, "by default as poll.interval.ms says, which is 500"
     quick, _ = _beats(db, 1.5, None, least=100, poll_interval_ms=20)
     assert quick[99] < 30, "and at 500 it would take 50 s"
+    assert source_of(db.server)._config.poll_interval_ms == 500
 
 
 def test_transactions_that_are_passed_over_are_no_heartbeats(db: Any) -> None:

@@ -245,13 +245,14 @@ def test_the_time_precision_never_touches_timestamps(db: Any, tmp_path: Path) ->
     db.sql("CREATE TABLE t (id INT PRIMARY KEY, d DATE, t TIME, dt DATETIME(6), ts TIMESTAMP(6) NULL)")
     names = []
     values = "'2024-02-29', '01:00:00', '2018-06-20 06:37:03', '2018-06-20 06:37:03.123456'"
-    for mode in ("adaptive_time_microseconds", "adaptive", "connect"):
-        images, nodes = _both(db, tmp_path / mode, "t", values, time_precision_mode=mode)
+    for mode in (None, "adaptive_time_microseconds", "adaptive", "connect"):
+        options = {} if mode is None else {"time_precision_mode": mode}
+        images, nodes = _both(db, tmp_path / str(mode), "t", values, **options)
         assert [i["ts"] for i in images] == ["2018-06-20T06:37:03.123456Z"] * 2
         assert nodes["ts"] == ZONED
         names.append([nodes[c]["name"].removeprefix("io.debezium.time.") for c in ("d", "t", "dt")])
     assert names == [
-        ["Date", "MicroTime", "MicroTimestamp"],
+        *[["Date", "MicroTime", "MicroTimestamp"]] * 2,
         ["Date", "Time", "MicroTimestamp"],
         [f"{CONNECT}.Date", f"{CONNECT}.Time", f"{CONNECT}.Timestamp"],
     ]

@@ -14,6 +14,7 @@ import pytest
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import Connector, mysql_connector
@@ -108,7 +109,9 @@ def test_without_any_right_to_lock_the_missing_privilege_is_named(db: Any, made:
 
 
 def test_a_lock_that_is_not_granted_in_time_fails_the_snapshot(db: Any, made: Callable[..., Connector]) -> None:
-    connector = made(snapshot_lock_timeout_ms=1000)
+    usual, connector = made(), made(snapshot_lock_timeout_ms=1000)
+    config = MySqlConfig.parse({**usual.properties, **usual.secrets, "topic.prefix": "x"})
+    assert config.snapshot_lock_timeout_ms == 10_000
     with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute("LOCK TABLES t WRITE")
         began = time.monotonic()

@@ -54,7 +54,7 @@ def test_five_switches_say_what_a_run_does(db: Any, made: Callable[..., Connecto
     db.sql("INSERT INTO u VALUES (2)")
     found = [row for row in _rows(captured(connector)) if row[1] != "t"]
     assert found == [("t", "r", 1), ("t", "r", 2), ("u", "r", 1), ("u", "r", 2)]
-    connector.properties[f"{based}.snapshot.data"] = "false"
+    del connector.properties[f"{based}.snapshot.data"]  # by default it is false
     db.sql("INSERT INTO u VALUES (3)")
     assert _rows(captured(connector)) == [("u", "c", 3)]
 
