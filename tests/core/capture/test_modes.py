@@ -14,9 +14,10 @@ from tests.support.shop import equal, insert, operations
 # snapshot.mode
 
 
-@pytest.mark.parametrize("mode", ["initial", "when_needed"])
-def test_initial_reads_tables_once_then_streams(db: MemoryDatabase, tmp_path: Path, mode: str) -> None:
-    connector = memory_connector(db, tmp_path, snapshot_mode=mode)
+@pytest.mark.parametrize("mode", [None, "initial", "when_needed"])
+def test_initial_reads_tables_once_then_streams(db: MemoryDatabase, tmp_path: Path, mode: str | None) -> None:
+    """As without a mode."""
+    connector = memory_connector(db, tmp_path, **({} if mode is None else {"snapshot_mode": mode}))
     connector.capture()
     insert(db, "shop.a", 3)
     assert operations(connector, connector.capture()) == {"a": {"c": 1}}

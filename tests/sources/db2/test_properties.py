@@ -154,10 +154,13 @@ def test_schemas_can_tell_the_types_that_columns_have_in_the_database(
 
 
 @pytest.mark.parametrize(
-    ("mode", "name"), [("none", "Preis € 1"), ("avro", "Preis___1"), ("avro_unicode", "Preis_u0020_u20ac_u00201")]
+    ("mode", "name"), [(None, "Preis € 1"), ("avro", "Preis___1"), ("avro_unicode", "Preis_u0020_u20ac_u00201")]
 )
-def test_names_of_fields_can_be_made_fit_for_avro(products: Db2Adapter, tmp_path: Path, mode: str, name: str) -> None:
-    connector = products.connector(tmp_path, field_name_adjustment_mode=mode)
+def test_names_of_fields_can_be_made_fit_for_avro(
+    products: Db2Adapter, tmp_path: Path, mode: str | None, name: str
+) -> None:
+    options = {} if mode is None else {"field_name_adjustment_mode": mode}
+    connector = products.connector(tmp_path, **options)
     (read,) = of_table(captured(connector, schemas=True), "T")
     assert read["value"]["payload"]["after"] == {"ID": 1, "V": "a", "P": "AJY=", name: 2}
     (row,) = connector.rows(f"{products.namespace}.T")
