@@ -513,10 +513,6 @@ def test_tables_of_random_names_equal_the_source_or_are_refused(
     """A5, R09 to R13, R31: names of tables and columns of all kinds, in every database; none has rows of another one, and each one's trouble is its own."""
     engine, random = every_database, Random(sampled._seed)
     without = READ_BY_OURS if engine.dialect.name in UPPER else ""
-    if (
-        engine.dialect.name == "db2"
-    ):  # our test server asks its engine by names in a text, of which the driver sends too few bytes, and waits for ever
-        without += "".join(c for part in PARTS for c in part if not c.isascii())
     quoted = random.random() < 0.5
     properties = {
         "collection__name__format": random.choice(["${topic}", "${source.table}"]),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -180,12 +180,22 @@ class Db2(MergeDialect):
         return list(values.to_pylist())
 
     def code(self, error: sa.exc.DBAPIError) -> str:
-        found = _STATE.search(str(error.orig))
+        found = _STATE.search(_message(error))
         return found[1] if found else ""
 
     def transient(self, error: sa.exc.DBAPIError) -> bool:
-        number = _NUMBER.search(str(error.orig))
+        number = _NUMBER.search(_message(error))
         return super().transient(error) or (number is not None and number[1] in _LOST)
+
+
+def _message(error: sa.exc.DBAPIError) -> str:
+    """Return what the driver says of an error. Where it forgets that a call has failed, as a commit on a lost connection, Python says so: its words are those
+    of the cause."""
+    found, at = list[str](), cast("BaseException | None", error.orig)
+    while at is not None:
+        found.append(str(at))
+        at = at.__cause__ or at.__context__
+    return "\n".join(found)
 
 
 def _type(name: str, length: int, scale: int, units: str | None, characters: int | None) -> str:

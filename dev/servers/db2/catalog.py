@@ -8,7 +8,7 @@ from typing import Any
 
 from dev.servers.db2.declarations import BITS, UNICODE, Declared
 from dev.servers.db2.driver import Connection, Row, whole
-from dev.servers.db2.log import Log, Table
+from dev.servers.db2.log import Log, Table, columns_of
 from dev.servers.db2.positions import text
 
 HIDDEN_SCHEMAS = (
@@ -47,6 +47,15 @@ _REFERENCES = (
     "JOIN SYS.SYSTABLES P ON P.TABLEID = K.TABLEID JOIN SYS.SYSSCHEMAS S ON S.SCHEMAID = P.SCHEMAID WHERE A.SCHEMANAME = ? AND T.TABLENAME = ?"
 )
 """Foreign keys of a table: their names, and the tables and keys that they refer to."""
+_OF_TABLE = "JOIN SYS.SYSSCHEMAS S ON S.SCHEMAID = T.SCHEMAID WHERE S.SCHEMANAME = ? AND T.TABLENAME = ?"
+_NUMBERS = f"SELECT C.COLUMNNUMBER, C.COLUMNNAME FROM SYS.SYSCOLUMNS C JOIN SYS.SYSTABLES T ON T.TABLEID = C.REFERENCEID {_OF_TABLE}"
+_INDEXES = (
+    "SELECT G.CONGLOMERATENAME, G.DESCRIPTOR, C.CONSTRAINTNAME, C.TYPE FROM SYS.SYSCONGLOMERATES G JOIN SYS.SYSTABLES T ON T.TABLEID = G.TABLEID LEFT JOIN SYS.SYSKEYS K "
+    f"ON K.CONGLOMERATEID = G.CONGLOMERATEID LEFT JOIN SYS.SYSCONSTRAINTS C ON C.CONSTRAINTID = K.CONSTRAINTID {_OF_TABLE} AND G.ISINDEX"
+)
+"""Indexes of a table: of a procedure's text with names beyond ASCII the driver sends too few bytes, and waits for ever."""
+_PLACES = re.compile(r"(\d+)( DESC)?")
+"""Numbers of columns in the engine's description of an index, such as ``UNIQUE BTREE (3, 1 DESC)``."""
 BY_TABLE = ("COLUMNS", "TABCONST", "FOREIGNKEYS", "KEYCOLUSE", "INDEXES", "TABLES")
 
 
@@ -186,7 +195,13 @@ class Catalog:
 
     def _write(self, table: Table, kind: str, conglomerate: int) -> None:
         run = self._connection
-        columns, keys, indexes = self._columns(table), self._keys(table), self._indexes(table)
+        columns, indexes = self._columns(table), self._indexes(table)
+        keys = {
+            column: number
+            for index in indexes.values()
+            if index["rule"] == "P"
+            for number, (column, _) in enumerate(index["columns"], 1)
+        }
         before = run.rows(
             "SELECT CREATE_TIME, ALTER_TIME, CARD FROM DB2CAT.TABLES WHERE TABSCHEMA = ? AND TABNAME = ?", table
         )
@@ -260,7 +275,7 @@ class Catalog:
         self._connection.execute(f"INSERT INTO DB2CAT.{name} ({names}) VALUES ({written})")
 
     def _columns(self, table: Table) -> list[dict[str, Any]]:
-        rows = self._connection.rows(f"CALL SYSIBM.SQLCOLUMNS(NULL, {text(table[0])}, {text(table[1])}, NULL, NULL)")
+        rows = columns_of(self._connection, table)
         declared = {
             row[0]: Declared(row[1], row[2], row[3], row[4], row[5], row[6] == "I", row[7])
             for row in self._connection.rows(
@@ -268,40 +283,21 @@ class Catalog:
                 table,
             )
         }
-        mine = sorted((row for row in rows if (row[1], row[2]) == table), key=lambda row: row[16])
-        return [_column(row, declared.get(row[3])) for row in mine]
-
-    def _keys(self, table: Table) -> dict[str, int]:
-        rows = self._connection.rows(f"CALL SYSIBM.SQLPRIMARYKEYS(NULL, {text(table[0])}, {text(table[1])}, NULL)")
-        return {row[3]: row[4] for row in rows if (row[1], row[2]) == table}
+        return [_column(row, declared.get(row[3])) for row in rows]
 
     def _indexes(self, table: Table) -> dict[str, dict[str, Any]]:
-        constraints = {
-            row[0]: (row[1], row[2])
-            for row in self._connection.rows(
-                "SELECT G.CONGLOMERATENAME, C.CONSTRAINTNAME, C.TYPE FROM SYS.SYSCONSTRAINTS C JOIN SYS.SYSKEYS K ON K.CONSTRAINTID = C.CONSTRAINTID "
-                "JOIN SYS.SYSCONGLOMERATES G ON G.CONGLOMERATEID = K.CONGLOMERATEID JOIN SYS.SYSTABLES T ON T.TABLEID = C.TABLEID "
-                f"JOIN SYS.SYSSCHEMAS S ON S.SCHEMAID = T.SCHEMAID WHERE S.SCHEMANAME = {text(table[0])} AND T.TABLENAME = {text(table[1])}"
-            )
-        }
-        rows = self._connection.rows(f"CALL SYSIBM.SQLSTATISTICS(NULL, {text(table[0])}, {text(table[1])}, 1, 1, NULL)")
+        numbers = dict(self._connection.rows(_NUMBERS, table))
         found: dict[str, dict[str, Any]] = {}
-        for row in sorted(
-            (row for row in rows if (row[1], row[2]) == table and row[5]), key=lambda row: (row[5], row[7])
-        ):
-            constraint, kind = constraints.get(row[5], (None, None))
-            rule = kind if kind in ("P", "U") else "D" if row[3] else "U"
-            index = found.setdefault(
-                row[5],
-                {
-                    "schema": table[0],
-                    "rule": rule,
-                    "constraint": constraint if kind in ("P", "U") else None,
-                    "columns": [],
-                },
-            )
-            index["columns"].append((row[8], row[9] == "D"))
-        return found
+        for name, described, constraint, kind in self._connection.rows(_INDEXES, table):
+            descriptor = bytes(described).decode()
+            unique, places = descriptor.startswith("UNIQUE"), _PLACES.findall(descriptor)
+            found[name] = {
+                "schema": table[0],
+                "rule": kind if kind in ("P", "U") else "U" if unique else "D",
+                "constraint": constraint if kind in ("P", "U") else None,
+                "columns": [(numbers[int(place)], bool(descending)) for place, descending in places],
+            }
+        return dict(sorted(found.items()))
 
 
 def _literal(value: Any) -> str:

@@ -16,12 +16,13 @@ import contextlib
 import datetime
 import json
 import logging
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dev.servers.db2 import positions
-from dev.servers.db2.driver import Connection
+from dev.servers.db2.driver import Connection, Row
 from dev.servers.db2.positions import quoted, text
 
 LOG = logging.getLogger("db2.log")
@@ -177,13 +178,8 @@ class Log:
 
     def columns(self, table: Table) -> list[tuple[str, str]]:
         """Name and type of each column, as the engine has them."""
-        schema, name = (text(part) for part in table)
         with self.lock:
-            rows = self._connection.rows(f"CALL SYSIBM.SQLCOLUMNS(NULL, {schema}, {name}, NULL, NULL)")
-        mine = sorted(
-            (row[16], row[3], row[5]) for row in rows if (row[1], row[2]) == table
-        )  # the arguments are patterns
-        return [(column, kind) for _, column, kind in mine]
+            return [(row[3], row[5]) for row in columns_of(self._connection, table)]
 
     def _begin(self, table: Table, origins: list[str]) -> None:
         columns = self.columns(table)
@@ -304,6 +300,16 @@ class Log:
         for start in range(0, len(values), AT_ONCE):
             self._connection.execute("INSERT INTO DB2LOG.UNITS VALUES " + ", ".join(values[start : start + AT_ONCE]))
         return end
+
+
+def columns_of(connection: Connection, table: Table) -> list[Row]:
+    """The columns of a table in their order, as ``SQLCOLUMNS`` describes them.
+
+    Its arguments are patterns. Characters beyond ASCII are not written into it: of a ``CALL`` with them the driver sends too few bytes, and waits for ever.
+    """
+    schema, name = (text(re.sub(r"[^\x00-\x7f]", "_", part)) for part in table)
+    rows = connection.rows(f"CALL SYSIBM.SQLCOLUMNS(NULL, {schema}, {name}, NULL, NULL)")
+    return sorted((row for row in rows if (row[1], row[2]) == table), key=lambda row: row[16])
 
 
 def _triggers(number: int, source: str, names: list[str]) -> list[str]:
