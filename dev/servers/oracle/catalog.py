@@ -64,6 +64,12 @@ class Table:
     checks: list[tuple[str, str]] = field(default_factory=list)
     private: bool = False
     """Whether it is a private temporary table."""
+    data_ids_before: list[tuple[int, int]] = field(default_factory=list)
+    """Data object numbers that TRUNCATE has ended, each with its SCN."""
+
+    def data_id_at(self, scn: int) -> int:
+        """The data object number that rows had: the redo has the one of its moment."""
+        return next((data_id for until, data_id in self.data_ids_before if scn < until), self.data_id)
 
     @property
     def live(self) -> list[Column]:

@@ -104,7 +104,7 @@ class Renderer:
             facts |= content
             return facts
         known = writer.logged or table
-        data_id = known.data_id if known else object_id
+        data_id = known.data_id_at(scn) if known else object_id
         row_id = rowids.to_text(rowids.make(data_id, row)) if row is not None else rowids.EMPTY
         facts["DATA_OBJD#"] = data_id
         if writer.stale or table is None:

@@ -268,6 +268,7 @@ def _truncate(session: "Session", reader: Tokens) -> None:
     with session.engine.writing():
         scn = session.engine.redo.tick()
         session.engine.db.execute(f"UPDATE {table.storage} SET _es = ? WHERE _es IS NULL", (scn,))
+        table.data_ids_before = [*table.data_ids_before, (scn, table.data_id)]
         table.data_id = session.engine.catalog.new_object()
         session.engine.catalog.save(table)
         log(session, reader, table, table.owner, table.name)
