@@ -1,0 +1,198 @@
+"""All at once, of what was missed apart: captures that are killed, and two sinks that are run twice, while
+
+* rows are as long as a packet of the protocol, or a few bytes more or less,
+* statements move keys over each other in a table whose key only the configuration names,
+* tables have other engines and character sets,
+* log files change, and the log is begun anew under the same identity.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import TransientError
+from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.sink.database import open_engine
+from tests.crash.test_mysql import Bench
+from tests.sink.test_apply import sink
+from tests.support.connectors import Connector, mysql_connector
+from tests.support.fork import Forks
+from tests.support.sampled import Sampled
+from tests.support.workload import WORDS, WORDS_OF_MARIADB, Writer
+
+pytestmark = pytest.mark.crash
+
+PACKET = 0xFFFFFF
+TURNS, LONG = 8, 40
+LETTERS = {"gb18030": "ḿ€𠀀", "euckr": "똠방각하", "utf16": "😀ı", "eucjpms": "①㈱～", "big5": "恒春裏"}
+"""Character set → texts of it."""
+FURTHER = {"big": "MD5(b)", "other": "v", "crossed": "v", **{f"in_{name}": "w" for name in LETTERS}}
+"""Further table → what is compared besides its ``id``."""
+
+
+class Together:
+    """A server with all kinds of tables, two connectors, and a target."""
+
+    def __init__(self, server: Any, kind: str, bench: Bench, second: Connector, random: Random) -> None:
+        self.server, self.kind, self.bench, self.second, self._random = server, kind, bench, second, random
+        self.connectors = (bench.connector, second)
+        url = server.url("target?charset=utf8mb4")
+        self.engine = open_engine(SinkConfig.parse({"connection.url": url}))
+
+    def prepare(self) -> None:
+        engine = "Aria" if self.kind == "mariadb" else "MyISAM"
+        for table, columns in {
+            "big": "(id INT PRIMARY KEY, b LONGBLOB)",
+            "other": f"(id INT PRIMARY KEY, v INT) ENGINE={engine}",
+            "crossed": "(id INT NOT NULL, v INT)",
+            **{f"in_{name}": f"(id INT PRIMARY KEY, w VARCHAR(20) CHARACTER SET {name})" for name in LETTERS},
+        }.items():
+            self.bench.writer.run(f"CREATE TABLE {table} {columns}")
+        rows = ", ".join(f"({n}, {n})" for n in range(5))
+        self.bench.writer.run(f"INSERT INTO crossed VALUES {rows}")
+        self.bench.writer.run("CREATE DATABASE target")
+
+    def write(self) -> None:
+        random, run = self._random, self.bench.writer.run
+        self.bench.writer.write(random.randrange(2, 12))
+        for _ in range(random.randrange(1, 5)):
+            id_ = random.randrange(4)
+            one = random.choice((self._long, self._letters, self._cross, self._other, self._next_file))
+            if random.random() < 0.5:
+                run("BEGIN")
+            one(id_)
+            run("COMMIT")
+
+    def _long(self, id_: int) -> None:
+        size = random_size(self._random)
+        statement = self._random.choice(
+            (
+                f"REPLACE INTO big VALUES ({id_}, REPEAT('{id_}', {size}))",
+                f"DELETE FROM big WHERE id = {id_}",
+                f"UPDATE big SET id = {id_ + 100} WHERE id = {id_}",
+            )
+        )
+        self.bench.writer.run("DELETE FROM big WHERE id >= 100")
+        self.bench.writer.run(statement)
+
+    def _letters(self, id_: int) -> None:
+        name, text = self._random.choice(list(LETTERS.items()))
+        self.bench.writer.run(
+            f"REPLACE INTO in_{name} VALUES ({id_}, CONVERT(_utf8mb4'{text * (1 + id_)}' USING {name}))"
+        )
+
+    def _cross(self, _: int) -> None:
+        moved = self._random.choice(("(id + 1) % 5", "(id + 2) % 5", "4 - id"))
+        self.bench.writer.run(f"UPDATE crossed SET id = {moved}, v = v + 1")
+
+    def _other(self, id_: int) -> None:
+        self.bench.writer.run(f"REPLACE INTO other VALUES ({id_}, {self._random.randrange(1000)})")
+
+    def _next_file(self, _: int) -> None:
+        self.bench.writer.run("FLUSH BINARY LOGS")
+
+    def begin_log_again(self) -> None:
+        mysql = "RESET BINARY LOGS AND GTIDS"
+        self.bench.writer.run("RESET MASTER" if self.kind == "mariadb" else mysql)
+
+    def apply(self) -> None:
+        """Bring both connectors into the target, each by two sinks at once."""
+
+        def one(connector: Connector) -> None:
+            with contextlib.suppress(TransientError):  # another one was faster each time
+                sink(self.engine, connector, collection__name__format=f"{connector.name}_${{source.table}}").apply()
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(one, self.connectors * 2))
+        for connector in self.connectors:
+            one(connector)
+
+    def equal(self) -> None:
+        """All is in the target, under both names."""
+        database = self.bench.writer.database
+        with self.engine.connect() as connection:
+            for table, shown in {**FURTHER, **dict.fromkeys(("one",), "n")}.items():
+                wanted = self._rows(connection, f"{database}.{table}", shown)
+                for connector in self.connectors:
+                    assert self._rows(connection, f"target.{connector.name}_{table}", shown) == wanted, (
+                        table,
+                        connector.name,
+                    )
+
+    @staticmethod
+    def _rows(connection: Any, table: str, shown: str) -> list[tuple[Any, ...]]:
+        found = connection.execute(sa.text(f"SELECT id, {shown} FROM {table} ORDER BY id")).all()
+        return [(int(id_), value if value is None or isinstance(value, int) else str(value)) for id_, value in found]
+
+
+def random_size(random: Random) -> int:
+    """A size around one or two packets, or a small one; an event has some bytes besides."""
+    border = random.choice((PACKET, PACKET, 2 * PACKET, PACKET // 2, 1000))
+    return max(border + random.choice((-1, 0, 1, *(random.randrange(-120, 40) for _ in range(5)))), 0)
+
+
+@pytest.fixture(params=["mariadb", "mysql97"])
+def together(
+    request: pytest.FixtureRequest,
+    mysql_factory: Any,
+    mariadb_factory: Any,
+    mysql_forks: Forks,
+    folder: Path,
+    sampled: Sampled,
+) -> Iterator[Together]:
+    kind = "mariadb" if request.param == "mariadb" else "mysql"
+    factory, random = (mariadb_factory if kind == "mariadb" else mysql_factory), sampled.random(request.param)
+    options = {"sync_binlog": 1, "max_allowed_packet": "1G"} | (
+        {} if kind == "mariadb" else {"gtid_mode": True, "enforce_gtid_consistency": True}
+    )
+    with factory(**options) as server, server.connect(autocommit=True) as connection:
+        words = WORDS_OF_MARIADB if kind == "mariadb" else WORDS
+        writer = Writer(connection, "together", random.randrange(1000), ddl=0.02, words=words)
+        writer.prepare()
+        writer.write(20)
+        bench = Bench(server, kind, mysql_forks, writer, folder)
+        more = {"message.key.columns": "together.crossed:id", "snapshot.mode": "when_needed"}
+        bench.connector.properties |= more
+        second = dataclasses.replace(
+            mysql_connector(server, folder / "second", kind, database_include_list="together", database_server_id=4002),
+            name="second",
+        )
+        second.properties |= more
+        made = Together(server, kind, bench, second, random)
+        made.prepare()
+        yield made
+        made.engine.dispose()
+
+
+def test_captures_that_are_killed_lose_nothing_of_what_was_missed_apart(together: Together, sampled: Sampled) -> None:
+    bench, random = together.bench, sampled.random("kills")
+    bench.connector.capture()
+    together.second.capture()
+    for turn in range(LONG if sampled.all else TURNS):
+        together.write()
+        ended = bench.start(random.randrange(1, 40)).wait()
+        assert ended.error == "", ended.text
+        if turn % 3 == 2:
+            together.second.capture()
+            together.apply()
+        if turn % 5 == 3:
+            together.write()
+            together.begin_log_again()
+        together.write()
+    for again in range(2):
+        for connector in together.connectors:
+            connector.capture()
+        together.apply()
+        together.equal()
+        bench.equal()
+        if not again:
+            together.write()
