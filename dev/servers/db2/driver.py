@@ -51,7 +51,7 @@ class Connection:
         """Run a statement; the rows of its result, none where it has none."""
         cursor = self._connection.cursor()
         try:
-            cursor.execute(sql, tuple(parameters)) if parameters else cursor.execute(sql)
+            cursor.execute(_padded(sql), tuple(parameters)) if parameters else cursor.execute(_padded(sql))
             return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
         finally:
             cursor.close()
@@ -60,7 +60,7 @@ class Connection:
         """Run a statement; how many rows it has changed."""
         cursor = self._connection.cursor()
         try:
-            cursor.execute(sql, tuple(parameters)) if parameters else cursor.execute(sql)
+            cursor.execute(_padded(sql), tuple(parameters)) if parameters else cursor.execute(_padded(sql))
             return int(cursor.rowcount)
         finally:
             cursor.close()
@@ -73,7 +73,7 @@ class Connection:
         """The description of a result's columns, as the DB-API has it."""
         cursor = self._connection.cursor()
         try:
-            cursor.execute(sql)
+            cursor.execute(_padded(sql))
             return list(cursor.description)
         finally:
             cursor.close()
@@ -102,6 +102,11 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _padded(sql: str) -> str:
+    """Return a text with blanks behind: of one with letters beyond ASCII, IBM's driver may send too few bytes."""
+    return sql if sql.isascii() else sql + " " * sum(4 for letter in sql if not letter.isascii())
 
 
 @contextmanager
