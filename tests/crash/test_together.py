@@ -3,7 +3,7 @@
 * rows are as long as a packet of the protocol, or a few bytes more or less,
 * statements move keys over each other in a table whose key only the configuration names,
 * tables have other engines and character sets,
-* log files change, and the log is begun anew under the same identity.
+* the server begins new log files, and resets its log under the same identity.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Together:
     def apply(self) -> None:
         """Bring both connectors into the target, each by two sinks at once."""
 
-        def one(connector: Connector) -> None:
+        def apply_once(connector: Connector) -> None:
             with contextlib.suppress(TransientError):  # another one was faster each time
                 sink(
                     self.engine,
@@ -118,11 +118,11 @@ class Together:
                 ).apply()
 
         with ThreadPoolExecutor(4) as pool:
-            list(pool.map(one, self.connectors * 2))
+            list(pool.map(apply_once, self.connectors * 2))
         for connector in self.connectors:
-            one(connector)
+            apply_once(connector)
 
-    def equal(self) -> None:
+    def assert_equal(self) -> None:
         """All is in the target, under both names."""
         database = self.bench.writer.database
         with self.engine.connect() as connection:
@@ -200,7 +200,7 @@ def test_captures_that_are_killed_lose_nothing_of_what_was_missed_apart(together
         for connector in together.connectors:
             connector.capture()
         together.apply()
-        together.equal()
+        together.assert_equal()
         bench.equal()
         if not again:
             together.write()

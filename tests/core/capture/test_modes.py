@@ -16,7 +16,7 @@ from tests.support.shop import equal, insert, operations
 
 @pytest.mark.parametrize("mode", [None, "initial", "when_needed"])
 def test_initial_reads_tables_once_then_streams(db: MemoryDatabase, tmp_path: Path, mode: str | None) -> None:
-    """As without a mode."""
+    """Reads the tables first, as it does where no mode is set."""
     connector = memory_connector(db, tmp_path, **({} if mode is None else {"snapshot_mode": mode}))
     connector.capture()
     insert(db, "shop.a", 3)

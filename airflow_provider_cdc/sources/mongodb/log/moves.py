@@ -25,7 +25,7 @@ _REMEMBERED: Final = 64
 
 @dataclass(slots=True)
 class _Transaction:
-    """What a transaction has done to collections that are spread over shards.
+    """Keeps the inserts of a transaction into collections that are spread over shards.
 
     :ivar inserted: collection, keys, and whole document keys of its inserts
     :ivar deleted: collection and document key of those inserts that it has deleted again
