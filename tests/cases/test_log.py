@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
+from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.core.model.events import LogBlock, Rollback
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
+from airflow_provider_cdc.sources.mysql.log.log_end import log_files
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import Connector, mysql_connector
@@ -31,8 +32,10 @@ BORDER = 0xFFFFFF
 
 @pytest.fixture(scope="module")
 def without_gtids(mysql_factory: Callable[..., Any]) -> Any:
-    """As MySQL is by default: no GTIDs, and each transaction waits for the disk."""
-    return mysql_factory("9.7", gtid_mode=None, enforce_gtid_consistency=None, sync_binlog=1)
+    """As MySQL was by default for long: no GTIDs, and each transaction waits for the disk."""
+    server = mysql_factory("9.7", gtid_mode=False, enforce_gtid_consistency=False, sync_binlog=1)
+    assert server.sql("SELECT @@gtid_mode") == [("OFF",)], "its own default is ON"
+    return server
 
 
 @pytest.fixture(scope="module")
@@ -237,6 +240,50 @@ def test_the_place_of_a_row_is_where_its_event_begins(
         assert sorted(set(found)) == sorted(right)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["without_gtids", "mysql97", "mariadb", "mariadb118"])
+def test_a_transaction_of_more_than_four_gigabytes(request: pytest.FixtureRequest, tmp_path: Path, kind: str) -> None:
+    """Headers of events have the low 32 bits of offsets. The run that reads it ends behind it, and the next one goes on in the next file."""
+    with _database(request, kind) as db:
+        db.sql("CREATE TABLE t (id INT PRIMARY KEY, v LONGBLOB, n INT)", "CREATE TABLE u (id INT PRIMARY KEY)")
+        connector = _connector(db, tmp_path)
+        with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
+            cursor.execute("INSERT INTO t VALUES (1, REPEAT('x', 16000000), 0)")
+            for _ in range(140):  # both images: 32 MB each
+                cursor.execute("UPDATE t SET n = n + 1")
+            cursor.execute("INSERT INTO u VALUES (1)")
+            connection.commit()
+        with source_of(db.server) as source:
+            *_, size, _ = log_files(source._connected()).values()
+        assert size > 1 << 32
+        db.sql("INSERT INTO u VALUES (2)")
+        connector.capture()
+        db.sql("INSERT INTO u VALUES (3)", "UPDATE t SET n = -1")
+        connector.capture()
+        for table in "tu":
+            _equal(connector, db, table)
+        with source_of(db.server) as source:
+            _lookup_and_raw_events_read_them_too(source, db)
+
+
+def test_a_position_that_cannot_be_requested_goes_on_in_the_next_file(
+    without_gtids: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without GTIDs, a request names 32 bits of an offset; a run may have ended behind a transaction of more than 4 GiB, before its file did."""
+    monkeypatch.setattr(binlog_connection, "_FARTHEST", 200)
+    with without_gtids.database("log") as db:
+        db.sql("FLUSH BINARY LOGS", "CREATE TABLE t (id INT PRIMARY KEY)")
+        connector = _connector(db, tmp_path)
+        with source_of(db.server) as source, pytest.raises(SourceUnavailable, match="beyond 4 GiB in the newest file"):
+            source.verify_position(source.current_position())
+        db.sql("FLUSH BINARY LOGS", "INSERT INTO t VALUES (1)")
+        connector.capture()
+        _equal(connector, db)
+        db.sql("INSERT INTO t VALUES (2)", "FLUSH BINARY LOGS")
+        with pytest.raises(UnknownLogEvent, match="and events follow it"):
+            connector.capture()
+
+
 # -- the end -------------------------------------------------------------------------------------------------------------
 
 
@@ -318,6 +365,7 @@ def test_a_dump_that_is_killed_loses_nothing(request: pytest.FixtureRequest, kin
         assert (error is None) == (killed == "KILL QUERY")
         if error is not None:
             assert len(found.ids) < rows
+            found.begin_again()
             for item in source.stream(found.position, tables, until=end):
                 found.take(item)
         assert found.ids == [*range(rows)]
@@ -330,6 +378,10 @@ class _Found:
         self.ids: list[int] = []
         self.position = start
         self._open: list[int] = []
+
+    def begin_again(self) -> None:
+        """Forget a transaction that the last stream has begun and not ended, as the next run does."""
+        self._open = []
 
     def take(self, item: Any) -> None:
         if isinstance(item, Rollback):

@@ -8,14 +8,15 @@ import socket
 import struct
 from collections.abc import Callable
 
-from airflow_provider_cdc.core.errors import UnknownLogEvent
+from airflow_provider_cdc.core.errors import SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, translated
 from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids
 from airflow_provider_cdc.sources.mysql.log.event_reader import EventReader
 from airflow_provider_cdc.sources.mysql.log.failover import dump_gtids, executed_without_log
 from airflow_provider_cdc.sources.mysql.log.gtid_sources import GtidSources
-from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from airflow_provider_cdc.sources.mysql.log.log_end import log_files
+from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 
 BUFFER = 4 << 20
 _COM_REGISTER_SLAVE, _COM_BINLOG_DUMP, _COM_BINLOG_DUMP_GTID = 0x15, 0x12, 0x1E
@@ -25,6 +26,10 @@ _LEAST_BEAT_S = 1.0
 would send a heartbeat for each of them."""
 _QUIET_BEATS = 10
 """After this many missed heartbeats the connection counts as lost."""
+_FARTHEST = 0xFFFF_FFFF
+"""The last offset that can be requested without GTIDs."""
+_CLOSING = 100
+"""Bytes up to which the rest of a file can only be the event that names the next one: a transaction takes more."""
 _NO_REPLICA = 0
 """Server id of a reader that does not register as a replica. A server ends the older of two dumps with the same id, except with id 0."""
 
@@ -129,14 +134,32 @@ class BinlogConnection(EventReader):
             return head + encoded
         by_gtid = self._server.mariadb and self.gtids
         name, pos = (b"", 4) if by_gtid else (self._start.file.encode(), self._start.pos)
-        if pos > 0xFFFFFFFF:
+        if pos > _FARTHEST:
+            name, pos = self._next_file().encode(), 4
+        return struct.pack("<BIHI", _COM_BINLOG_DUMP, pos, flags, self._replica) + name
+
+    def _next_file(self) -> str:
+        """Find the file after the position, where nothing is left in that of the position itself: a request has 32 bits for an offset.
+
+        A transaction is never divided among files. After one that ends beyond 4 GiB, the server begins the next file.
+        """
+        files = log_files(self._connection)
+        later = [name for name in files if file_number(name) > file_number(self._start.file)]
+        if files.get(self._start.file, self._start.pos) - self._start.pos > _CLOSING:
             raise UnknownLogEvent(
-                "The position is beyond 4 GB in its file: without GTIDs, the replication protocol cannot name it.",
+                "The position is beyond 4 GiB in its file, and events follow it: without GTIDs, the replication protocol cannot name it.",
                 where=str(self._start),
                 safe="Everything before it is captured.",
                 remedy="switch GTIDs on at the source, or set snapshot.mode=when_needed after the file was purged",
             )
-        return struct.pack("<BIHI", _COM_BINLOG_DUMP, pos, flags, self._replica) + name
+        if not later:
+            raise SourceUnavailable(
+                "The position is beyond 4 GiB in the newest file of the log, where the replication protocol cannot name it without GTIDs.",
+                where=str(self._start),
+                safe="Everything before it is captured.",
+                remedy="a retry goes on with the next file, which the server begins after such a transaction; FLUSH BINARY LOGS begins it, too",
+            )
+        return later[0]
 
     def _send(self, body: bytes) -> None:
         self._connection._sock.sendall(struct.pack("<I", len(body))[:3] + b"\0" + body)
