@@ -174,6 +174,68 @@ def test_texts_and_delimited_names_are_left_alone(server: Db2) -> None:
     assert server.rows('SELECT "CURRENT TIMESTAMP" FROM APP."limit 5 x" LIMIT 5') == [("a CONCAT b; -- LIMIT 5 'x'",)]
 
 
+def test_a_statement_that_the_driver_has_cut_inside_a_letter_fails_alone(server: Db2) -> None:
+    import ibm_db
+
+    with server.connect() as connection:
+        # the driver cuts two units: the quote, and half a letter
+        statement = ibm_db.prepare(connection.handle, 'SELECT 1 AS "😀" FROM APP."😀"')
+        with pytest.raises(Exception, match="SQL0104N"):
+            ibm_db.execute(statement)
+        assert connection.scalar("VALUES 1") == 1
+
+
+LETTERS = ["Größe", "ı", "İ", "ЗАКАЗЫ", "한국", "日本 x", "😀", "a😀b", "x_é%", "é" * 60]
+"""Names beyond ASCII; those whose letters have two bytes each are the driver's own case."""
+
+
+@pytest.mark.parametrize("name", LETTERS)
+def test_names_beyond_ascii_are_names(server: Db2, name: str) -> None:
+    new, columns = f'"{name}2"', "SELECT COLNAME, KEYSEQ FROM SYSCAT.COLUMNS WHERE TABNAME = ? ORDER BY COLNO"
+    server.sql(f'CREATE TABLE APP."{name}" ("{name}" INTEGER NOT NULL PRIMARY KEY, V VARCHAR(9))')
+    server.sql(f"CALL ASNCDC.ADDTABLE('APP', '{name}')")
+    server.reinit()
+    server.sql(f"INSERT INTO APP.\"{name}\" VALUES (1, '{name[:2]}')")
+    assert server.rows("SELECT COLNAMES FROM SYSCAT.INDEXES WHERE TABNAME = ?", (name,)) == [(f"+{name}",)]
+    lsn = server.catch_up()
+    assert server.table_at("APP", name, lsn) == [(1, name[:2])]
+    assert server.rows(f'SELECT "{name}", V FROM ASNCDC."CDC_APP_{name}"') == [(1, name[:2])]
+    with server.connect() as connection:
+        connection.execute("CALL ASNCDC.REMOVETABLE(?, ?)", ("APP", name))
+        connection.execute("CALL ASNCDC.ADDTABLE(?, ?)", ("APP", name))
+        connection.commit()
+    captured = "SELECT DATACAPTURE FROM SYSCAT.TABLES WHERE TABSCHEMA = 'APP' AND TABNAME = ?"
+    assert server.rows(captured, (name,)) == [("Y",)]
+    server.sql(f"CALL ASNCDC.REMOVETABLE('APP', '{name}')")
+    assert server.rows(captured, (name,)) == [("N",)]
+    server.sql(
+        f'ALTER TABLE APP."{name}" ADD COLUMN {new} TIMESTAMP(3)',
+        f'ALTER TABLE APP."{name}" RENAME COLUMN "{name}" TO "{name}3"',
+        f'RENAME TABLE APP."{name}" TO {new}',
+    )
+    assert server.rows(columns, (name,)) == []
+    assert server.rows(columns, (f"{name}2",)) == [(f"{name}3", 1), ("V", None), (f"{name}2", None)]
+    server.sql(f"DROP TABLE APP.{new}")
+    assert server.rows(columns, (f"{name}2",)) == []
+
+
+def test_names_beyond_ascii_need_no_quotes(server: Db2) -> None:
+    server.sql(
+        "CREATE TABLE ölstand (größter INTEGER NOT NULL PRIMARY KEY)",
+        "ALTER TABLE ölstand DATA CAPTURE CHANGES",
+        "INSERT INTO ölstand VALUES (1)",
+    )
+    assert server.table_at(server.owner, "ÖLSTAND") == [(1,)]
+
+
+@pytest.mark.parametrize("length", [30, 31, 32, 33, 60])
+@pytest.mark.parametrize("letter", ["é", "한", "😀"])
+def test_errors_have_whole_letters_of_long_names(server: Db2, letter: str, length: int) -> None:
+    for start in ("", "x", "xx"):
+        with pytest.raises(Exception, match=f"SQL0204N.*{start}{letter}"):
+            server.rows(f'SELECT * FROM APP."{start}{letter * length}"')
+
+
 def test_the_spelling_of_db2_is_understood(server: Db2) -> None:
     (row,) = server.rows(
         "SELECT CURRENT SERVER, CURRENT TIMESTAMP + 5 SECONDS, 'a' CONCAT 'b', VALUE(CAST(NULL AS INTEGER), 3) FROM SYSIBM.SYSDUMMY1 FOR FETCH ONLY WITH UR"

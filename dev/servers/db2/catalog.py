@@ -53,7 +53,7 @@ _INDEXES = (
     "SELECT G.CONGLOMERATENAME, G.DESCRIPTOR, C.CONSTRAINTNAME, C.TYPE FROM SYS.SYSCONGLOMERATES G JOIN SYS.SYSTABLES T ON T.TABLEID = G.TABLEID LEFT JOIN SYS.SYSKEYS K "
     f"ON K.CONGLOMERATEID = G.CONGLOMERATEID LEFT JOIN SYS.SYSCONSTRAINTS C ON C.CONSTRAINTID = K.CONSTRAINTID {_OF_TABLE} AND G.ISINDEX"
 )
-"""Indexes of a table: of a procedure's text with names beyond ASCII the driver sends too few bytes, and waits for ever."""
+"""Indexes of a table. The engine's procedure for them is not asked: the driver cannot pass all names beyond ASCII (see :func:`columns_of`)."""
 _PLACES = re.compile(r"(\d+)( DESC)?")
 """Numbers of columns in the engine's description of an index, such as ``UNIQUE BTREE (3, 1 DESC)``."""
 BY_TABLE = ("COLUMNS", "TABCONST", "FOREIGNKEYS", "KEYCOLUSE", "INDEXES", "TABLES")

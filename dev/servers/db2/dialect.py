@@ -20,7 +20,7 @@ CATALOG = {
 
 _TOKENS = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|--[^\n]*|/\*.*?\*/", re.DOTALL)
 _HIDDEN = re.compile(r"\x01(\d+)\x01")
-NAME = r"(?:\x01\d+\x01|[A-Za-z_#@$][\w#@$]*)"
+NAME = r"(?:\x01\d+\x01|(?:[^\W\d]|[#@$])[\w#@$]*)"
 """A name in a masked text: an ordinary one, or the mark of a delimited one."""
 
 

@@ -21,6 +21,12 @@ Row = tuple[Any, ...]
 _CONNECTING = threading.Lock()  # the driver's first connections load what is not safe among threads
 
 
+def _whole_text(sql: str) -> str:
+    """Make a statement one of which the driver prepares all: it counts a character beyond U+FFFF as one unit of UTF-16 instead of two, and cuts as many
+    units off the end."""
+    return sql + " " * sum(letter > "\uffff" for letter in sql)
+
+
 def connection_string(host: str, port: int, user: str, password: str, **more: Any) -> str:
     """What the driver connects with.
 
@@ -49,18 +55,18 @@ class Connection:
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Run a statement; the rows of its result, none where it has none."""
-        cursor = self._connection.cursor()
+        cursor, sql = self._connection.cursor(), _whole_text(sql)
         try:
-            cursor.execute(_padded(sql), tuple(parameters)) if parameters else cursor.execute(_padded(sql))
+            cursor.execute(sql, tuple(parameters)) if parameters else cursor.execute(sql)
             return [tuple(row) for row in cursor.fetchall()] if cursor.description else []
         finally:
             cursor.close()
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
         """Run a statement; how many rows it has changed."""
-        cursor = self._connection.cursor()
+        cursor, sql = self._connection.cursor(), _whole_text(sql)
         try:
-            cursor.execute(_padded(sql), tuple(parameters)) if parameters else cursor.execute(_padded(sql))
+            cursor.execute(sql, tuple(parameters)) if parameters else cursor.execute(sql)
             return int(cursor.rowcount)
         finally:
             cursor.close()
@@ -71,9 +77,9 @@ class Connection:
 
     def columns(self, sql: str) -> list[Any]:
         """The description of a result's columns, as the DB-API has it."""
-        cursor = self._connection.cursor()
+        cursor, sql = self._connection.cursor(), _whole_text(sql)
         try:
-            cursor.execute(_padded(sql))
+            cursor.execute(sql)
             return list(cursor.description)
         finally:
             cursor.close()
@@ -102,11 +108,6 @@ class Connection:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _padded(sql: str) -> str:
-    """Return a text with blanks behind: of one with letters beyond ASCII, IBM's driver may send too few bytes."""
-    return sql if sql.isascii() else sql + " " * sum(4 for letter in sql if not letter.isascii())
 
 
 @contextmanager

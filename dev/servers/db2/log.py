@@ -303,11 +303,14 @@ class Log:
 
 
 def columns_of(connection: Connection, table: Table) -> list[Row]:
-    """The columns of a table in their order, as ``SQLCOLUMNS`` describes them.
+    """Find the columns of a table in their order, as ``SQLCOLUMNS`` describes them.
 
-    Its arguments are patterns. Characters beyond ASCII are not written into it: of a ``CALL`` with them the driver sends too few bytes, and waits for ever.
+    Its arguments are patterns, in which a character beyond ASCII is ``_`` for each of its units of UTF-16: the driver takes a literal of a ``CALL`` for
+    double bytes where all its characters have two bytes, and the engine waits for ever for the rest.
     """
-    schema, name = (text(re.sub(r"[^\x00-\x7f]", "_", part)) for part in table)
+    schema, name = (
+        text(re.sub(r"[^\x00-\x7f]", lambda found: "_" * (1 + (found[0] > "\uffff")), part)) for part in table
+    )
     rows = connection.rows(f"CALL SYSIBM.SQLCOLUMNS(NULL, {schema}, {name}, NULL, NULL)")
     return sorted((row for row in rows if (row[1], row[2]) == table), key=lambda row: row[16])
 

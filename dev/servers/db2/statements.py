@@ -80,6 +80,19 @@ _SERVICES = re.compile(
 )
 _CALL = re.compile(rf"^CALL\s+({NAME})\s*\.\s*(\w+)\s*\(\s*(\x01\d+\x01)\s*,\s*(\x01\d+\x01)\s*\)$", re.IGNORECASE)
 _ADMIN = re.compile(r"^CALL\s+SYSPROC\s*\.\s*ADMIN_CMD\s*\(\s*(\x01\d+\x01)\s*\)$", re.IGNORECASE)
+_PARAMETERS = re.compile(r"^WITH\s+SYSIBM\s*\.\s*SQLPROCEDURECOLS\b", re.IGNORECASE)
+"""How the driver's own query begins by which it asks for the parameters of a procedure before it binds values to them."""
+_PARAMETERS_OF = (
+    "SELECT CAST(NULL AS VARCHAR(128)) AS PROCEDURE_CAT, RTRIM(P.S) AS PROCEDURE_SCHEM, RTRIM(P.N) AS PROCEDURE_NAME, RTRIM(P.C) AS COLUMN_NAME, "
+    "CAST(1 AS SMALLINT) AS COLUMN_TYPE, CAST(12 AS SMALLINT) AS DATA_TYPE, 'VARCHAR' AS TYPE_NAME, P.L AS COLUMN_SIZE, P.L AS BUFFER_LENGTH, "
+    "CAST(NULL AS SMALLINT) AS DECIMAL_DIGITS, CAST(NULL AS SMALLINT) AS NUM_PREC_RADIX, CAST(1 AS SMALLINT) AS NULLABLE, "
+    "CAST(NULL AS VARCHAR(254)) AS REMARKS, CAST(NULL AS VARCHAR(254)) AS COLUMN_DEF, CAST(12 AS SMALLINT) AS SQL_DATA_TYPE, "
+    "CAST(NULL AS SMALLINT) AS SQL_DATETIME_SUB, P.L AS CHAR_OCTET_LENGTH, P.O AS ORDINAL_POSITION, 'YES' AS IS_NULLABLE FROM (VALUES "
+    "('ASNCDC', 'ADDTABLE', 'TABLESCHEMA', 1, 128), ('ASNCDC', 'ADDTABLE', 'TABLENAME', 2, 128), ('ASNCDC', 'REMOVETABLE', 'TABLESCHEMA', 1, 128), "
+    "('ASNCDC', 'REMOVETABLE', 'TABLENAME', 2, 128), ('SYSPROC', 'ADMIN_CMD', 'CMD', 1, 32000)) AS P (S, N, C, O, L) "
+    "WHERE CAST(? AS VARCHAR(300)) LIKE '%' || RTRIM(P.N) ORDER BY P.O"
+)
+"""What the engine is asked in place of it. Its marker is the name as the statement has it, with or without a schema."""
 _RUNSTATS = re.compile(rf"^RUNSTATS\s+ON\s+TABLE\s+{QUALIFIED}", re.IGNORECASE)
 _CAPTURE = re.compile(
     rf"^ALTER\s+TABLE\s+{QUALIFIED}\s+DATA\s+CAPTURE\s+(CHANGES|NONE)\b(?:\s+INCLUDE\s+LONGVAR\s+COLUMNS)?$",
@@ -130,6 +143,8 @@ def planned(text: str, session: Session, server: Server) -> Plan:
     if _GRANT.match(sql.text):
         server.grant(session.user, sql)
         return Plan(NOTHING)
+    if _PARAMETERS.match(sql.text):
+        return Plan(_PARAMETERS_OF)
     if found := _TIMEOUT.match(sql.text):
         return Plan(NOTHING, lock_timeout=_seconds(found.group(1), session))
     return (

@@ -14,6 +14,8 @@ CLSQRY, CNTQRY, DSCSQLSTT, EXCSQLIMM, EXCSQLSTT, OPNQRY, PRPSQLSTT, RDBCMM, RDBR
 # objects and replies
 SQLSTT, SQLDTA, SQLCARD, FDODSC, FDODTA = 0x2414, 0x2412, 0x2408, 0x0010, 0x147A
 SECCHKRM, ENDUOWRM = 0x1219, 0x220C
+VARGRAPHIC, NULLABLE = 0x38, 1
+"""The type of an argument in double bytes, and the bit of types that have an indicator of NULL."""
 # parameters
 USRID, PASSWORD, SECCHKCD, SVRCOD = 0x11A0, 0x11A1, 0x11A4, 0x1149
 PRCNAM, PRDID, TRGDFTRT, QRYINSID, PKGNAMCSN, UOWDSP = (
@@ -147,11 +149,11 @@ class Reader:
 
 
 def statement(body: bytes) -> str:
-    """The text of an SQLSTT."""
+    """The text of an SQLSTT. Where the driver has cut it inside a character, that one is another: the statement fails, and not the connection."""
     if body[:1] != b"\0":
         raise NotDrda("a statement without text")
     (length,) = struct.unpack_from(">I", body, 1)
-    return body[5 : 5 + length].decode("utf-8")
+    return body[5 : 5 + length].decode("utf-8", "replace")
 
 
 def with_statement(body: bytes, text: str) -> bytes:
@@ -170,7 +172,11 @@ def immediate(package: bytes, text: str) -> bytes:
 
 
 def strings(body: bytes) -> list[str | None]:
-    """The arguments of a procedure, all of them strings, from an SQLDTA."""
+    """Read the arguments of a procedure, all of them strings, from an SQLDTA.
+
+    A literal whose characters have two bytes each, as a word in Cyrillic, the driver takes for double bytes of the machine's own order: it counts
+    pairs, and swaps the bytes of each. What a real Db2 makes of them is not known.
+    """
     values = dict(parameters(body))
     described, data = values.get(FDODSC, b""), values.get(FDODTA, b"")
     # a group of the descriptor: length, 0x76, 0xD0, and three bytes for each argument: its type and its length
@@ -178,15 +184,24 @@ def strings(body: bytes) -> list[str | None]:
     found: list[str | None] = []
     at = 1  # the row itself may be null, too
     for kind in types:
-        if kind & 1:
+        if kind & NULLABLE:
             at += 1
             if data[at - 1] == 0xFF:
                 found.append(None)
                 continue
         (length,) = struct.unpack_from(">H", data, at)
-        found.append(data[at + 2 : at + 2 + length].decode("utf-8"))
-        at += 2 + length
+        pairs = kind & ~NULLABLE == VARGRAPHIC
+        value = data[at + 2 : at + 2 + length * (2 if pairs else 1)]
+        at += 2 + len(value)
+        found.append((_swapped(value) if pairs else value).decode("utf-8"))
     return found
+
+
+def _swapped(value: bytes) -> bytes:
+    """Swap the bytes of each pair."""
+    swapped = bytearray(value)
+    swapped[::2], swapped[1::2] = value[1::2], value[::2]
+    return bytes(swapped)
 
 
 @dataclass(slots=True)

@@ -369,7 +369,7 @@ class Connection(threading.Thread):
             parts = card.tokens.split(DERBYS_SEPARATOR)
             tokens = SEPARATOR.join(parts[:-1] if parts[-1] == card.state.encode() else parts)
             card.state, card.code = DB2_ERRORS.get(card.state, (card.state, card.code))
-        card.tokens = tokens[:LONGEST_TOKENS]
+        card.tokens = _cut(tokens)
         return card
 
 
@@ -377,6 +377,14 @@ def _access(code: int, value: bytes) -> bytes:
     if code == drda.PRDID and value[:3] == b"SQL":
         return OLD_CLIENT
     return b"\xf0" if code == drda.TRGDFTRT else value
+
+
+def _cut(tokens: bytes) -> bytes:
+    """Cut tokens to what the driver takes, behind a whole character."""
+    end = min(len(tokens), LONGEST_TOKENS)
+    while end < len(tokens) and tokens[end] & 0xC0 == 0x80:
+        end -= 1
+    return tokens[:end]
 
 
 def _is_ebcdic(value: bytes) -> bool:
