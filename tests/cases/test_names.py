@@ -23,11 +23,13 @@ from airflow_provider_cdc.sink.markers import MarkerTable
 from airflow_provider_cdc.sink.rebuild import RebuildDatabase
 from airflow_provider_cdc.sink.tables import table_of
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from dev.servers.db2 import Db2
 from tests.sink import conftest as databases
 from tests.sink.conftest import _FIXTURES
 from tests.sink.source_table import ID, Table
 from tests.sink.test_apply import UPPER, in_order, rows, sink
 from tests.support.connectors import Connector, memory_connector
+from tests.support.derby import adapted
 from tests.support.sampled import Sampled
 
 oracle, url, every_database = databases.oracle, databases.url, databases.engine
@@ -488,6 +490,25 @@ def test_an_old_oracle_has_names_of_30_bytes() -> None:
     config = SinkConfig.parse({**EQUAL, "collection.name.format": "${source.table}"})
     with pytest.raises(ConfigError, match="30 bytes at most"):
         table_of("p.s.t", schema, config, names)
+
+
+def test_a_table_of_db2_has_columns_whose_names_are_beyond_sixteen_bits(
+    db2: Db2, source: MemoryDatabase, connector: Connector
+) -> None:
+    """IBM's driver cuts statements with such letters at their ends."""
+    engine = adapted(open_engine(SinkConfig.parse({"connection.url": databases._of_db2(db2)})))
+    try:
+        with engine.begin() as connection:
+            assert connection.exec_driver_sql("VALUES ('😀😀', 12)").one() == ("😀😀", 12)
+        source.create_table("s.t", {"id": "int64!", "😀": "string", "ж": "string"}, key=("id",))
+        for number in range(2):
+            put(source, "s.t", {"id": number, "😀": "😀", "ж": "ж"})
+            assert not refused(engine, connector, quote__identifiers=True)
+        with engine.connect() as connection:
+            found = connection.exec_driver_sql('SELECT "id", "😀", "ж" FROM "p_s_t" ORDER BY "id"').all()
+        assert found == [(0, "😀", "ж"), (1, "😀", "ж")]
+    finally:
+        engine.dispose()
 
 
 # -- random names -------------------------------------------------------------------------------------------------------------

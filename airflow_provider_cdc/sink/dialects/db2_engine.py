@@ -91,8 +91,23 @@ class Db2Engine(default.DefaultDialect):
         at = (schema or self._get_default_schema_name(connection), str(table_name))
         return connection.exec_driver_sql(_TABLES, at).first() is not None
 
+    def do_execute(self, cursor: Any, statement: Any, parameters: Any, context: Any = None) -> None:
+        cursor.execute(_whole(statement), parameters)
+
+    def do_executemany(self, cursor: Any, statement: Any, parameters: Any, context: Any = None) -> None:
+        cursor.executemany(_whole(statement), parameters)
+
+    def do_execute_no_params(self, cursor: Any, statement: Any, context: Any = None) -> None:
+        cursor.execute(_whole(statement))
+
     def is_disconnect(self, e: Any, connection: Any, cursor: Any) -> bool:
         return any(text in str(e) for text in _LOST)
+
+
+def _whole(sql: str) -> str:
+    """Make a statement one of which IBM's driver prepares all: it counts a character beyond U+FFFF as one unit of UTF-16 instead of two, and cuts as many
+    units off the end."""
+    return sql + " " * sum(letter > "\uffff" for letter in sql)
 
 
 def _driver(connection: sa.Connection) -> Any:

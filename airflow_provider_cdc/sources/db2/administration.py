@@ -179,7 +179,7 @@ class Administration:
             if text == self._waiting:
                 step(text, lambda: self._begun(connection))
             elif text.startswith(("CALL", "UPDATE", "VALUES")):
-                step(text, lambda text=text: _run(connection, text))  # type: ignore[misc]
+                step(text, lambda text=text: self._run(connection, text))  # type: ignore[misc]
         start = self._facts(connection).registration
         if start is not None and (missing := self._unreadable(connection, start)):
             step(missing, lambda: None)
@@ -190,6 +190,17 @@ class Administration:
         assert start.old is not None
         acknowledged = {**position.acknowledged, str(self._table): start.old}
         return Done(replace(position, acknowledged=acknowledged), read_again=WRITERS_STOPPED.name not in plan.flags)
+
+    def _run(self, connection: Connection, statement: str) -> None:
+        if statement.startswith("VALUES"):
+            connection.rows(statement)
+        elif statement in (self._add, self._remove):
+            # of a literal in a CALL whose characters have two bytes each, as a name in Cyrillic, the driver swaps the bytes: bound values come as they are
+            called = "ADDTABLE" if statement == self._add else "REMOVETABLE"
+            connection.execute(f"CALL {self._schema}.{called}(?, ?)", self._table.namespace, self._table.name)
+        else:
+            connection.execute(statement)
+        connection.commit()
 
     def _drained(self, connection: Connection, position: Db2Position, *, wait: bool) -> None:
         """Make sure that everything of the change table is captured.
@@ -258,14 +269,6 @@ def is_new(one: Registration, position: Db2Position) -> bool:
     return one.old is None or not (
         position.captured(one.old) or Db2Position(position.acknowledged.get(str(one.table), b"")).captured(one.old)
     )
-
-
-def _run(connection: Connection, statement: str) -> None:
-    if statement.startswith("VALUES"):
-        connection.rows(statement)
-    else:
-        connection.execute(statement)
-    connection.commit()
 
 
 def _opened(config: Db2Config) -> contextlib.closing[Connection]:

@@ -271,10 +271,16 @@ def _executed(handle: Any, sql: str, params: tuple[Any, ...]) -> Any:
     with _of_driver(sql):
         if not params:
             return ibm_db.exec_immediate(handle, sql)
-        statement = ibm_db.prepare(handle, sql)
+        statement = ibm_db.prepare(handle, _whole(sql))
         if not ibm_db.execute(statement, params):
             raise Db2Error(str(ibm_db.stmt_errormsg(statement)), sql)
         return statement
+
+
+def _whole(sql: str) -> str:
+    """Make a statement one of which the driver prepares all: it counts a character beyond U+FFFF as one unit of UTF-16 instead of two, and cuts as many
+    units off the end."""
+    return sql + " " * sum(letter > "\uffff" for letter in sql)
 
 
 def _rows_of(statement: Any) -> list[tuple[Any, ...]]:

@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_cdc.core.errors import ConfigError, LeaseHeld, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.spi.procedures import ProcedurePlan
 from airflow_provider_cdc.runtime import open_lifecycle
+from airflow_provider_cdc.sources.db2.connect import Connection
 from dev.servers import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT, equal, started
@@ -83,6 +84,26 @@ def test_a_table_that_is_added_is_captured_with_the_rows_that_it_had(db: Db2Adap
         t.insert("b", {"id": 2, "n": 20})
     connector.capture()
     equal(connector, db, "a", "b")
+
+
+@pytest.mark.parametrize("table", ["ЗАКАЗЫ", "한국 x", "😀😀"])
+def test_tables_with_names_beyond_ascii_are_added_and_removed(
+    db: Db2Adapter, connector: Connector, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Names are bound: the driver swaps bytes of literals in a CALL, and only our test server is known to read these."""
+    called, execute = list[tuple[str, ...]](), Connection.execute
+
+    def seen(self: Connection, sql: str, *params: Any) -> int:
+        called.extend([(sql.partition(".")[2], *params)] if sql.startswith("CALL") else [])
+        return execute(self, sql, *params)
+
+    monkeypatch.setattr(Connection, "execute", seen)
+    unregistered(db, table)
+    assert carry_out(connector, "add-table", name(db, table)) is None
+    assert (table, "A") in register(db)
+    carry_out(connector, "remove-table", name(db, table), table_exclude_list=f"{db.namespace}.{table}")
+    assert [known for known, _ in register(db)] == ["a"]
+    assert called == [(f"{name}(?, ?)", db.namespace, table) for name in ("ADDTABLE", "REMOVETABLE")]
 
 
 @pytest.mark.parametrize(

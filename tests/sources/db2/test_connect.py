@@ -56,6 +56,17 @@ def test_rows_come_in_batches_of_the_size_that_was_asked_for(db: Db2Adapter, con
     assert connection.scalar(sql, 100) is None
 
 
+def test_statements_with_letters_beyond_sixteen_bits_arrive_whole(db: Db2Adapter, connection: Connection) -> None:
+    """The driver cuts as many letters off the ends of those that it prepares."""
+    connection.execute(f"INSERT INTO {db.name('t')} VALUES (100, '😀😀😀')")
+    assert connection.rows(f'SELECT t."note" FROM {db.name("t")} t WHERE t."note" = \'😀😀😀\' AND t."id" = 100') == [
+        ("😀😀😀",)
+    ]
+    wanted = f'SELECT t."id" FROM {db.name("t")} t WHERE t."note" <> \'😀😀\' AND t."id" > ? AND t."id" < 102'
+    assert connection.rows(wanted, 8) == [(9,), (100,)]
+    connection.rollback()
+
+
 def test_several_results_are_open_at_once(db: Db2Adapter, connection: Connection) -> None:
     sql = f'SELECT t."id" FROM {db.name("t")} t ORDER BY t."id"'
     with connection.cursor(sql) as one, connection.cursor(sql) as other:
