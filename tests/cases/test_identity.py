@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_cdc.runtime import open_lifecycle, open_source
 from airflow_provider_cdc.sources.mysql.log import failover
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
+from tests.support.sampled import Sampled
 from tests.support.server_life import Life, TwoLives
 
 OTHER = "11111111-2222-3333-4444-555555555555"
@@ -48,6 +49,11 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _life(servers: Any, folder: Path, kind: str) -> Life:
     return Life(servers(kind), folder, "mariadb" if kind in ("10.11", "11.8") else "mysql")
+
+
+def _drawn(sampled: Sampled, name: str) -> random.Random:
+    """Draw other lives in each run with ``--long``, and the same ones otherwise."""
+    return sampled.random(name) if sampled.all else random.Random(name)
 
 
 def _flushed(life: Life, times: int = 3) -> None:
@@ -236,23 +242,25 @@ KINDS = ["9.7", "9.7 off", "8.0", "10.11", "11.8"]
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_life_of_a_server_loses_a_transaction_silently(servers: Any, tmp_path: Path, kind: str, seed: int) -> None:
+def test_no_life_of_a_server_loses_a_transaction_silently(
+    servers: Any, tmp_path: Path, kind: str, seed: int, sampled: Sampled
+) -> None:
     """H3, H4: writes, rotations, purges, resets, replicas made again in place, GTIDs switched on and off, domains."""
     life = _life(servers, tmp_path, kind)
-    life.live(random.Random(f"{kind} {seed}"), 25, modes=kind.endswith("off"))
+    life.live(_drawn(sampled, f"{kind} {seed}"), 25, modes=kind.endswith("off"))
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["9.7", "10.11"])
 def test_no_life_of_a_primary_and_its_replica_loses_a_transaction_silently(
-    servers: Any, mysql_factory: Any, mariadb_factory: Any, tmp_path: Path, kind: str, seed: int
+    servers: Any, mysql_factory: Any, mariadb_factory: Any, tmp_path: Path, kind: str, seed: int, sampled: Sampled
 ) -> None:
     """H3: the connector's host name leads to one or the other, and the replica is made again in place, from backups of different age."""
     factory = mariadb_factory if kind == "10.11" else mysql_factory
     with factory(**({"log_slave_updates": "ON"} if kind == "10.11" else {}), server_id=72) as replica:
         life = TwoLives(servers(kind), replica, tmp_path, "mariadb" if kind == "10.11" else "mysql")
-        life.live(random.Random(f"{kind} {seed}"), 25)
+        life.live(_drawn(sampled, f"{kind} {seed}"), 25)
 
 
 @pytest.mark.parametrize(

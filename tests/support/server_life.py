@@ -27,7 +27,7 @@ class Life:
 
     :ivar broken: why the next capture may fail; empty = it has to succeed
     :ivar pending: number of statements that are not captured
-    :ivar another_log: the log was begun again since the last capture, and GTIDs tell that nothing is missing
+    :ivar another_log: the offset is of a log from before the present one, and GTIDs alone show that nothing is missing
     """
 
     def __init__(self, server: Any, folder: Path, kind: str) -> None:
@@ -156,7 +156,9 @@ class Life:
             return str(error)
         assert self.rows() == source_rows(self.server, self.name, "t"), str(self)
         assert not quiet or events == 0, str(self)
-        self.pending, self.broken, self.another_log = 0, "", False
+        # a run that finds nothing leaves the offset in the log of before
+        self.another_log = self.another_log and source.parse_position(self.offset) == position
+        self.pending, self.broken = 0, ""
         return ""
 
     def read_again(self) -> None:
