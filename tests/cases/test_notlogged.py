@@ -22,6 +22,8 @@ from tests.support.workload import source_rows
 
 _EPOCH = dt.date(1970, 1, 1)
 """What a date that the calendar does not have is in a column that may not be null."""
+
+
 EITHER = pytest.mark.parametrize("kind", ["mariadb", "mysql97"])
 
 
@@ -178,6 +180,9 @@ LENIENT = [
     ("INT", "1", "ADD w BIT(8) NOT NULL DEFAULT 2.5"),
     ("DATE", "'0000-00-00'", "MODIFY v DATE NOT NULL"),
     ("INT NOT NULL", "0", "MODIFY v INT NOT NULL AUTO_INCREMENT, ADD KEY (v)"),
+    ("INT", "1", "ADD w VARCHAR(9) DEFAULT 007"),
+    ("INT", "1", "ADD w VARCHAR(9) NOT NULL DEFAULT -0"),
+    ("INT", "1", "ADD w VARCHAR(9) DEFAULT .5"),
 ]
 
 
@@ -195,6 +200,19 @@ def test_ddl_that_changes_rows_has_its_table_read_again(db: Any, connector: Conn
         _session(db, "SET sql_mode = ''", f"ALTER TABLE {name} {action}")
     connector.capture()
     _equal(connector, db, *names)
+
+
+@EITHER
+def test_a_default_that_the_calendar_does_not_have_is_what_rows_show(db: Any, connector: Connector) -> None:
+    """A sibling of the dates that are null: what events say of a new column is what they say of its rows."""
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    connector.capture()
+    _session(
+        db, "SET sql_mode = 'ALLOW_INVALID_DATES'",
+        "ALTER TABLE t ADD a DATE DEFAULT '2024-02-31', ADD b DATETIME DEFAULT '0000-01-01 10:00:00', ADD c DATE NOT NULL DEFAULT '2023-02-29'",
+    )  # fmt: skip
+    connector.capture()
+    assert connector.rows(f"{db.name}.t") == [{"id": 1, "a": None, "b": None, "c": _EPOCH}]
 
 
 GENERATED = [

@@ -5,6 +5,7 @@ The log has no row events for them: either their new values follow from the stat
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 import unicodedata
@@ -65,11 +66,19 @@ def _castable(t: ColumnType, column: Column, text: str) -> str | None:
         return str(Decimal(text).quantize(Decimal(1).scaleb(-t.digits[1]), ROUND_HALF_UP))
     if t.base == "double" and number and (t.scale is None or _rounded(float(text), t.scale) == float(text)):
         return text.strip()
-    if t.base == "date" and re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])", text):
+    if t.base == "date" and _in_calendar(text):
         return text
-    if t.base == "datetime" and re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01]) \d\d:\d\d:\d\d", text):
+    if t.base == "datetime" and re.fullmatch(r".{10} \d\d:\d\d:\d\d", text) and _in_calendar(text[:10]):
         return text
     return None
+
+
+def _in_calendar(date: str) -> bool:
+    """Whether a date is written as 2024-02-29, and is one: events have no other."""
+    try:
+        return dt.date.fromisoformat(date).isoformat() == date
+    except ValueError:
+        return False
 
 
 def _rounded(number: float, scale: int) -> float:

@@ -30,6 +30,8 @@ _MAX_NUMBER = 100
 _DATE = re.compile(
     r"(\d{4})[-/.:](\d{1,2})[-/.:](\d{1,2})(?:[T ]+(\d{1,2}):(\d{1,2}):(\d{1,2})(\.\d{1,6})?)?", re.ASCII
 )
+_PRINTED = re.compile(r"-?(?:[1-9]\d*(?:\.\d+)?|0\.\d*[1-9]\d*)|0(?:\.\d+)?", re.ASCII)
+"""A number as servers print it: what is written in another way, ``007`` or ``-0``, is another text in a column of texts."""
 _TIME = re.compile(r"(-?)(\d{1,3}):(\d{1,2}):(\d{1,2})(\.\d{1,6})?", re.ASCII)
 _ZERO = {
     "date": "0000-00-00",
@@ -124,6 +126,8 @@ def _value(literal: Literal, column: Typed) -> str | None:
         return _member(text, column.values)
     if type_ == "set":
         return _members(text, column.values)
+    if type_ in _TEXTS and kind == "number" and not _PRINTED.fullmatch(text):
+        return None
     known = type_ in _TEXTS or type_ in _BYTES or type_ in _NUMBERS or literal.kind not in (BITS, HEX)
     return text if known else None
 
