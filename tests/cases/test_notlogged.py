@@ -180,6 +180,8 @@ LENIENT = [
     ("INT", "1", "ADD w BIT(8) NOT NULL DEFAULT 2.5"),
     ("DATE", "'0000-00-00'", "MODIFY v DATE NOT NULL"),
     ("INT NOT NULL", "0", "MODIFY v INT NOT NULL AUTO_INCREMENT, ADD KEY (v)"),
+    ("ENUM('é', 'b') CHARACTER SET utf8mb3", "'é'", "CONVERT TO CHARACTER SET latin1"),
+    ("ENUM('a', 'b') CHARACTER SET latin1", "'a'", "CONVERT TO CHARACTER SET utf16"),
     ("INT", "1", "ADD w VARCHAR(9) DEFAULT 007"),
     ("INT", "1", "ADD w VARCHAR(9) NOT NULL DEFAULT -0"),
     ("INT", "1", "ADD w VARCHAR(9) DEFAULT .5"),
@@ -200,6 +202,54 @@ def test_ddl_that_changes_rows_has_its_table_read_again(db: Any, connector: Conn
         _session(db, "SET sql_mode = ''", f"ALTER TABLE {name} {action}")
     connector.capture()
     _equal(connector, db, *names)
+
+
+@EITHER
+def test_converted_members_of_the_same_bytes_are_not_read_again(db: Any, connector: Connector) -> None:
+    """A sibling of M3: of a table that is large."""
+    db.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, e ENUM('a', 'b'), s SET('x', 'y')) CHARSET=utf8mb4",
+        "CREATE TABLE u (id INT PRIMARY KEY, e ENUM('é', 'b')) CHARSET=utf8mb3",
+        "INSERT INTO t VALUES (1, 'a', 'x,y')",
+        "INSERT INTO u VALUES (1, 'é')",
+    )
+    connector.capture()
+    _session(db, "SET sql_mode = ''", "ALTER TABLE t CONVERT TO CHARACTER SET latin1", "ALTER TABLE u CONVERT TO CHARACTER SET utf8mb4")  # fmt: skip
+    assert connector.capture().events == 0
+    db.sql("UPDATE t SET e = 'b'", "INSERT INTO u VALUES (2, 'é')")
+    connector.capture()
+    _equal(connector, db, "t", "u")
+
+
+@EITHER
+def test_members_whose_bytes_are_no_text_after_a_conversion_are_read_again(db: Any, connector: Connector) -> None:
+    """A sibling of M3: servers keep the bytes of members, so that a value is lost, or what clients get is no UTF-8."""
+    _session(db, "SET sql_mode = ''", "CREATE TABLE t (id INT PRIMARY KEY, e ENUM('é', 'b')) CHARSET=latin1", "INSERT INTO t VALUES (1, 'é')")  # fmt: skip
+    connector.capture()
+    _session(db, "SET sql_mode = ''", "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4")
+    connector.capture()
+    there = {"": "", "E9": "\\xe9"}[db.sql("SELECT HEX(e) FROM t")[0][0]]
+    assert connector.rows(f"{db.name}.t") == [{"id": 1, "e": there}]
+
+
+@pytest.mark.parametrize("kind", ["mysql97"])
+def test_members_that_are_no_text_any_more_are_captured(db: Any, connector: Connector) -> None:
+    """A sibling of R17: tables that were converted, whose members MySQL shows as bytes, and sends as no UTF-8."""
+    _session(
+        db, "SET sql_mode = ''", "CREATE TABLE t (id INT PRIMARY KEY, e ENUM('é', 'b')) CHARSET=latin1",
+        "CREATE TABLE u (id INT PRIMARY KEY, e ENUM('😀', 'b')) CHARSET=utf8mb4", "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb3",
+    )  # fmt: skip
+    assert db.sql("SHOW COLUMNS FROM t")[1][1] == "enum(x'e9','b')"
+    db.sql("INSERT INTO t VALUES (1, 'b')")
+    connector.capture()
+    _session(db, "SET sql_mode = ''", "INSERT INTO t VALUES (2, 'b')", "ALTER TABLE u CONVERT TO CHARACTER SET ucs2", "INSERT INTO u VALUES (1, 2)")  # fmt: skip
+    connector.capture()
+    _equal(connector, db, "t")
+    assert len(connector.rows(f"{db.name}.u")) == 1
+    _session(db, "SET sql_mode = ''", "CREATE TABLE w (id INT PRIMARY KEY, s SET('ж', 'b')) CHARSET=cp1251", "INSERT INTO w VALUES (1, 'ж,b')", "ALTER TABLE w CONVERT TO CHARACTER SET utf8mb4")  # fmt: skip
+    _session(db, "SET sql_mode = ''", "INSERT INTO w VALUES (2, 3)")
+    connector.capture()
+    assert connector.rows(f"{db.name}.w") == [{"id": 1, "s": "\\xe6,b"}, {"id": 2, "s": "\\xe6,b"}]
 
 
 @EITHER

@@ -67,7 +67,7 @@ def decode(charset: str, data: bytes, errors: str = "strict") -> str:
         return data.decode("utf-8", errors)
     if charset in UNICODE:
         text = data.decode(UNICODE[charset], errors)
-        if charset == "ucs2" and len(text) != len(data) // 2:
+        if charset == "ucs2" and errors == "strict" and len(text) != len(data) // 2:
             raise ValueError("a half of a character that UCS-2 does not have")
         return text
     table = code_points(charset)

@@ -333,6 +333,17 @@ def members(values: tuple[str, ...], where: str) -> Finisher:
     return finisher
 
 
+def member_texts(v: Values) -> pa.Array:
+    """Members as a query gives them. Of a table that was converted to UTF-8, servers keep the bytes of members, and so some are none: they are
+    what the log's members are."""
+    array = variable(pa.string())(v)
+    try:
+        array.validate(full=True)
+    except pa.ArrowInvalid:
+        return pa.array([None if b is None else b.decode("utf-8", "backslashreplace") for b in v.texts()], pa.string())
+    return array
+
+
 def member_sets(values: tuple[str, ...]) -> Finisher:
     """``SET``: the members whose bits are set, in the order of the declaration, separated by commas."""
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.existing_rows import (
-    UNICODE,
     existing_rows,
     expressions_see_no_change,
+    keeps_members_converted,
     keeps_values,
 )
 from airflow_provider_cdc.sources.mysql.schema.types import TEXTS, ColumnType
@@ -140,7 +140,7 @@ class Alter:
                 )
                 self.exact &= keeps_values(item.before or item.column, item.column, strict=self._refused)
             elif type_.base in ("enum", "set"):
-                self.exact &= self.charset in UNICODE or self.charset == type_.charset
+                self.exact &= keeps_members_converted(type_, self.charset, strict=self._refused)
                 declared = item.column.declared.model_copy(update={"charset": self.charset})
                 item.column = item.column.model_copy(update={"declared": declared})
 

@@ -134,6 +134,7 @@ def keeps_values(old: Column, new: Column, *, strict: bool, numbers_zeros: bool 
 
 _DATES = {"date", "datetime", "timestamp"}
 _WHOLE_UNICODE = {"utf8mb4", "utf16", "utf16le", "utf32", "gb18030"}
+_UTF8 = {"utf8", "utf8mb3", "utf8mb4"}
 _NOT_ASCII = {"swe7"}
 """Character sets that lack characters of ASCII."""
 _LOSSY = {"cp932"}
@@ -209,6 +210,24 @@ def _has_characters(a: ColumnType, z: ColumnType, strict: bool) -> bool:
         return False
     basic = z.charset in UNICODE and a.charset not in _WHOLE_UNICODE
     return strict or basic or (a.charset == "ascii" and z.charset not in _NOT_ASCII)
+
+
+def keeps_members_converted(t: ColumnType, charset: str | None, *, strict: bool) -> bool:
+    """Whether values of an ENUM or SET stay what they are when their table gets another character set.
+
+    Servers keep the bytes of members, which are other characters then, and look for the characters of the values among them: a value that
+    is not found is refused or becomes empty.
+
+    >>> latin1 = ColumnType("enum", charset="latin1", values=("a", "é"))
+    >>> keeps_members_converted(latin1, "utf8mb4", strict=False), keeps_members_converted(latin1, "utf8mb4", strict=True)
+    (False, True)
+    """
+    if t.charset == charset or (strict and charset in UNICODE):
+        return True
+    if {t.charset, charset} & (_LEAST_BYTES.keys() | _NOT_ASCII):
+        return False
+    members = "".join(t.values)
+    return members.isascii() or ({t.charset, charset} <= _UTF8 and max(members) < "\U00010000")
 
 
 def _fits(a: ColumnType, z: ColumnType) -> bool:

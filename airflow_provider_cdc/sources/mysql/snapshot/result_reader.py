@@ -323,6 +323,8 @@ def _column(column: Column, where: str, config: MySqlConfig, key: bool) -> _Read
         return k.R_BYTES, 0, 0, col.geometries
     if t.base in BLOBS:
         return k.R_BYTES, 0, 0, col.binaries(config.binary_handling_mode)
+    if t.base in ("enum", "set"):
+        return k.R_BYTES, 0, 0, col.member_texts
     # everything else comes as text in the connection's character set, which is utf8mb4
     return k.R_BYTES, 0, 0, col.texts("utf8mb4", where)
 

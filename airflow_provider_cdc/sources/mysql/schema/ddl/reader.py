@@ -102,9 +102,10 @@ def read(
     return statements or [Ignored("comment" if sql.strip() else "empty")]
 
 
-def parse_type(text: str) -> ColumnDef:
+def parse_type(text: str, charset: str | None = None) -> ColumnDef:
     """A column's type and attributes without a name, as in ``information_schema.columns.column_type``.
 
+    :param charset: the column's, in which MySQL shows the bytes of members that are no text: ``enum(x'e9')``
     :raises ValueError: not a type that this reader knows
 
     >>> parse_type("int(10) unsigned zerofill").zerofill
@@ -114,7 +115,7 @@ def parse_type(text: str) -> ColumnDef:
     """
     modes = Modes()
     tokens, _ = tokenize(text, 0, modes)
-    cursor, draft = Cursor(text, tokens, modes), Draft("")
+    cursor, draft = Cursor(text, tokens, modes), Draft("", members_in=charset)
     try:
         read_type(cursor, draft)
         read_attributes(cursor, draft)

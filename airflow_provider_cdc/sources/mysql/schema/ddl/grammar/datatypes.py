@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from airflow_provider_cdc.sources.mysql.columns import charsets as texts
 from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import sized
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.draft import Draft
@@ -220,6 +221,8 @@ def _members(cursor: Cursor, draft: Draft, word: str) -> None:
             values.append(token.value)
         elif token.kind in (HEX, BITS) and (data := literal_bytes(token.kind, token.value)).isascii():
             values.append(data.decode("ascii"))
+        elif token.kind == HEX and draft.members_in is not None:
+            values.append(texts.decode(draft.members_in, data, "backslashreplace"))  # as the log's members are read
         else:
             cursor.fail("a member of ENUM or SET expected")
         if not cursor.accept(","):

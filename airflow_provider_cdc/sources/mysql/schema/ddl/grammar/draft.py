@@ -12,7 +12,10 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.values import Literal, typed
 
 @dataclass(slots=True)
 class Draft:
-    """Mutable twin of :class:`ColumnDef`: clauses come in any order, and some change what others said."""
+    """Mutable twin of :class:`ColumnDef`: clauses come in any order, and some change what others said.
+
+    :ivar members_in: character set of members that are written as bytes, where it is known before the type is read
+    """
 
     name: str
     type: str = ""
@@ -38,6 +41,7 @@ class Draft:
     versioned: bool = False
     spelled: str = ""
     literal: Literal | None = None
+    members_in: str | None = None
 
     def finish(self) -> ColumnDef:
         """The definition, as far as it can be known without the table's character set."""
