@@ -11,6 +11,7 @@ from airflow_provider_cdc.sources.mysql.columns import charsets as known
 from airflow_provider_cdc.sources.mysql.columns.byte_reader import ByteReader
 from airflow_provider_cdc.sources.mysql.connect import Server
 from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer
+from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_bodies import MariaDbGtid
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, DdlEffect, Query
@@ -61,6 +62,13 @@ class QueryEvents:
             self._applier.routes_changed()
         if self._is_half_done(buffer):
             return None
+        if buffer.flags(i) & ev.THREAD_SPECIFIC_FLAG:
+            # outside of row format, what is done to a temporary table is logged under the name that it hides
+            if isinstance(statement, ddl.TruncateTable):
+                return None
+            if isinstance(statement, ddl.AlterTable | ddl.RenameTable | ddl.CreateIndex | ddl.DropIndex):
+                why = "it may be about a temporary table of the same name"
+                statement = ddl.Unknown(query.sql, ddl.tables_of(statement), why)
         if query.error:
             why = f"it ended with error {query.error} on the server, after it had changed something"
             statement = ddl.Unknown(query.sql, ddl.tables_of(statement), why)
