@@ -284,6 +284,26 @@ def test_statements_about_a_temporary_table_do_not_change_the_one_that_it_hides(
     _equal(connector, db, "t")
 
 
+@pytest.mark.parametrize("kind", ["mariadb", "mariadb118"])
+def test_a_partition_that_becomes_a_table_is_read(db: Any, connector: Connector) -> None:
+    """A sibling of the other partitions: the log has no row of it."""
+    db.sql(
+        "CREATE TABLE p (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (10), PARTITION b VALUES LESS THAN (20), PARTITION c VALUES LESS THAN (30))",
+        "INSERT INTO p VALUES (1, 1), (11, 11), (21, 21)",
+    )
+    connector.capture()
+    db.sql("ALTER TABLE p CONVERT PARTITION a TO TABLE one")
+    connector.capture()
+    _equal(connector, db, "p", "one")
+    db.sql(
+        "ALTER TABLE p CONVERT PARTITION b TO TABLE two",
+        "ALTER TABLE two ADD x INT DEFAULT 3",
+        "ALTER TABLE p ADD y INT",
+    )
+    connector.capture()
+    _equal(connector, db, "p", "two")
+
+
 @EITHER
 def test_a_default_that_the_calendar_does_not_have_is_what_rows_show(db: Any, connector: Connector) -> None:
     """A sibling of the dates that are null: what events say of a new column is what they say of its rows."""

@@ -284,13 +284,25 @@ class DdlApplier:
             if isinstance(action, ddl.PartitionData):
                 # the other table of an exchange has new rows as well
                 for other in (self._id(n, query) for n in action.tables):
-                    self._captured.rows_changed(other, effect)
+                    if not self._captured.rows_changed(other, effect) and isinstance(action, ddl.PartitionToTable):
+                        self._became_table(other, table, effect)
         known = self._captured.known(table)
         if known is None:
             return
         if any(isinstance(a, ddl.SystemVersioning) for a in s.actions):
             raise system_versioned(table, where)
         effect.changes.append(self._altered(known, s, query, table))
+
+    def _became_table(self, new: TableId, partitioned: TableId, effect: DdlEffect) -> None:
+        """A partition is a table of its own now, with rows of which the log has nothing."""
+        if not self._captured.includes(new):
+            return
+        known = self._tables.get(partitioned)
+        schema = known.model_copy(update={"id": new}) if known is not None else self._catalog.table(new)
+        if schema is not None:
+            effect.changes.append(TableChange(type="CREATE", id=new, table=schema, exact=False))
+        else:
+            effect.structure_unknown.append(new)
 
     def _altered(self, known: TableSchema, s: ddl.AlterTable, query: Query, now: TableId) -> TableChange:
         """What the actions do to a table, apart from its name.

@@ -127,6 +127,11 @@ class SystemVersioning:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionToTable(PartitionData):
+    """MariaDB's ``CONVERT PARTITION … TO TABLE``: the table is a new one, with the partition's rows."""
+
+
+@dataclass(frozen=True, slots=True)
 class RenameIndex(NoColumnChange):
     """``RENAME INDEX old TO new``; matters to whoever keeps the names of unique keys."""
 

@@ -21,6 +21,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl import (
     Name,
     NoColumnChange,
     PartitionData,
+    PartitionToTable,
     RenameColumn,
     RenameIndex,
     RenameTo,
@@ -298,7 +299,7 @@ ALTERS: list[tuple[str, tuple[Action, ...]]] = [
         "EXCHANGE PARTITION p WITH TABLE s.u WITHOUT VALIDATION",
         (PartitionData("exchange partition", (Name("s", "u"),)),),
     ),
-    ("CONVERT PARTITION p TO TABLE u", (PartitionData("convert partition to table", (Name(None, "u"),)),)),
+    ("CONVERT PARTITION p TO TABLE u", (PartitionToTable("convert partition to table", (Name(None, "u"),)),)),
     (
         "CONVERT TABLE u TO PARTITION p VALUES LESS THAN (5)",
         (PartitionData("convert table to partition", (Name(None, "u"),)),),

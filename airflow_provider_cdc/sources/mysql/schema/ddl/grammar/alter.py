@@ -13,6 +13,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.actions import (
     ConvertCharset,
     DropColumn,
     DropKey,
+    PartitionToTable,
     RenameColumn,
     RenameIndex,
     SetDefault,
@@ -211,7 +212,7 @@ def _convert(cursor: Cursor) -> list[Action]:
         cursor.expect("TO", "TABLE")
         table = cursor.table()
         cursor.finish()
-        return [PartitionData("convert partition to table", (table,))]
+        return [PartitionToTable("convert partition to table", (table,))]
     if cursor.accept("TABLE"):
         table = cursor.table()
         cursor.expect("TO", "PARTITION")
