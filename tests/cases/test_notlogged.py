@@ -285,6 +285,27 @@ def test_statements_about_a_temporary_table_do_not_change_the_one_that_it_hides(
 
 
 @pytest.mark.parametrize("kind", ["mariadb", "mariadb118"])
+def test_statements_with_variables_of_their_own_are_about_their_tables(db: Any, connector: Connector) -> None:
+    """A sibling of M2 and M3: MariaDB logs ``SET STATEMENT … FOR`` with them."""
+    db.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE u (id INT PRIMARY KEY, v INT)",
+        "CREATE TABLE p (id INT PRIMARY KEY) PARTITION BY RANGE (id) (PARTITION a VALUES LESS THAN (10), PARTITION b VALUES LESS THAN (20))",
+        "INSERT INTO t VALUES (1, 1)",
+        "INSERT INTO u VALUES (1, 1)",
+        "INSERT INTO p VALUES (1), (11)",
+    )
+    connector.capture()
+    own = "SET STATEMENT sql_mode = '' FOR"
+    db.sql(f"{own} TRUNCATE TABLE t", f"{own} ALTER TABLE p DROP PARTITION a")
+    connector.capture()
+    _equal(connector, db, "t", "p")
+    _session(db, "SET binlog_format = 'STATEMENT'", f"{own} UPDATE u SET v = 2")
+    with pytest.raises(PrerequisiteError, match="instead of rows"):
+        connector.capture()
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "mariadb118"])
 def test_a_partition_that_becomes_a_table_is_read(db: Any, connector: Connector) -> None:
     """A sibling of the other partitions: the log has no row of it."""
     db.sql(

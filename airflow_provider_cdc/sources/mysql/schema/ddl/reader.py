@@ -33,7 +33,14 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.others import (
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, statement_end, tokenize
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.transactions import TRANSACTION_WORDS, read_transaction
-from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Dml, RepairTable, Statement
+from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
+    AlterTable,
+    CreateTable,
+    Dml,
+    RepairTable,
+    Statement,
+    tables_of,
+)
 from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Unknown
 from airflow_provider_cdc.sources.relational.tokens import END, NotUnderstood
 
@@ -136,10 +143,11 @@ def _next(sql: str, pos: int, modes: Modes, start: int | None = None) -> tuple[l
         return [], end
     begin = pos if start is None else start
     if first.key == "SET" and tokens[1].key == "STATEMENT":
-        inner = _after_assignments(sql, pos, modes) if start is None else None
+        inner, plain = _after_assignments(sql, pos, modes) if start is None else (None, False)
         if inner is None:
-            return _unknown(sql, begin, len(sql), "SET STATEMENT changes how the text is read")
-        return _next(sql, inner, modes, begin)
+            return _unknown(sql, begin, len(sql), "SET STATEMENT without FOR")
+        found, end = _next(sql, inner, modes, begin)
+        return found if plain else [_under_other_variables(s, _text(sql, begin, end)) for s in found], end
     if kind := dml_kind(Cursor(sql, tokens, modes)):
         end = statement_end(sql, pos, modes)
         return [Dml(kind, _text(sql, begin, end))], end + 1
@@ -169,17 +177,23 @@ def _unknown(sql: str, begin: int, end: int, reason: str) -> tuple[list[Statemen
     return [Unknown(_text(sql, begin, end), (), reason)], end
 
 
-def _after_assignments(sql: str, pos: int, modes: Modes) -> int | None:
-    """Position after ``SET STATEMENT a = 1, b = 2 FOR``; ``None`` when the variables change how to read on."""
+def _after_assignments(sql: str, pos: int, modes: Modes) -> tuple[int | None, bool]:
+    """Position after ``SET STATEMENT a = 1, b = 2 FOR``, ``None`` if there is no ``FOR``, and whether no variable changes what the text means."""
     tokens, _ = tokenize(sql, pos, modes, _HEAD)
-    depth = 0
+    depth, plain = 0, True
     for token in tokens[2:]:
         depth += {"(": 1, ")": -1}.get(token.key, 0)
         if token.key == "FOR" and depth == 0:
-            return token.end
-        if token.key.startswith(_UNREAD_VARIABLES):
-            return None
-    return None
+            return token.end, plain
+        plain = plain and not token.key.startswith(_UNREAD_VARIABLES)
+    return None, False
+
+
+def _under_other_variables(statement: Statement, text: str) -> Statement:
+    """A statement for which variables were set that decide about columns and their values. Which tables it is about does not depend on them."""
+    if isinstance(statement, CreateTable | AlterTable):
+        return Unknown(text, tables_of(statement), "SET STATEMENT changes how the text is read")
+    return statement
 
 
 def _statement(cursor: Cursor) -> list[Statement]:
