@@ -227,7 +227,9 @@ def keeps_members_converted(t: ColumnType, charset: str | None, *, strict: bool)
     if {t.charset, charset} & (_LEAST_BYTES.keys() | _NOT_ASCII):
         return False
     members = "".join(t.values)
-    return members.isascii() or ({t.charset, charset} <= _UTF8 and max(members) < "\U00010000")
+    # MariaDB's catalog shows characters beyond U+FFFF as question marks
+    basic = max(members, default="") < "\U00010000" and "?" not in members
+    return basic if {t.charset, charset} <= _UTF8 else members.isascii()
 
 
 def _fits(a: ColumnType, z: ColumnType) -> bool:
