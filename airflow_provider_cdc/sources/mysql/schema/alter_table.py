@@ -140,7 +140,7 @@ class Alter:
                 )
                 self.exact &= keeps_values(item.before or item.column, item.column, strict=self._refused)
             elif type_.base in ("enum", "set"):
-                self.exact &= keeps_members_converted(type_, self.charset, strict=self._refused)
+                self.exact &= keeps_members_converted(type_, self.charset)
                 declared = item.column.declared.model_copy(update={"charset": self.charset})
                 item.column = item.column.model_copy(update={"declared": declared})
 

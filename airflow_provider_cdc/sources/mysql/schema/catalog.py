@@ -227,7 +227,7 @@ class Catalog:
         comment: str,
     ) -> Column:
         try:
-            declared = ddl.parse_type(column_type, charset)
+            declared = ddl.parse_type(column_type, charset or "binary")
         except ValueError as e:
             raise _not_captured(table, name, column_type) from e
         value, is_expression = self._default(default, extra)

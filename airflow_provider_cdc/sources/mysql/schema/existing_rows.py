@@ -212,17 +212,16 @@ def _has_characters(a: ColumnType, z: ColumnType, strict: bool) -> bool:
     return strict or basic or (a.charset == "ascii" and z.charset not in _NOT_ASCII)
 
 
-def keeps_members_converted(t: ColumnType, charset: str | None, *, strict: bool) -> bool:
+def keeps_members_converted(t: ColumnType, charset: str | None) -> bool:
     """Whether values of an ENUM or SET stay what they are when their table gets another character set.
 
-    Servers keep the bytes of members, which are other characters then, and look for the characters of the values among them: a value that
-    is not found is refused or becomes empty.
+    Servers keep the bytes of members, which are other characters then. A value becomes empty or these characters, or is refused: which of
+    it, does not depend on the session alone.
 
-    >>> latin1 = ColumnType("enum", charset="latin1", values=("a", "é"))
-    >>> keeps_members_converted(latin1, "utf8mb4", strict=False), keeps_members_converted(latin1, "utf8mb4", strict=True)
-    (False, True)
+    >>> keeps_members_converted(ColumnType("enum", charset="latin1", values=("a", "é")), "utf8mb4")
+    False
     """
-    if t.charset == charset or (strict and charset in UNICODE):
+    if t.charset == charset:
         return True
     if {t.charset, charset} & (_LEAST_BYTES.keys() | _NOT_ASCII):
         return False
