@@ -171,6 +171,34 @@ def _may_see_triggers(server: Any, connector: Connector) -> None:
     connector.secrets |= {"database.user": "sees", "database.password": "sees"}
 
 
+@pytest.mark.parametrize("kind", ["mysql97", "mysql80"])
+@pytest.mark.parametrize("compression", [False, True])
+def test_parts_of_documents_of_other_tables_stop_nothing(db: Any, connector: Connector, compression: bool) -> None:
+    """A sibling of M2: ``binlog_row_value_options`` of a session."""
+    if compression and not db.server.edition.startswith("9"):
+        return
+    connector.properties = {**connector.properties, "table.exclude.list": f"{db.name}.j"}
+    document = """'{"a": 1, "b": "long enough to be logged in part"}'"""
+    db.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY)",
+        "CREATE TABLE j (id INT PRIMARY KEY, d JSON)",
+        "CREATE TABLE own (id INT PRIMARY KEY, d JSON)",
+        f"INSERT INTO j VALUES (1, {document})",
+        f"INSERT INTO own VALUES (1, {document})",
+    )
+    connector.capture()
+    ways = ["SET binlog_row_value_options = 'PARTIAL_JSON'"]
+    if compression:
+        ways.append("SET binlog_transaction_compression = ON")
+    in_part = "UPDATE {} SET d = JSON_SET(d, '$.a', 2)"
+    _session(db, *ways, "BEGIN", "INSERT INTO t VALUES (1)", in_part.format("j"), "INSERT INTO t VALUES (2)", "COMMIT")
+    connector.capture()
+    _equal(connector, db, "t")
+    _session(db, *ways, in_part.format("own"))
+    with pytest.raises(PrerequisiteError, match="PARTIAL_JSON"):
+        connector.capture()
+
+
 # -- DDL that changes rows ---------------------------------------------------------------------------------------------
 
 LENIENT = [

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import SourceLogDamaged
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
 from airflow_provider_cdc.core.model.events import (
     Heartbeat,
     LogBlock,
@@ -209,6 +209,8 @@ class EventDispatcher:
             self._before_file(i, buffer)
         elif kind == ev.XA_PREPARE:
             yield from self._prepare(i, buffer)
+        elif kind == ev.PARTIAL_UPDATE_ROWS:
+            self._partial_rows(i, buffer)
         elif kind == ev.INCIDENT:
             raise ev.unknown_event(kind, buffer.where(i), "the server says that changes are missing from its log")
         elif kind not in ev.HARMLESS and not buffer.flags(i) & ev.IGNORABLE_FLAG:
@@ -216,6 +218,21 @@ class EventDispatcher:
                 self._metrics.malformed()
             raise ev.unknown_event(kind, buffer.where(i))
         buffer.step()
+
+    def _partial_rows(self, i: int, buffer: EventBuffer) -> None:
+        """Pass over parts of documents of a table that is not captured.
+
+        :raises PrerequisiteError: the table is captured
+        """
+        if buffer.open and self._maps.is_passed_over(int.from_bytes(buffer.events.body(i)[:6], "little")):
+            return
+        raise PrerequisiteError(
+            "A row was logged with parts of a JSON document: binlog_row_value_options was PARTIAL_JSON when it was written.",
+            where=buffer.where(i),
+            safe="Everything before its transaction is captured; the offset stands before it.",
+            remedy="SET GLOBAL binlog_row_value_options = '', also in the sessions that set it, then read the tables again with "
+            "snapshot.mode=always for one run",
+        )
 
     # -- files --------------------------------------------------------------------------------------------------------
 

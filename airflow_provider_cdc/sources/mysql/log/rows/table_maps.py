@@ -104,6 +104,11 @@ class TableMaps:
         self._remember(table_id, found)
         return True
 
+    def is_passed_over(self, table_id: int) -> bool:
+        """Whether a map with this table id was seen, of a table that is not captured."""
+        found = self._of_table_id.get(table_id)
+        return found is not None and found.number == k.NOT_WANTED
+
     def learn(self, body: bytes, where: str) -> TableSchema | None:
         """Add a new table map.
 
