@@ -287,6 +287,17 @@ def test_addresses_are_the_text_that_the_server_prints(
     assert FourWays(server, tmp_path, "mariadb", "addresses", tables).differences() == []
 
 
+# -- types of no length ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mariadb", "mysql97"])
+def test_types_of_no_length_have_empty_values(request: pytest.FixtureRequest, name: str, tmp_path: Path) -> None:
+    """A sibling of H5: ``BINARY(0)`` had a zero byte from the log."""
+    types = ("BINARY(0)", "CHAR(0)", "VARCHAR(0)", "VARBINARY(0)")
+    tables = {f"t{n}": (declared, ["''", "NULL"]) for n, declared in enumerate(types)}
+    assert FourWays(request.getfixturevalue(name), tmp_path, kind_of(name), "no_length", tables).differences() == []
+
+
 # -- times ----------------------------------------------------------------------------------------------------------------------
 
 

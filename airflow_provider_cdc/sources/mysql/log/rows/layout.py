@@ -329,7 +329,8 @@ def _variable(wire: int, declared: ColumnType, where: str, config: MySqlConfig, 
         width, text = {"uuid": (16, uuid_text), "inet6": (16, inet6_text), "inet4": (4, inet4_text)}[base]
         return col.padded(width, col.converted(pa.string(), text, where))
     if base == "binary":
-        return col.padded(declared.length or 1, col.binaries(config.binary_handling_mode))
+        width = 1 if declared.length is None else declared.length  # BINARY(0) is a type, too
+        return col.padded(width, col.binaries(config.binary_handling_mode))
     if base in BLOBS:
         finisher = col.binaries(config.binary_handling_mode)
     elif base in TEXTS:
