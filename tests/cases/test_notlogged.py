@@ -171,6 +171,19 @@ def _may_see_triggers(server: Any, connector: Connector) -> None:
     connector.secrets |= {"database.user": "sees", "database.password": "sees"}
 
 
+@EITHER
+def test_a_table_that_a_statement_makes_of_others_is_read(db: Any, connector: Connector) -> None:
+    """A sibling of M2: outside of row format, the log has a SELECT instead of the table's rows."""
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, v INT)", "INSERT INTO t VALUES (1, 1), (2, 2)")
+    connector.capture()
+    _session(db, "SET binlog_format = 'STATEMENT'", "CREATE TABLE n SELECT * FROM t")
+    _session(db, "CREATE TABLE rows_of_n SELECT * FROM n")
+    connector.capture()
+    db.sql("INSERT INTO n VALUES (3, 3)")
+    connector.capture()
+    _equal(connector, db, "n", "rows_of_n")
+
+
 @pytest.mark.parametrize("kind", ["mysql97", "mysql80"])
 @pytest.mark.parametrize("compression", [False, True])
 def test_parts_of_documents_of_other_tables_stop_nothing(db: Any, connector: Connector, compression: bool) -> None:

@@ -182,7 +182,8 @@ class DdlApplier:
             columns = s.columns if query.explicit_timestamps else ddl.with_implied_timestamps(s.columns)
             schema = self._created(table, replace(s, columns=columns))
         if schema is not None:
-            effect.changes.append(TableChange(type="CREATE", id=table, table=schema))
+            # in row format, the statement is logged without its SELECT, and the rows beside it
+            effect.changes.append(TableChange(type="CREATE", id=table, table=schema, exact=not s.select))
         else:
             effect.structure_unknown.append(table)
 
