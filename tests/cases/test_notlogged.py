@@ -374,6 +374,23 @@ def test_a_partition_that_becomes_a_table_is_read(db: Any, connector: Connector)
 
 
 @EITHER
+def test_new_and_renamed_columns_are_hidden_as_events_hide_them(db: Any, connector: Connector) -> None:
+    """A sibling of L8: targets fill a new column with its default, and keep the values of one that has another name."""
+    rules = {"mask.with.3.chars": "m", "truncate.to.2.chars": "c", "exclude.list": "x"}
+    connector.properties |= {f"column.{rule}": rf"{db.name}\.t\.{column}" for rule, column in rules.items()}
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY, x INT, a VARCHAR(9))", "INSERT INTO t VALUES (1, 5, 'abcde')")
+    connector.capture()
+    db.sql(
+        "ALTER TABLE t ADD m VARCHAR(9) DEFAULT 'secret', ADD c VARCHAR(9) DEFAULT 'éabc', ADD n VARCHAR(9) DEFAULT 'plain'"
+    )
+    connector.capture()
+    assert connector.rows(f"{db.name}.t") == [{"id": 1, "a": "abcde", "m": "***", "c": "éa", "n": "plain"}]
+    db.sql("ALTER TABLE t RENAME COLUMN x TO y, RENAME COLUMN m TO k, RENAME COLUMN a TO m")
+    connector.capture()
+    assert connector.rows(f"{db.name}.t") == [{"id": 1, "y": 5, "m": "***", "k": "secret", "c": "éa", "n": "plain"}]
+
+
+@EITHER
 def test_a_default_that_the_calendar_does_not_have_is_what_rows_show(db: Any, connector: Connector) -> None:
     """A sibling of the dates that are null: what events say of a new column is what they say of its rows."""
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")

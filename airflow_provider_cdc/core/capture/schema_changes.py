@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+import pyarrow as pa
+
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.capture.remedies import how_to_read
 from airflow_provider_cdc.core.capture.rereads import Rereads
@@ -60,7 +62,7 @@ class SchemaChanges:
             if not self._concerns(change):
                 continue
             seen = history.seen(change.id)
-            versioned = history.apply(change)
+            versioned = history.apply(self._as_in_events(change))
             if versioned is None:
                 continue
             applied.append(versioned)
@@ -120,6 +122,18 @@ class SchemaChanges:
                     self._committer.commit()
                 raise ConfigError(e.what, where=f"{item.position}: {item.ddl}", safe=e.safe, remedy=e.remedy) from e
 
+    def _as_in_events(self, change: TableChange) -> TableChange:
+        """The change with the values of new columns as events have them: what hides or cuts texts does so here as well."""
+        if change.table is None or not any(change.added.values()) or not self._tables.captured(change.id):
+            return change
+        names = change.table.names
+        maskings = {names[i]: masking for i, masking in self._filters.maskings(change.table).items()}
+        added = {
+            name: maskings[name](pa.array([value], pa.string()))[0].as_py() if value and name in maskings else value
+            for name, value in change.added.items()
+        }
+        return change.model_copy(update={"added": added})
+
     def _concerns(self, change: TableChange) -> bool:
         captured = self._tables.captured
         return captured(change.id) or (change.previous_id is not None and captured(change.previous_id))
@@ -152,7 +166,7 @@ class SchemaChanges:
         self._committer.commit_if_closed()
 
     def _must_reread(self, old: TableSchema | None, change: TableChange, item: SchemaChange) -> bool:
-        reason = rewrite_reason(old, change)
+        reason = rewrite_reason(old, change) or self._shown_otherwise(old, change)
         mode = self._config.rewrite_mode()
         if reason is None:
             return False
@@ -174,3 +188,14 @@ class SchemaChanges:
                 remedy="set schema.change.rewrite.mode=snapshot to read the table again, or ignore to go on without",
             )
         return True
+
+    def _shown_otherwise(self, old: TableSchema | None, change: TableChange) -> str | None:
+        """Why targets have other values than events of a column whose new name another rule hides, or none does; ``None`` if they have not."""
+        if old is None or change.table is None:
+            return None
+        before = {c.name: c for c in old.columns}
+        for name, previous in change.renamed.items():
+            now = self._filters.shown(change.table, change.table.column(name))
+            if previous in before and now > -1 and now != self._filters.shown(old, before[previous]):
+                return f"more or less is captured of column {name} than of {previous}, which it was"
+        return None
