@@ -391,6 +391,20 @@ def test_new_and_renamed_columns_are_hidden_as_events_hide_them(db: Any, connect
 
 
 @EITHER
+def test_a_new_boolean_has_a_default_that_is_one(db: Any, connector: Connector) -> None:
+    """A sibling of L8: of 5, arrays make an error and Spark a NULL."""
+    connector.properties |= {
+        "converters": "b",
+        "b.type": "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter",
+    }
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    connector.capture()
+    db.sql("ALTER TABLE t ADD a TINYINT(1) DEFAULT 5, ADD b TINYINT(1) NOT NULL")
+    connector.capture()
+    assert connector.rows(f"{db.name}.t") == [{"id": 1, "a": True, "b": False}]
+
+
+@EITHER
 def test_a_default_that_the_calendar_does_not_have_is_what_rows_show(db: Any, connector: Connector) -> None:
     """A sibling of the dates that are null: what events say of a new column is what they say of its rows."""
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")

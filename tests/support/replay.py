@@ -337,6 +337,8 @@ def _rescaled(value: Any, type_: str) -> Any:
 def _cast(text: str | None, type_: str) -> Any:
     if text is None:
         return None
+    if type_ == "bool":
+        return {"0": False, "1": True}[text]
     if type_.startswith("int"):
         return int(text)
     if type_.startswith("decimal"):

@@ -60,6 +60,8 @@ def _castable(t: ColumnType, column: Column, text: str) -> str | None:
         if re.fullmatch(r"[+-]?[\d.]+(e[+-]?\d+)?", text, re.I) and (t.charset in _LEAST_BYTES or "e" in text.lower()):
             return None  # perhaps a number: servers do not write it as it was written
         return text.rstrip(" ") if t.base == "char" else text if t.base in TEXTS | {"enum", "set"} else None
+    if column.type == "bool":  # by a converter: any number but 0 is true
+        return str(int(int(text) != 0)) if number and not number[1] else None
     if t.base in INTEGERS or t.base == "year":
         return str(int(text)) if number and not number[1] else None
     if t.base == "decimal" and number and column.type.startswith("decimal"):
