@@ -405,6 +405,17 @@ def test_a_new_boolean_has_a_default_that_is_one(db: Any, connector: Connector) 
 
 
 @EITHER
+def test_a_default_of_more_digits_than_python_calculates_with_is_exact(db: Any, connector: Connector) -> None:
+    """A sibling of R07: it ended each run, for good."""
+    number = "123456789012345678901234567890123.12345"
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    connector.capture()
+    db.sql(f"ALTER TABLE t ADD a DECIMAL(38,5) DEFAULT {number}, ADD b DECIMAL(38,0) DEFAULT -{number[:33]}99999")
+    connector.capture()
+    _equal(connector, db, "t")
+
+
+@EITHER
 def test_a_default_that_the_calendar_does_not_have_is_what_rows_show(db: Any, connector: Connector) -> None:
     """A sibling of the dates that are null: what events say of a new column is what they say of its rows."""
     db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")

@@ -16,7 +16,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any
 
 import pyarrow.parquet as pq
@@ -330,7 +330,7 @@ def _alter(row: Row, old: TableSchema, new: TableSchema, change: TableChange) ->
 def _rescaled(value: Any, type_: str) -> Any:
     """A decimal with the digits of its column after a change of type."""
     if isinstance(value, Decimal) and type_.startswith("decimal"):
-        return value.quantize(Decimal(1).scaleb(-int(type_.rstrip(")").split(",")[1])))
+        return value.quantize(Decimal(1).scaleb(-int(type_.rstrip(")").split(",")[1])), context=Context(prec=76))
     return value
 
 

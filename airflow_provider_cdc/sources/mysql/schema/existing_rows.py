@@ -11,11 +11,11 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import BYTES_PER_CHARACTER
-from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, TEXTS, ColumnType
+from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, MAX_DECIMAL_DIGITS, TEXTS, ColumnType
 from airflow_provider_cdc.sources.relational.altered_table import Fill
 
 UNICODE = {"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "ucs2"}
@@ -65,7 +65,11 @@ def _castable(t: ColumnType, column: Column, text: str) -> str | None:
     if t.base in INTEGERS or t.base == "year":
         return str(int(text)) if number and not number[1] else None
     if t.base == "decimal" and number and column.type.startswith("decimal"):
-        return str(Decimal(text).quantize(Decimal(1).scaleb(-t.digits[1]), ROUND_HALF_UP))
+        return str(
+            Decimal(text).quantize(
+                Decimal(1).scaleb(-t.digits[1]), ROUND_HALF_UP, Context(prec=MAX_DECIMAL_DIGITS + t.digits[1])
+            )
+        )
     if t.base == "double" and number and (t.scale is None or _rounded(float(text), t.scale) == float(text)):
         return text.strip()
     if t.base == "date" and _in_calendar(text):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Protocol
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import TEXT_TYPES
@@ -26,6 +26,8 @@ _BYTES = frozenset(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "lo
 _TEXTS = TEXT_TYPES - {"enum", "set"}
 _MAX_NUMBER = 100
 """No default of a numeric column is written with more characters, or has more digits."""
+_EXACT = Context(prec=4 * _MAX_NUMBER)
+"""Python would round to 28 digits, and columns have up to 65."""
 
 _DATE = re.compile(
     r"(\d{4})[-/.:](\d{1,2})[-/.:](\d{1,2})(?:[T ]+(\d{1,2}):(\d{1,2}):(\d{1,2})(\.\d{1,6})?)?", re.ASCII
@@ -145,8 +147,8 @@ def _rounded(text: str, scale: int) -> str | None:
         return None
     if number is None or not number.is_finite() or not -_MAX_NUMBER < number.adjusted() < _MAX_NUMBER:
         return None
-    shifted = number.scaleb(scale).to_integral_value(ROUND_HALF_UP)
-    return str(int(shifted)) if scale == 0 else format(Decimal(int(shifted)).scaleb(-scale), f".{scale}f")
+    shifted = number.scaleb(scale, _EXACT).to_integral_value(ROUND_HALF_UP, _EXACT)
+    return str(int(shifted)) if scale == 0 else format(Decimal(int(shifted)).scaleb(-scale, _EXACT), f".{scale}f")
 
 
 def _year(text: str, kind: str, length: int | None) -> str | None:
