@@ -627,3 +627,15 @@ def test_a_memory_table_is_empty_after_a_restart(request: pytest.FixtureRequest,
         connector.secrets["database.port"] = server.port
         connector.capture()
         assert connector.rows(f"{db.name}.m") == []
+
+
+@EITHER
+def test_a_default_of_bytes_that_are_no_text_stops_nothing(db: Any, connector: Connector) -> None:
+    """SHOW CREATE TABLE of MariaDB has the bytes as they are; the check asks it for foreign keys, and the snapshot for its history."""
+    db.sql(
+        "CREATE TABLE b (id INT PRIMARY KEY, x VARBINARY(5) NOT NULL DEFAULT 0x00FF01)", "INSERT INTO b (id) VALUES (1)"
+    )
+    connector.capture()
+    db.sql("ALTER TABLE b ADD y BINARY(2) NOT NULL DEFAULT 0xFE27", "INSERT INTO b (id) VALUES (2)")
+    connector.capture()
+    _equal(connector, db, "b")

@@ -15,7 +15,7 @@ from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, scalar
-from airflow_provider_cdc.sources.mysql.schema.catalog import quoted
+from airflow_provider_cdc.sources.mysql.schema.catalog import create_statement, quoted
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
 
 _SHOWN: Final = 20
@@ -130,12 +130,12 @@ def _constraints(connection: Connection, server: Server, captured: Callable[[Tab
             raise _TooMany(len(tables))
         for table in tables:
             try:
-                cursor.execute(f"SHOW CREATE TABLE {quoted(table)}")
+                shown = create_statement(connection, table)
             except pymysql.err.MySQLError as e:
                 if e.args[0] not in _NOT_SHOWN:
                     raise
                 continue
-            for name, parent, actions in _FOREIGN_KEY.findall(str((cursor.fetchone() or ("", ""))[1])):
+            for name, parent, actions in _FOREIGN_KEY.findall(shown):
                 parent_name = parent.replace("`", "")
                 parent_name = parent_name if "." in parent_name else f"{table.namespace}.{parent_name}"
                 yield _Constraint(table, name, parent_name, [a for a in _ACTION.findall(actions) if a.split(" ", 2)[2] in _RULES])  # fmt: skip

@@ -161,10 +161,7 @@ class Catalog:
 
     def create_statement(self, table: TableId) -> str:
         """``SHOW CREATE TABLE``."""
-        with self._connection.cursor() as cursor:
-            cursor.execute(f"SHOW CREATE TABLE {quoted(table)}")
-            row = cursor.fetchone()
-        return str(row[1]) if row else ""
+        return create_statement(self._connection, table)
 
     def database_charset(self, database: str) -> str | None:
         """Default character set of a database."""
@@ -321,6 +318,18 @@ def row_key(candidates: list[tuple[bool, tuple[str, ...]]], columns: Iterable[Co
 def quoted(table: TableId) -> str:
     """The table's name as SQL takes it."""
     return ".".join(quoted_name(part) for part in (table.namespace, table.name))
+
+
+def create_statement(connection: Connection, table: TableId) -> str:
+    """``SHOW CREATE TABLE``. MariaDB has defaults of bytes in it as they are, which need not be text."""
+    asked, connection.use_unicode = connection.use_unicode, False
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SHOW CREATE TABLE {quoted(table)}")
+            row = cursor.fetchone()
+    finally:
+        connection.use_unicode = asked
+    return str(row[1], "utf-8", "backslashreplace") if row else ""
 
 
 def quoted_name(name: str) -> str:
