@@ -134,6 +134,25 @@ def test_a_key_that_is_changed_by_hand_loses_nothing_from_before(engine: sa.Engi
     same(table)
 
 
+def test_columns_have_any_letters_in_their_names(engine: sa.Engine, tmp_path: Path) -> None:
+    """R31: they are found in the table by the names that they have, and not made again."""
+    names = ["b`t", "``", 'q"q', "a b", "per%cent", "co:lon", "?", "br[a]ck", "dot.dot", "{x}", "'"]
+    key = Column(name="k`", type="int64", nullable=False)
+    columns = [Column(name=name, type="int32") for name in names]
+    table = Table(tmp_path, engine, V)
+    table.alter(key, *columns, key=("k`",))
+    table.insert({"k`": 1, **dict.fromkeys(names, 1)}, {"k`": 2, **dict.fromkeys(names, 2)})
+    table.apply()
+    with table.source.transaction() as t:
+        t.update("s.t", {"k`": 1}, dict.fromkeys(names, 3))
+        t.delete("s.t", {"k`": 2})
+    table.apply()
+    table.alter(key, *columns, Column(name="later`", type="int32"), key=("k`",), added={"later`": None})
+    table.insert({"k`": 3, **dict.fromkeys(names, 4), "later`": 5})
+    table.apply()
+    same(table)
+
+
 @pytest.mark.parametrize("what", ["dropped", "made"])
 def test_a_key_whose_columns_come_and_go(engine: sa.Engine, tmp_path: Path, what: str) -> None:
     """A2: the column of the key before is dropped, or that of the next one is made, and its rows are read again."""

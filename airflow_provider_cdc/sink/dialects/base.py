@@ -254,14 +254,23 @@ class Dialect(abc.ABC):
             warnings.filterwarnings("ignore", "Did not recognize type")  # it is empty here
             found = inspector.get_columns(**at)
         columns = {
-            c["name"]: ColumnThere(c["name"], _told(c["type"], connection), bool(c["nullable"]), c.get("default"))
+            name: ColumnThere(name, _told(c["type"], connection), bool(c["nullable"]), c.get("default"))
             for c in found
+            for name in [self.reflected(c["name"])]
         }
-        key = tuple(map(str, inspector.get_pk_constraint(**at)["constrained_columns"]))
-        unique = {tuple(map(str, one["column_names"])) for one in inspector.get_unique_constraints(**at)}
-        unique |= {tuple(map(str, one["column_names"])) for one in inspector.get_indexes(**at) if one.get("unique")}
+        key = tuple(map(self.reflected, inspector.get_pk_constraint(**at)["constrained_columns"]))
+        unique = {tuple(map(self.reflected, one["column_names"])) for one in inspector.get_unique_constraints(**at)}
+        unique |= {
+            tuple(self.reflected(str(name)) for name in one["column_names"])
+            for one in inspector.get_indexes(**at)
+            if one.get("unique")
+        }
         engine = self.engine_without_transactions(inspector, name)
         return There(columns, key, any(set(one) != set(key) for one in unique), engine)
+
+    def reflected(self, name: str) -> str:
+        """The name of a column that SQLAlchemy tells by another one."""
+        return name
 
     def engine_without_transactions(self, inspector: Any, name: Name) -> str:
         """The engine of a table, if it has no transactions: rows would stay there of a transaction that is undone, and the marker would not."""

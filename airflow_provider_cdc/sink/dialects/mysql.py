@@ -183,6 +183,10 @@ class MariaDb(StagingDialect):
         arguments: Any = getattr(error.orig, "args", ())
         return str(arguments[0]) if arguments else ""
 
+    def reflected(self, name: str) -> str:
+        # SQLAlchemy reads SHOW CREATE TABLE, and leaves names of columns as they are there
+        return name.replace("``", "`")
+
     def engine_without_transactions(self, inspector: Any, name: Name) -> str:
         # read with the columns
         options = inspector.get_table_options(name.table, schema=name.schema)
