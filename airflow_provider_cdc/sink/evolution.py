@@ -65,7 +65,7 @@ def bring_up(
             _refuse_keys(table, lacking)
         else:
             lacking = [replace(field.optional, key=False) if field.key else field for field in lacking]
-        _add(dialect, connection, table, lacking, pending, there)
+        _add(dialect, connection, table, lacking, pending, there, emptied=config.truncate_enabled)
     if config.schema_evolution is SchemaEvolution.BASIC and there.columns:
         if dialect.CHANGES:
             _widen(dialect, connection, table, there, pending)
@@ -204,11 +204,26 @@ def _with_key(
 
 
 def _add(
-    dialect: Dialect, connection: sa.Connection, table: SinkTable, lacking: list[Field], pending: Pending, there: There
+    dialect: Dialect,
+    connection: sa.Connection,
+    table: SinkTable,
+    lacking: list[Field],
+    pending: Pending,
+    there: There,
+    *,
+    emptied: bool = False,
 ) -> None:
-    """Add columns. Rows that are there get in them what the source's rows have got."""
+    """Add columns. Rows that are there get in them what the source's rows have got.
+
+    :param emptied: whether the table is emptied where what is pending says so
+    """
     origins = lineage(pending, base_version(pending))
     fills = {field.name: _fill(origins.get(field.column.name, Origin(field.column.name))) for field in lacking}
+    if emptied and pending.taken is not None:  # no row that is there stays, so none needs a value that nobody knows
+        lacking = [
+            field.optional if not field.key and _unknown(dialect, field, fills[field.name]) else field
+            for field in lacking
+        ]
     for field in lacking:
         _refuse_required(
             dialect, table, field, fills[field.name], _as_there(dialect, there, origins.get(field.column.name))
@@ -242,11 +257,17 @@ def _fill(origin: Origin) -> str | None:
     return origin.fill if origin.column is None else None
 
 
-def _refuse_required(dialect: Dialect, table: SinkTable, field: Field, fill: str | None, origin: Origin | None) -> None:
-    """:raises TargetError: a column that must have a value has none for rows that are there"""
+def _unknown(dialect: Dialect, field: Field, fill: str | None) -> bool:
+    """Whether a column must have a value, and nobody knows which rows that are there have got."""
     declared = field.column.declared
     known = fill is not None or bool(dialect.default_of(field)) or declared.default is not None
-    if not field.required or known or declared.default_is_expression or declared.generated or declared.auto_incremented:
+    known = known or declared.default_is_expression or declared.generated or declared.auto_incremented
+    return field.required and not known
+
+
+def _refuse_required(dialect: Dialect, table: SinkTable, field: Field, fill: str | None, origin: Origin | None) -> None:
+    """:raises TargetError: a column that must have a value has none for rows that are there"""
+    if not _unknown(dialect, field, fill):
         return
     remedy = f"run {'; '.join(dialect.add(table, [field.optional]))} for a column that may be NULL"
     if origin is not None and origin.column not in (None, field.column.name):

@@ -39,10 +39,12 @@ def parted(changelog: ChangeLog, pending: Pending, config: SinkConfig) -> list[K
 
     :raises ChangeLogDamaged: a file is not what its manifest says
     """
-    if not changes_key(pending, config):
-        return [KeyedPart(pending)]
-    emptied = _emptied(changelog, pending) if config.truncate_enabled else 0
+    keyed = changes_key(pending, config)
+    # rows from before may lack what a column must have now
+    emptied = _emptied(changelog, pending) if config.truncate_enabled and (keyed or pending.changes) else 0
     files = [found for found in pending.files if found[1].last_seq > emptied]
+    if not keyed:
+        return [KeyedPart(replace(pending, files=files, taken=(emptied, 0)) if emptied else pending)]
     bounds = [*_begins(pending), pending.version + 1]
     parts, former = list[KeyedPart](), list[tuple[str, ...]]()
     for begin, end in itertools.pairwise((min(pending.schemas), *bounds)):
