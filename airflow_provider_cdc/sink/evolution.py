@@ -62,7 +62,7 @@ def bring_up(
         names = ", ".join(field.name for field in lacking)
         _allowed(config, f"The table {table.name} has no column {names}.", table, dialect.add(table, lacking))
         if frozenset(field.name for field in change.last.key) == wanted:
-            _refuse_keys(table, lacking)
+            _refuse_keys(dialect, table, lacking, pending, there)
         else:
             lacking = [replace(field.optional, key=False) if field.key else field for field in lacking]
         _add(dialect, connection, table, lacking, pending, there, emptied=config.truncate_enabled)
@@ -136,14 +136,26 @@ def _allowed(config: SinkConfig, what: str, table: SinkTable, statements: list[s
         )
 
 
-def _refuse_keys(table: SinkTable, lacking: list[Field]) -> None:
-    if keys := [field.name for field in lacking if field.key]:
-        raise TargetError(
-            f"The table {table.name} has no column {', '.join(keys)}, which is part of the key.",
-            where=f"topic {table.topic}",
-            safe="The table was not changed.",
-            remedy="make the table by hand with this key, or give it another name with collection.name.format",
-        )
+def _refuse_keys(dialect: Dialect, table: SinkTable, lacking: list[Field], pending: Pending, there: There) -> None:
+    keys = [field for field in lacking if field.key]
+    if not keys:
+        return
+    origins = lineage(pending, base_version(pending))
+    renamed = [
+        dialect.rename(table, origin.column, field.name)
+        for field in keys
+        if (origin := _as_there(dialect, there, origins.get(field.column.name))) is not None
+        and origin.column in there.columns
+        and origin.column is not None
+    ]
+    by_hand = "make the table by hand with this key, or give it another name with collection.name.format"
+    as_source = f"run {'; '.join(renamed)}, as the source did; then run the apply again"
+    raise TargetError(
+        f"The table {table.name} has no column {', '.join(field.name for field in keys)}, which is part of the key.",
+        where=f"topic {table.topic}",
+        safe="The table was not changed.",
+        remedy=as_source if len(renamed) == len(keys) else by_hand,
+    )
 
 
 # -- keys -------------------------------------------------------------------------------------------------------------

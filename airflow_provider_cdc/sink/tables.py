@@ -196,7 +196,8 @@ def _keys(topic: str, schema: TableSchema, columns: list[Column], config: SinkCo
         raise ConfigError(
             f"The events of {topic} have no key, and primary.key.mode={mode} needs one.",
             safe="The table was not changed; other tables go on.",
-            remedy="give the source's table a primary key, name columns with message.key.columns of the connector, or leave the topic out with topics.regex",
+            remedy="give the source's table a primary key, or name columns with message.key.columns of the connector, and have the table read again with "
+            "`airflow cdc snapshot … --replace`, as events from before have none; or leave the topic out with topics.regex",
         )
     return [schema.column(name) for name in wanted]
 

@@ -34,6 +34,7 @@ from tests.sink.test_staged import staged
 from tests.sink.test_verify import only, verified
 from tests.support.connectors import memory_connector
 from tests.support.sampled import Sampled
+from tests.support.signals import snapshot
 
 KINDS = ("sqlite", "postgresql", "mariadb", "mysql")
 
@@ -131,6 +132,44 @@ def test_a_key_that_is_changed_by_hand_loses_nothing_from_before(engine: sa.Engi
     table.insert({"id": 3, "code": "E", "v": 4})
     table.connector.capture()
     sink(engine, table.connector, schema__evolution="none").apply()
+    same(table)
+
+
+def test_a_key_column_that_is_renamed_is_renamed_by_hand(engine: sa.Engine, tmp_path: Path) -> None:
+    """A2: no row can be told by a key whose column the table has by its former name; the error has the statement."""
+    table = Table(tmp_path, engine, V)
+    table.insert({"id": 1, "v": 1}, {"id": 2, "v": 2})
+    table.apply()
+    with table.source.transaction() as t:
+        t.delete("s.t", {"id": 1})
+    table.alter(Column(name="k", type="int64", nullable=False), V, key=("k",), renamed={"k": "id"})
+    table.insert({"k": 3, "v": 3})
+    with pytest.raises(TargetError, match="has no column k, which is part of the key") as caught:
+        table.apply()
+    said = re.search(r"run (ALTER .*?), as the source did; then run the apply again", str(caught.value))
+    assert said is not None
+    with engine.begin() as connection:
+        connection.exec_driver_sql(said[1])
+    table.apply()
+    same(table)
+
+
+def test_a_key_that_a_table_gets_helps_once_the_table_is_read_again(engine: sa.Engine, tmp_path: Path) -> None:
+    """A2: events without a key stop the table, also when the source has one now; the error says what else it takes."""
+    table = Table(tmp_path, engine, V)
+    table.alter(Column(name="id", type="int64", nullable=False), V, key=())
+    table.insert({"id": 1, "v": 1}, {"id": 2, "v": 2})
+    with pytest.raises(TargetError, match="have no key") as caught:
+        table.apply()
+    assert "have the table read again with `airflow cdc snapshot … --replace`" in str(caught.value)
+    table.alter(Column(name="id", type="int64", nullable=False), V)
+    with pytest.raises(TargetError, match="have no key"):
+        table.apply()
+    snapshot(table.connector, "s.t", type="blocking")
+    table.connector.capture()
+    with contextlib.suppress(TargetError):
+        table.apply()  # it comes to where the others are
+    table.apply()
     same(table)
 
 
