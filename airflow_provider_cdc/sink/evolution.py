@@ -52,7 +52,7 @@ def bring_up(
         if made.key != table.key and (found := dialect.inspect_table(connection, table)) is not None:
             there = found
     refuse_engine(dialect, there.engine, table.name, table.topic)
-    wanted = {field.name for field in table.key}
+    wanted, key = {field.name for field in table.key}, there.key
     if there.columns and {*there.key} != wanted and frozenset(there.key) in change.former:
         there = _with_key(dialect, connection, table, there, pending, config, connector)
     if there.columns:
@@ -68,7 +68,7 @@ def bring_up(
         _add(dialect, connection, table, lacking, pending, there, emptied=config.truncate_enabled)
     if config.schema_evolution is SchemaEvolution.BASIC and there.columns:
         if dialect.CHANGES:
-            _widen(dialect, connection, table, there, pending)
+            _widen(dialect, connection, table, there, pending, key)
         else:
             _refuse_other(dialect, table, there, pending)
     return there
@@ -295,8 +295,18 @@ def _refuse_required(dialect: Dialect, table: SinkTable, field: Field, fill: str
 # -- columns that are there -------------------------------------------------------------------------------------------
 
 
-def _widen(dialect: Dialect, connection: sa.Connection, table: SinkTable, there: There, pending: Pending) -> None:
-    """Follow the source where it has given columns more room, or lets them be NULL, or has dropped them."""
+def _widen(
+    dialect: Dialect,
+    connection: sa.Connection,
+    table: SinkTable,
+    there: There,
+    pending: Pending,
+    key: Collection[str] = (),
+) -> None:
+    """Follow the source where it has given columns more room, or lets them be NULL, or has dropped them.
+
+    :param key: columns of the key that the table had until now: one that was made again need not have them
+    """
     for field in table.fields:
         column = there.columns.get(field.name)
         if column is None or not _changed(pending, field.column.name):
@@ -306,7 +316,7 @@ def _widen(dialect: Dialect, connection: sa.Connection, table: SinkTable, there:
         if type_ is not None or nullable != column.nullable:
             run(connection, dialect.change(table, column, type_ or _type(dialect, column, field), nullable=nullable))
     wanted, fold = {field.name for field in table.fields}, {name.lower(): name for name in there.columns}
-    for name in {dropped for change in pending.changes.values() for dropped in change.dropped}:
+    for name in {*key, *(dropped for change in pending.changes.values() for dropped in change.dropped)}:
         column = there.columns.get(fold.get(name.lower(), name))
         if column is None or column.name in wanted or column.name in there.key:
             continue

@@ -199,6 +199,20 @@ def test_rows_from_before_a_table_was_emptied_need_no_value_of_a_later_column(
     same(table)
 
 
+def test_a_table_that_is_made_again_with_another_key_loses_the_one_before(engine: sa.Engine, tmp_path: Path) -> None:
+    """A2: none of its rows stays, and none of the new ones has a value in the column of the former key."""
+    table = Table(tmp_path, engine, V)
+    table.insert({"id": 1, "v": 1}, {"id": 2, "v": 2})
+    table.apply()
+    table.source.drop_table("s.t")
+    table.source.create_table("s.t", {"code": "int64!", "v": "int32"}, key=("code",))
+    table.insert({"code": 1, "v": 5}, {"code": 7, "v": 6})
+    table.apply()
+    table.insert({"code": 8, "v": 6})
+    table.apply()
+    same(table)
+
+
 def test_columns_have_any_letters_in_their_names(engine: sa.Engine, tmp_path: Path) -> None:
     """R31: they are found in the table by the names that they have, and not made again."""
     names = ["b`t", "``", 'q"q', "a b", "per%cent", "co:lon", "?", "br[a]ck", "dot.dot", "{x}", "'"]
