@@ -27,6 +27,7 @@ from spark_jobs.targets import load_format
 from spark_jobs.targets.base import Conflict, Marker, Stand
 from spark_jobs.targets.delta import commit as delta_commit
 from spark_jobs.targets.iceberg import copy_on_write
+from tests.sink.source_table import ID, Table, column
 from tests.spark.conftest import spark  # noqa: F401
 from tests.spark.lake import KINDS, Lake, new_lake
 from tests.support.sampled import Sampled
@@ -214,6 +215,31 @@ def test_a_partition_of_delta_that_would_lose_its_value_is_refused_and_the_way_o
             t.delete(table, {"region": value})
     lake.follow()
     assert [len(lake.rows(table)) for table in tables] == [0, 1, 1, 4, 1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("columns", "added", "renamed"),
+    [("ab", {"a": None}, {}), ("ab", {"b": "5"}, {}), ("ab", {}, {"a": "b", "b": "a"}), ("ba", {}, {"a": "b", "b": "a"})],
+)  # fmt: skip
+def test_a_column_that_is_made_again_in_its_place_has_new_values(
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+    kind: str,
+    columns: str,
+    added: dict[str, str | None],
+    renamed: dict[str, str],
+) -> None:
+    """The structure is the one of before, and the rows that are there have other values."""
+    table = Table(tmp_path, None, column("a", "int32"), column("b", "int32"))  # type: ignore[arg-type]
+    lake = Lake(spark, tmp_path, table.connector, kind=kind)
+    table.insert({"id": 1, "a": 1, "b": 10}, {"id": 2, "a": 2, "b": 20})
+    lake.follow()
+    table.alter(ID, *(column(name, "int32") for name in columns), added=added, renamed=renamed)
+    table.insert({"id": 3, "a": 3, "b": 30})
+    lake.follow()
+    found = sorted(lake.rows("s.t"), key=lambda row: row["id"])
+    assert found == sorted(table.source.rows("s.t"), key=lambda row: row["id"])
 
 
 @pytest.mark.parametrize("at", [0, 600 * US, -1, 2**31 - 1, 2**31])

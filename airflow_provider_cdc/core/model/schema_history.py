@@ -145,7 +145,9 @@ class SchemaHistory:
         """Apply one change. Returns it with its version, or ``None`` when nothing about the table changed."""
         if change.table is not None:
             known = self._tables.get(change.id)
-            if known is not None and known.same_structure(change.table) and change.type == "ALTER" and change.exact:
+            same = known is not None and known.same_structure(change.table) and change.type == "ALTER"
+            # a column that was dropped and made again, or has changed its name with another one, has other values in the rows that are there
+            if same and change.exact and not change.added and not change.renamed:
                 return None
             table = change.table.model_copy(update={"version": self._versions.get(change.id, 0) + 1})
             change = change.model_copy(update={"table": table, "dropped": _dropped(known, change)})
