@@ -350,13 +350,14 @@ def _type(dialect: Dialect, column: ColumnThere, field: Field) -> str:
 def _changed(pending: Pending, name: str) -> bool:
     """Whether one of these changes may have changed a column: where the schema before a change is known, by that, otherwise they may."""
     for version, change in pending.changes.items():
-        if change.type != "ALTER" or change.table is None or name not in change.table.names or name in change.added:
+        if change.type != "ALTER" or change.table is None or name not in change.table.names:
             continue
-        before = pending.schemas.get(version - 1)
-        old = change.renamed.get(name, name)
-        if before is None or old not in before.names:
+        if name in change.added or name in change.renamed:  # the table may have had another column of this name
             return True
-        one, other = before.column(old), change.table.column(name)
+        before = pending.schemas.get(version - 1)
+        if before is None or name not in before.names:
+            return True
+        one, other = before.column(name), change.table.column(name)
         if (one.type, one.nullable, one.declared) != (other.type, other.nullable, other.declared):
             return True
     return False

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.pending import Pending, base_version
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from airflow_provider_cdc.sink.config import PrimaryKeyMode, SinkConfig
@@ -23,10 +23,14 @@ class KeyedPart:
     """A part of what is pending, whose rows have one key.
 
     :param former: the keys of the parts before, by names of the source; a table that has one of them gets the key of this part
+    :param since: version of the columns that rows in the table have before it
+    :param last: no part follows
     """
 
     pending: Pending
     former: tuple[tuple[str, ...], ...] = ()
+    since: int = 0
+    last: bool = True
 
 
 def changes_key(pending: Pending, config: SinkConfig) -> bool:
@@ -43,8 +47,9 @@ def parted(changelog: ChangeLog, pending: Pending, config: SinkConfig) -> list[K
     # rows from before may lack what a column must have now
     emptied = _emptied(changelog, pending) if config.truncate_enabled and (keyed or pending.changes) else 0
     files = [found for found in pending.files if found[1].last_seq > emptied]
+    since = base_version(pending)
     if not keyed:
-        return [KeyedPart(replace(pending, files=files, taken=(emptied, 0)) if emptied else pending)]
+        return [KeyedPart(replace(pending, files=files, taken=(emptied, 0)) if emptied else pending, since=since)]
     bounds = [*_begins(pending), pending.version + 1]
     parts, former = list[KeyedPart](), list[tuple[str, ...]]()
     for begin, end in itertools.pairwise((min(pending.schemas), *bounds)):
@@ -54,7 +59,8 @@ def parted(changelog: ChangeLog, pending: Pending, config: SinkConfig) -> list[K
             part = replace(pending, files=some, taken=None) if last else _with_key(pending, some, end)
             if emptied and not parts:
                 part = replace(part, taken=(emptied, 0))
-            parts.append(KeyedPart(part, tuple(former)))
+            parts.append(KeyedPart(part, tuple(former), since, last))
+            since = part.version
         former.append(_key(pending, max(version for version in pending.schemas if version < end)))
     return parts
 

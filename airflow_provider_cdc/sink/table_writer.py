@@ -19,10 +19,11 @@ from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.claims import Claim, TableClaims
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import unavailable
-from airflow_provider_cdc.sink.dialects.base import Dialect, There
+from airflow_provider_cdc.sink.dialects.base import Dialect, There, run
 from airflow_provider_cdc.sink.documents import Completion, completes, present_in
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.evolution import KeyChange, bring_up, brought_up
+from airflow_provider_cdc.sink.existing_rows import moved_values, refused, statements
 from airflow_provider_cdc.sink.key_changes import KeyedPart, key_before, parted
 from airflow_provider_cdc.sink.kinds import kind_of
 from airflow_provider_cdc.sink.late_moves import in_table, late_moves
@@ -58,6 +59,8 @@ class TableWriter:
         self._changelog, self._connector, self._errors = changelog, connector, errors
         self._claims = TableClaims(config, connector)
         self._newest = dict[str, int]()
+        self._had = dict[str, frozenset[str]]()
+        """Columns that tables had before this run's DDL, where that is not undone."""
         self._at_work = ""
         self._held: Held | None = None
         self._not_new = set[str]()
@@ -88,7 +91,8 @@ class TableWriter:
             try:
                 with self._engine.begin() as connection:
                     self._dialect.defer(connection)
-                    self._bring_up(connection, part, parts[-1])
+                    there = self._bring_up(connection, part, parts[-1])
+                self._had[pending.topic] = frozenset(there.columns)
             except sa.exc.DBAPIError as e:
                 if len(parts) > 1 or not self._dialect.transient(e):
                     raise
@@ -246,8 +250,12 @@ class TableWriter:
                 table = self._wanted(part.pending)
                 if self._dialect.DDL_IN_TRANSACTION:
                     there = self._bring_up(connection, part, parts[-1])
+                    had = frozenset(there.columns)
                 else:
                     there = brought_up(self._dialect, connection, table)
+                    had = self._had.get(part.pending.topic, frozenset(there.columns))
+                if had:
+                    self._update_existing_rows(connection, table, part, there, had)
                 self._apply(connection, table, part.pending, there, each=each)
         except sa.exc.DBAPIError as e:
             # after a deadlock there is nothing left to go back to: the database has undone the whole transaction
@@ -258,6 +266,33 @@ class TableWriter:
             savepoint.rollback()
             raise
         savepoint.commit()
+
+    def _update_existing_rows(
+        self, connection: sa.Connection, table: SinkTable, part: KeyedPart, there: There, had: frozenset[str]
+    ) -> None:
+        """Give rows that are there what the source's rows have in columns that were made again, or renamed.
+
+        :raises TargetError: the database refuses it; rows of another topic are there, too; or it might be done twice
+        """
+        pending, config, dialect = part.pending, self._config, self._dialect
+        if config.insert_mode is InsertMode.INSERT or (pending.taken is not None and config.truncate_enabled):
+            return  # rows are those of events; or none stays
+        moved = moved_values(dialect, table, there, pending, part.since, had)
+        if not moved:
+            return
+        if (other := self._claims.other(connection, self._claim_of(table.topic, table.name))) is not None:
+            if any(field.name in had for field, _ in moved):
+                raise refused(self._connector, table, moved, f"it has rows of {other}, too (collection.name.shared)")
+            return
+        if not (part.last or dialect.DDL_IN_TRANSACTION) and any(origin.column for _, origin in moved):
+            raise refused(self._connector, table, moved, "the key changes in the same batches")
+        try:
+            for statement in statements(dialect, table, moved):
+                run(connection, statement)
+        except sa.exc.DBAPIError as e:
+            if dialect.transient(e):
+                raise
+            raise refused(self._connector, table, moved, str(e.orig)) from e
 
     def _apply(
         self, connection: sa.Connection, table: SinkTable, pending: Pending, there: There, *, each: bool

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId
@@ -17,6 +18,7 @@ from airflow_provider_cdc.core.spi.source import Chunk
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
+from tests.sink.test_apply import in_order, rows, sink
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import source_rows
 
@@ -249,6 +251,40 @@ def test_ddl_that_changes_rows_has_its_table_read_again(db: Any, connector: Conn
         _session(db, "SET sql_mode = ''", f"ALTER TABLE {name} {action}")
     connector.capture()
     _equal(connector, db, *names)
+
+
+IN_PLACE = [
+    "DROP b, ADD b INT",
+    "DROP b, ADD b INT DEFAULT 5",
+    "DROP a, ADD a INT NOT NULL DEFAULT 7 AFTER id",
+    "CHANGE a b INT AFTER id, CHANGE b a INT AFTER id",
+    "CHANGE a b INT, CHANGE b a INT",
+    "DROP a, CHANGE b a INT",
+    "DROP a, CHANGE b a INT, ADD b INT",
+]
+
+
+@EITHER
+def test_columns_that_are_made_again_in_their_place_have_other_values(db: Any, connector: Connector) -> None:
+    """The structure may be the one of before. A target that is not the lake has them as well."""
+    names = [f"t{i}" for i in range(len(IN_PLACE))]
+    for name in names:
+        db.sql(
+            f"CREATE TABLE {name} (id INT PRIMARY KEY, a INT, b INT)",
+            f"INSERT INTO {name} VALUES (1, 1, 10), (2, 2, 20)",
+        )
+    connector.capture()
+    target = sa.create_engine("sqlite://")
+    sink(target, connector).apply()
+    for name, actions in zip(names, IN_PLACE, strict=True):
+        db.sql(f"ALTER TABLE {name} {actions}", f"INSERT INTO {name} (id, a) VALUES (3, 3)")
+    connector.capture()
+    _equal(connector, db, *names)
+    sink(target, connector).apply()
+    for name in names:
+        right = source_rows(db.server, db.name, name)
+        found = rows(target, f"{connector.name}_{db.name}_{name}")
+        assert [{column: row[column] for column in right[0]} for row in in_order(found)] == right, name
 
 
 @EITHER

@@ -56,11 +56,12 @@ class Table:
             schema: TableSchema = self.source._schemas[self.source.id("s.t")].model_copy(
                 update={"columns": columns, "key": key}
             )
-            back = {old: new for new, old in (renamed or {}).items()}
             for row in self.source._own(schema.id):
-                before = {back.get(name, name): value for name, value in row.items()}
+                before = dict(row)
                 row.clear()
-                row.update({c.name: _as(c, before.get(c.name, (added or {}).get(c.name))) for c in columns})
+                for c in columns:
+                    old = (renamed or {}).get(c.name, c.name)
+                    row[c.name] = _as(c, added[c.name] if added and c.name in added else before.get(old))
             change = TableChange(
                 type="ALTER", id=schema.id, table=schema, added=dict(added or {}), renamed=dict(renamed or {})
             )

@@ -99,14 +99,14 @@ def test_a_new_column_that_must_have_a_value_and_has_none_is_an_error_before_any
     assert [(row["id"], row["a"], row["must"]) for row in table.found()] == [(1, None, None), (2, 1, 8)]
 
 
-def test_a_renamed_column_is_a_new_one_beside_the_old_one(engine: sa.Engine, tmp_path: Path) -> None:
+def test_a_renamed_column_is_a_new_one_with_the_values_of_the_old_one(engine: sa.Engine, tmp_path: Path) -> None:
     table = Table(tmp_path, engine, column("old", "int32"))
     table.insert({"id": 1, "old": 1})
     table.apply()
     table.alter(ID, column("new", "int32"), renamed={"new": "old"})
     table.insert({"id": 2, "new": 2})
     table.apply()
-    assert [(row["old"], row["new"]) for row in table.found()] == [(1, None), (None, 2)]
+    assert [(row["old"], row["new"]) for row in table.found()] == [(1, 1), (None, 2)]
 
 
 def test_a_column_that_must_have_a_value_and_is_renamed_is_an_error_with_the_statement_that_renames_it(

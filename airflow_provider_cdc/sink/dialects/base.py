@@ -208,6 +208,17 @@ class Dialect(abc.ABC):
         """The statement that renames a column."""
         return f"ALTER TABLE {self.full(table.name)} RENAME COLUMN {self.quote(old)} TO {self.quote(new)}"
 
+    def assign(self, table: SinkTable, values: Mapping[str, str]) -> list[str]:
+        """Statements that give all rows of a table new values in some columns.
+
+        :param values: column → a constant in SQL, or the quoted name of the column whose value of before it gets
+        """
+        return [self._assignment(table, values)] if values else []
+
+    def _assignment(self, table: SinkTable, values: Mapping[str, str]) -> str:
+        sets = ", ".join(f"{self.quote(name)} = {value}" for name, value in values.items())
+        return f"UPDATE {self.full(table.name)} SET {sets}"
+
     def widened(self, there: ColumnThere, field: Field) -> str | None:
         """The type that has room for all values of a column whose own does not have it; ``None`` if it has, or no type does."""
         wanted = self.type_of(kind_of(field.column), key=field.key)

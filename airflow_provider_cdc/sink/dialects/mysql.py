@@ -203,6 +203,21 @@ class MariaDb(StagingDialect):
         null = "" if nullable else " NOT NULL"
         return f"ALTER TABLE {self.full(table.name)} MODIFY COLUMN {self.quote(there.name)} {type_}{default}{null}"
 
+    def assign(self, table: SinkTable, values: Mapping[str, str]) -> list[str]:
+        # assigned from left to right: a column is read before it gets its own value
+        rest, ordered = dict(values), dict[str, str]()
+        while unread := [name for name in rest if self.quote(name) not in rest.values()]:
+            ordered |= {name: rest.pop(name) for name in unread}
+        found = super().assign(table, ordered)
+        if not rest:
+            return found
+        # columns that go round; without a limit, servers would read the table itself, which they refuse
+        key = [field.name for field in table.key]
+        same = " AND ".join(f"t.{self.quote(name)} <=> s.{self.quote(name)}" for name in key)
+        sets = ", ".join(f"t.{self.quote(name)} = s.{value}" for name, value in rest.items())
+        rows = f"SELECT {self.listed([*key, *rest])} FROM {self.full(table.name)} LIMIT 18446744073709551615"
+        return [*found, f"UPDATE {self.full(table.name)} t JOIN ({rows}) s ON {same} SET {sets}"]
+
     def key_change(self, connection: sa.Connection, table: SinkTable, there: There) -> list[str]:
         """One statement: what it cannot do, it does nothing of."""
         fields = self._fitting(table).key

@@ -238,6 +238,8 @@ def _modify(session: "Session", statement: Statement, change: Change, binds: lis
     compiler = session.compile(statement)
     scope = Scope({change.alias: session.names.columns(table)})
     texts = [_value(compiler.expressions, tokens, scope) for tokens in change.values]
+    for column, tokens in zip(change.columns, change.values, strict=change.kind != "DELETE"):
+        _refuse_other_type(column, compiler.expressions.infer(tokens, scope))
     where = f" WHERE {compiler.expressions.translate(change.where, scope)}" if change.where else ""
     chosen = ", ".join([f"`{change.alias}`.__ROW", *texts])
     found = session.evaluate(f"SELECT {chosen} FROM {session.names.rows(table)} AS `{change.alias}`{where}", binds)
@@ -256,6 +258,14 @@ def _modify(session: "Session", statement: Statement, change: Change, binds: lis
         if change.returning:
             done.returned.append(_returned(session, statement, change, number, values, binds))
     return done
+
+
+def _refuse_other_type(column: Column, given: datatypes.DataType | None) -> None:
+    """:raises OraError: a date for a number, or the other way round"""
+    numbers = {"NUMBER", "FLOAT", *datatypes.FLOAT_KINDS}
+    kinds = [kind.kind for kind in (column.type, given) if kind is not None]
+    if len(kinds) == 2 and any(a in numbers and b in datatypes.DATE_KINDS for a, b in (kinds, reversed(kinds))):
+        raise OraError(932, *kinds)
 
 
 def update_rows(

@@ -12,6 +12,7 @@ TEXTS = {
     911: "invalid character",
     918: "column ambiguously defined",
     922: "missing or invalid option: {0}",
+    932: "inconsistent datatypes: expected {0} got {1}",
     933: "SQL command not properly ended: {0}",
     936: "missing expression",
     942: "table or view does not exist",

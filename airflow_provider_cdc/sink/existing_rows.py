@@ -1,0 +1,83 @@
+"""Rows that are there, where the source has given the name of a column to another one: it has dropped a column and made it again, or renamed one to it.
+
+Events bring rows that change. All others get here what the source's rows have, in the transaction that moves the marker: done a second time, it would undo what later batches
+have written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
+from airflow_provider_cdc.core.commands import cdc
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.sink.dialects.base import Dialect, There
+from airflow_provider_cdc.sink.kinds import kind_of
+from airflow_provider_cdc.sink.tables import Field, SinkTable
+
+
+def moved_values(
+    dialect: Dialect, table: SinkTable, there: There, pending: Pending, since: int, had: Collection[str]
+) -> list[tuple[Field, Origin]]:
+    """Find the columns whose values in rows that are there come from another column now, or from a statement.
+
+    :param since: the version of the schema that the rows have
+    :param had: the columns that the table had before this run; others got the statement's value when they were made
+    :return: with where their values come from, by the names of the table
+    """
+    names = _made_or_renamed(pending, since)
+    fields = [field for field in table.fields if field.column.name in names and not field.key]
+    if not fields:
+        return []
+    origins, found = lineage(pending, since), list[tuple[Field, Origin]]()
+    for field in fields:
+        origin = origins.get(field.column.name, Origin())
+        if origin.column is not None:
+            name = origin.column if origin.column in there.columns else dialect.fold(origin.column)
+            origin = Origin(name) if name in there.columns else Origin()
+        if origin.column == field.name or (origin.column is None and field.name not in had):
+            continue
+        if origin == Origin() and field.required:
+            continue  # only the source knows the value, and its table is read again
+        found.append((field, origin))
+    return found
+
+
+def statements(dialect: Dialect, table: SinkTable, moved: list[tuple[Field, Origin]]) -> list[str]:
+    """SQL that gives all rows these values."""
+    values = {field.name: _value(dialect, field, origin) for field, origin in moved}
+    if all(origin == Origin() for _, origin in moved):  # a row that has none already stays as it is
+        where = " OR ".join(f"{dialect.quote(name)} IS NOT NULL" for name in values)
+        return [f"{statement} WHERE {where}" for statement in dialect.assign(table, values)]
+    return dialect.assign(table, values)
+
+
+def refused(connector: str, table: SinkTable, moved: list[tuple[Field, Origin]], why: str) -> TargetError:
+    """The error for values that the table cannot be given."""
+    names = ", ".join(field.name for field, _ in moved)
+    return TargetError(
+        f"The source has made columns of {table.topic} again, or given their names to others ({names}), and rows of {table.name} cannot get the values that the source's "
+        f"have now: {why}",
+        where=f"topic {table.topic}",
+        safe="The table was not changed; other tables go on.",
+        remedy=f"drop the table, and run `{cdc('rebuild', connector, table.topic)}`",
+    )
+
+
+def _made_or_renamed(pending: Pending, since: int) -> set[str]:
+    """Names, as they are in the end, of columns that a change after a version has made or renamed."""
+    names = set[str]()
+    for version in sorted(version for version in pending.changes if version > since):
+        change = pending.changes[version]
+        now = {old: new for new, old in change.renamed.items()}
+        names = {now.get(name, name) for name in names} | {*change.added, *change.renamed}
+    return names
+
+
+def _value(dialect: Dialect, field: Field, origin: Origin) -> str:
+    if origin.column is not None:
+        return dialect.quote(origin.column)
+    if origin.fill is None:
+        return "NULL"
+    text = "'" + origin.fill.replace("'", "''") + "'"
+    return dialect.cast(text, dialect.type_of(kind_of(field.column), key=False))

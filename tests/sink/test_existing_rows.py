@@ -1,0 +1,131 @@
+"""Rows that no event is about have what the source's have, whatever name a column has got there."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.sink.dialects import dialect_of
+from airflow_provider_cdc.sink.tables import Name
+from tests.sink.source_table import ID, Table, column
+from tests.sink.test_apply import UPPER
+from tests.sink.test_rebuild import rebuild
+from tests.support.sampled import Sampled
+
+NAMES = ("a", "b", "c", "d")
+
+
+def _equal(table: Table) -> None:
+    """The columns that the source has are equal."""
+    table.engine.dispose()  # the driver of Oracle keeps a statement with the columns that there were
+    right = {row["id"]: dict(row) for row in table.source._own(table.source.id("s.t"))}
+    found = {int(row["id"]): row for row in table.found()}
+    assert found.keys() == right.keys()
+    for key, row in right.items():
+        assert {name: _number(found[key][name]) for name in row} == row, key
+
+
+def _number(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+FORMS: dict[str, tuple[str, dict[str, str | None], dict[str, str]]] = {
+    "made again": ("abc", {"a": None}, {}),
+    "made again, with a value": ("abc", {"a": "5", "b": None}, {}),
+    "to the name of a dropped one": ("bc", {}, {"b": "a"}),
+    "to each other's name": ("abc", {}, {"a": "b", "b": "a"}),
+    "in a ring": ("abc", {}, {"a": "b", "b": "c", "c": "a"}),
+    "in a row": ("bcd", {}, {"b": "a", "c": "b", "d": "c"}),
+    "and made again": ("abcd", {"a": None}, {"d": "a"}),
+    "and made again with a value": ("abcd", {"a": "7"}, {"b": "a", "d": "b"}),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_column_that_has_another_ones_name_has_its_values(engine: sa.Engine, tmp_path: Path, form: str) -> None:
+    table = Table(tmp_path, engine, *(column(name, "int32") for name in "abc"))
+    table.insert(*({"id": i, "a": i, "b": 10 * i, "c": None if i % 2 else 100 * i} for i in range(1, 5)))
+    table.apply()
+    columns, added, renamed = FORMS[form]
+    table.alter(ID, *(column(name, "int32") for name in columns), added=added, renamed=renamed)
+    table.insert({"id": 9, columns[0]: 9})
+    with table.source.transaction() as t:
+        t.update("s.t", {"id": 2}, {columns[1]: 77})
+    table.apply()
+    _equal(table)
+    with table.source.transaction() as t:
+        t.update("s.t", {"id": 1}, {columns[1]: 78})
+    table.apply()
+    _equal(table)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_columns_that_are_made_dropped_and_renamed_at_random_are_equal(
+    engine: sa.Engine, tmp_path: Path, sampled: Sampled, seed: int
+) -> None:
+    random = sampled.random(f"{engine.dialect.name} {seed}")
+    names = list(NAMES[:3])
+    table = Table(tmp_path, engine, *(column(name, "int32") for name in names))
+    number = 0
+    for _ in range(8 if sampled.all else 4):
+        for _ in range(random.randint(0, 3)):
+            names, added, renamed = _altered(random, names)
+            table.alter(ID, *(column(name, "int32") for name in names), added=added, renamed=renamed)
+            if random.random() < 0.5:
+                number = _write(random, table, names, number)
+        number = _write(random, table, names, number)
+        table.apply()
+        _equal(table)
+
+
+def _altered(random: Random, names: list[str]) -> tuple[list[str], dict[str, str | None], dict[str, str]]:
+    """Columns of the next version, each from another one of before or made."""
+    kept = random.sample(names, random.randint(0, len(names)))
+    now = random.sample(NAMES, random.randint(max(len(kept), 1), len(NAMES)))
+    renamed = {new: old for new, old in zip(now, kept, strict=False) if new != old}
+    return now, {name: random.choice([None, "3", "-4"]) for name in now[len(kept) :]}, renamed
+
+
+def _write(random: Random, table: Table, names: list[str], number: int) -> int:
+    with table.source.transaction() as t:
+        for key in range(number, number + 2):
+            t.insert("s.t", {"id": key, **{name: random.choice([None, key, 100 + key]) for name in names}})
+        if number:
+            t.update("s.t", {"id": random.randrange(number)}, {random.choice(names): random.randrange(50)})
+    return number + 2
+
+
+def test_columns_of_two_types_that_change_their_names_get_room_for_both(engine: sa.Engine, tmp_path: Path) -> None:
+    if engine.dialect.name in ("sqlite", "oracle", "db2"):
+        pytest.skip("it does not change such a column")
+    table = Table(tmp_path, engine, column("a", "int32"), column("b", "string", "VARCHAR", 20))
+    table.insert({"id": 1, "a": 1, "b": "one"})
+    table.apply()
+    table.alter(ID, column("a", "string", "VARCHAR", 20), column("b", "int32"), renamed={"a": "b", "b": "a"})
+    table.apply()
+    assert [(row["id"], row["a"], row["b"]) for row in table.found()] == [(1, "one", "1")]
+
+
+def test_values_that_a_column_cannot_take_stop_the_table(engine: sa.Engine, tmp_path: Path) -> None:
+    if engine.dialect.name == "sqlite":
+        pytest.skip("its columns take anything")
+    table = Table(tmp_path, engine, column("a", "int32"), column("b", "date32[day]"))
+    table.insert({"id": 1, "a": 1, "b": dt.date(2024, 2, 29)})
+    table.apply()
+    before = table.found()
+    table.alter(ID, column("a", "date32[day]"), column("b", "int32"), renamed={"a": "b", "b": "a"})
+    with pytest.raises(TargetError, match="drop the table, and run `airflow cdc rebuild"):
+        table.apply()
+    assert table.found() == before
+    name = Name("P_S_T" if engine.dialect.name in UPPER else "p_s_t")
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"DROP TABLE {dialect_of(engine).full(name)}")
+    assert rebuild(engine, table.connector, "p.s.t")["problem"] == ""
+    engine.dispose()  # as above
+    assert [(int(row["id"]), str(row["a"])[:10], int(row["b"])) for row in table.found()] == [(1, "2024-02-29", 1)]
