@@ -9,7 +9,7 @@ import base64
 import binascii
 import datetime as dt
 from collections.abc import Mapping
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, Final
 
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared
@@ -24,6 +24,8 @@ GEOMETRIES: Final = frozenset(f"io.debezium.data.geometry.{kind}" for kind in ("
 LOGICAL: Final = frozenset({VARIABLE_SCALE, *GEOMETRIES})
 """Structs that are values of one column."""
 _DIGITS: Final = 38
+_EXACT: Final = Context(prec=1000)
+"""Python would calculate with 28 digits; decimals of more than 38 are texts."""
 _SOURCE: Final = "__debezium.source.column."
 """Parameters of ``column.propagate.source.type``."""
 _PRIMITIVE: Final = {
@@ -135,7 +137,7 @@ def _default(value: Any, column: Column) -> str | None:
     type_, semantic = column.type, column.semantic or ""
     if semantic == DECIMAL:
         number = unscaled(str(value))
-        return f"{Decimal(number).scaleb(-int(column.parameters.get('scale', 0))):f}"
+        return f"{Decimal(number).scaleb(-int(column.parameters.get('scale', 0)), _EXACT):f}"
     if type_ == "binary":
         return None
     if type_ == "date32[day]":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+from decimal import Context, Decimal
 from pathlib import Path
 
 from tests.sources.debezium.written import Row, Topic, connector, node, write
 from tests.support.connectors import Connector
 
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
 ID, NAME = node("id", "int32", optional=False), node("name", "string")
 
 
@@ -53,6 +56,23 @@ def test_columns_come_go_and_get_other_types_with_the_records_that_have_them(tmp
         {"id": 4, "size": 2**40},
         {"id": 5, "size": 1},
     ]
+
+
+def test_a_default_of_more_digits_than_python_calculates_with_is_exact(tmp_path: Path) -> None:
+    number = 10**37 + 7
+    wire = base64.b64encode(number.to_bytes(16, "big")).decode()
+    amount = node(
+        "amount", "bytes", DECIMAL, parameters={"scale": "5", "connect.decimal.precision": "38"}, default=wire
+    )
+    first, added = Topic([ID]), Topic([ID, amount])
+    write(
+        tmp_path / "in" / "a.jsonl",
+        [first.event("c", None, {"id": 1}), added.event("c", None, {"id": 2, "amount": wire})],
+    )
+    found = connector(tmp_path)
+    found.capture()
+    exact = Decimal(number).scaleb(-5, Context(prec=38))
+    assert found.rows("inventory.orders") == [{"id": 1, "amount": exact}, {"id": 2, "amount": exact}]
 
 
 def test_a_run_goes_on_with_the_schema_that_the_last_one_had(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ The log has no row events for them: either their new values follow from the stat
 from __future__ import annotations
 
 import re
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Context, Decimal
 
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sources.oracle.schema import ddl
@@ -18,6 +18,8 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?")
 _INTEGER = re.compile(r"-?\d{1,38}")
 _DIGITS = 40
+_EXACT = Context(prec=4 * _DIGITS)
+"""Python would calculate with 28 digits, and columns have 38."""
 """No NUMBER has more; longer literals are left to the database."""
 
 
@@ -74,13 +76,13 @@ def _number(t: ColumnType, arrow: str, text: str) -> str | None:
         whole = number == number.to_integral_value() and abs(number) < 2 ** min(t.length or 126, 53)
         number = number if whole else Decimal("NaN")
     elif t.base == "NUMBER" and t.length is not None and t.scale is not None:
-        number = number.quantize(Decimal(1).scaleb(-t.scale), ROUND_HALF_UP)
+        number = number.quantize(Decimal(1).scaleb(-t.scale), ROUND_HALF_UP, _EXACT)
     if number.is_nan():
         return None
     if arrow == "bool":
         return "true" if number else "false"
     if arrow.startswith("decimal") or (arrow == "string" and t.scale is not None and t.scale > 0):
-        return format(number.quantize(Decimal(1).scaleb(-max(t.scale or 0, 0))), "f")
+        return format(number.quantize(Decimal(1).scaleb(-max(t.scale or 0, 0)), context=_EXACT), "f")
     return number_text(number)
 
 

@@ -128,6 +128,9 @@ ADDED: list[tuple[str, dict[str, str | None]]] = [
     ("(a NUMBER(5,2) DEFAULT 1.5, b NUMBER(3) DEFAULT -7)", {"A": "1.50", "B": "-7"}),
     ("(a NUMBER(5,2) DEFAULT 1.005 NOT NULL)", {"A": "1.01"}),
     ("(a NUMBER(5,-2) DEFAULT 250)", {"A": "300"}),
+    # more digits than Python calculates with
+    (f"(a NUMBER(38,5) DEFAULT {'9' * 33})", {"A": "9" * 33 + ".00000"}),
+    (f"(a NUMBER(38,5) DEFAULT {'9' * 32}.123454)", {"A": "9" * 32 + ".12345"}),
     ("(a NUMBER DEFAULT 1.50, b FLOAT DEFAULT 3, c BINARY_DOUBLE DEFAULT .5)", {"A": "1.5", "B": "3", "C": "0.5"}),
     ("a VARCHAR2(9) DEFAULT 'it''s '", {"A": "it's "}),
     ("a VARCHAR2(9) DEFAULT ''", {"A": None}),
