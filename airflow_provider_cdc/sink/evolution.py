@@ -284,6 +284,8 @@ def _refuse_required(dialect: Dialect, table: SinkTable, field: Field, fill: str
     remedy = f"run {'; '.join(dialect.add(table, [field.optional]))} for a column that may be NULL"
     if origin is not None and origin.column not in (None, field.column.name):
         remedy = f"run {dialect.rename(table, str(origin.column), field.name)}, as the source did; or {remedy}"
+        if origin.column in {other.name for other in table.fields}:  # which is another column now
+            remedy = "drop the table, and build it again with `airflow cdc rebuild`; the source has given names of columns to others"
     raise TargetError(
         f"The new column {field.name} of {table.name} must have a value, and has no default for the rows that are there.",
         where=f"topic {table.topic}",

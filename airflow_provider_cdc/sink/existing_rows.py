@@ -11,35 +11,43 @@ from collections.abc import Collection
 from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.sink.dialects.base import Dialect, There
+from airflow_provider_cdc.sink.dialects.base import Dialect
 from airflow_provider_cdc.sink.kinds import kind_of
 from airflow_provider_cdc.sink.tables import Field, SinkTable
 
 
 def moved_values(
-    dialect: Dialect, table: SinkTable, there: There, pending: Pending, since: int, had: Collection[str]
+    dialect: Dialect, table: SinkTable, pending: Pending, since: int, had: Collection[str]
 ) -> list[tuple[Field, Origin]]:
     """Find the columns whose values in rows that are there come from another column now, or from a statement.
 
     :param since: the version of the schema that the rows have
     :param had: the columns that the table had before this run; others got the statement's value when they were made
     :return: with where their values come from, by the names of the table
+    :raises LookupError: some come from columns that the table has, and others from columns that it has not
     """
     names = _made_or_renamed(pending, since)
-    fields = [field for field in table.fields if field.column.name in names and not field.key]
+    fields = [field for field in table.fields if field.column.name in names]
     if not fields:
         return []
-    origins, found = lineage(pending, since), list[tuple[Field, Origin]]()
+    origins, same = lineage(pending, since), {dialect.same_column(name): name for name in had}
+    found, gone = list[tuple[Field, Origin]](), list[str]()
     for field in fields:
         origin = origins.get(field.column.name, Origin())
         if origin.column is not None:
-            name = origin.column if origin.column in there.columns else dialect.fold(origin.column)
-            origin = Origin(name) if name in there.columns else Origin()
+            called = (origin.column, dialect.fold(origin.column), same.get(dialect.same_column(origin.column), ""))
+            name = next((name for name in called if name in had), None)
+            if name is None:  # renamed in the table by hand, as at the source; or left out of it
+                gone.append(origin.column)
+                continue
+            origin = Origin(name)
         if origin.column == field.name or (origin.column is None and field.name not in had):
             continue
         if origin == Origin() and field.required:
             continue  # only the source knows the value, and its table is read again
         found.append((field, origin))
+    if gone and any(origin.column for _, origin in found):
+        raise LookupError(f"it has no column {', '.join(gone)}, so that others may have been renamed by hand already")
     return found
 
 
@@ -52,11 +60,10 @@ def statements(dialect: Dialect, table: SinkTable, moved: list[tuple[Field, Orig
     return dialect.assign(table, values)
 
 
-def refused(connector: str, table: SinkTable, moved: list[tuple[Field, Origin]], why: str) -> TargetError:
+def refused(connector: str, table: SinkTable, why: str) -> TargetError:
     """The error for values that the table cannot be given."""
-    names = ", ".join(field.name for field, _ in moved)
     return TargetError(
-        f"The source has made columns of {table.topic} again, or given their names to others ({names}), and rows of {table.name} cannot get the values that the source's "
+        f"The source has made columns of {table.topic} again, or given their names to others, and rows of {table.name} cannot get the values that the source's "
         f"have now: {why}",
         where=f"topic {table.topic}",
         safe="The table was not changed; other tables go on.",

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.log import ChangeLog
 from airflow_provider_cdc.changelog.partial import DocumentsLost
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.pending import Pending, names_at
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
 from airflow_provider_cdc.sink import texts, windows
@@ -87,12 +87,13 @@ class TableWriter:
 
     def _prepared(self, pending: Pending, alone: Alone) -> None:
         parts = self._parts(pending)
+        self._had.pop(pending.topic, None)
         for part in parts:
             try:
                 with self._engine.begin() as connection:
                     self._dialect.defer(connection)
-                    there = self._bring_up(connection, part, parts[-1])
-                self._had[pending.topic] = frozenset(there.columns)
+                    _, had = self._bring_up(connection, part, parts[-1])
+                self._had[pending.topic] = had
             except sa.exc.DBAPIError as e:
                 if len(parts) > 1 or not self._dialect.transient(e):
                     raise
@@ -104,14 +105,16 @@ class TableWriter:
     def _parts(self, pending: Pending) -> list[KeyedPart]:
         return parted(self._changelog, pending, self._config)
 
-    def _bring_up(self, connection: sa.Connection, part: KeyedPart, last: KeyedPart) -> There:
+    def _bring_up(self, connection: sa.Connection, part: KeyedPart, last: KeyedPart) -> tuple[There, frozenset[str]]:
+        """Have the table there for a part; also the columns that it had before, if the part has changes."""
         table = self._wanted(part.pending)
         former = {frozenset(map(self.fold, key)) for key in part.former}
         there = self._dialect.inspect_table(connection, table) if part.pending.changes else None
         if there is not None and there.key and {*there.key} != {one.name for one in table.key}:
             former.add(frozenset(map(self.fold, key_before(self._changelog, self._connector, part.pending))))
+        had = frozenset(there.columns if there is not None else ())
         change = KeyChange(former, self._wanted(last.pending))
-        return bring_up(self._dialect, connection, table, part.pending, self._config, self._connector, change)
+        return bring_up(self._dialect, connection, table, part.pending, self._config, self._connector, change), had
 
     def _name(self, pending: Pending) -> str:
         return str(name_of(pending.topic, pending.schema, self._config, self.fold))
@@ -249,13 +252,12 @@ class TableWriter:
             for part in parts:
                 table = self._wanted(part.pending)
                 if self._dialect.DDL_IN_TRANSACTION:
-                    there = self._bring_up(connection, part, parts[-1])
-                    had = frozenset(there.columns)
+                    there, had = self._bring_up(connection, part, parts[-1])
                 else:
                     there = brought_up(self._dialect, connection, table)
                     had = self._had.get(part.pending.topic, frozenset(there.columns))
                 if had:
-                    self._update_existing_rows(connection, table, part, there, had)
+                    self._update_existing_rows(connection, table, part, had)
                 self._apply(connection, table, part.pending, there, each=each)
         except sa.exc.DBAPIError as e:
             # after a deadlock there is nothing left to go back to: the database has undone the whole transaction
@@ -268,31 +270,39 @@ class TableWriter:
         savepoint.commit()
 
     def _update_existing_rows(
-        self, connection: sa.Connection, table: SinkTable, part: KeyedPart, there: There, had: frozenset[str]
+        self, connection: sa.Connection, table: SinkTable, part: KeyedPart, had: frozenset[str]
     ) -> None:
         """Give rows that are there what the source's rows have in columns that were made again, or renamed.
 
-        :raises TargetError: the database refuses it; rows of another topic are there, too; or it might be done twice
+        :raises TargetError: the database refuses it; rows are found by these columns, or are those of another topic, too; or it might be done twice
         """
         pending, config, dialect = part.pending, self._config, self._dialect
         if config.insert_mode is InsertMode.INSERT or (pending.taken is not None and config.truncate_enabled):
             return  # rows are those of events; or none stays
-        moved = moved_values(dialect, table, there, pending, part.since, had)
+        try:
+            moved = moved_values(dialect, table, pending, part.since, had)
+        except LookupError as e:
+            raise refused(self._connector, table, str(e)) from e
         if not moved:
             return
         if (other := self._claims.other(connection, self._claim_of(table.topic, table.name))) is not None:
-            if any(field.name in had for field, _ in moved):
-                raise refused(self._connector, table, moved, f"it has rows of {other}, too (collection.name.shared)")
+            # a column that is new at the source may be there for another topic
+            gone = {name for change in pending.changes.values() for name in change.dropped}
+            before = {*names_at(pending, part.since), *gone}
+            if any(field.name in had and field.column.name in before for field, _ in moved):
+                raise refused(self._connector, table, f"it has rows of {other}, too (collection.name.shared)")
             return
+        if keys := ", ".join(field.name for field, _ in moved if field.key):
+            raise refused(self._connector, table, f"rows are found by {keys}")
         if not (part.last or dialect.DDL_IN_TRANSACTION) and any(origin.column for _, origin in moved):
-            raise refused(self._connector, table, moved, "the key changes in the same batches")
+            raise refused(self._connector, table, "the key changes in the same batches")
         try:
             for statement in statements(dialect, table, moved):
                 run(connection, statement)
         except sa.exc.DBAPIError as e:
             if dialect.transient(e):
                 raise
-            raise refused(self._connector, table, moved, str(e.orig)) from e
+            raise refused(self._connector, table, str(e.orig)) from e
 
     def _apply(
         self, connection: sa.Connection, table: SinkTable, pending: Pending, there: There, *, each: bool

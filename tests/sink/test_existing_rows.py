@@ -13,9 +13,11 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.dialects import dialect_of
 from airflow_provider_cdc.sink.tables import Name
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.source_table import ID, Table, column
-from tests.sink.test_apply import UPPER
+from tests.sink.test_apply import UPPER, in_order, rows, sink
 from tests.sink.test_rebuild import rebuild
+from tests.support.connectors import memory_connector
 from tests.support.sampled import Sampled
 
 NAMES = ("a", "b", "c", "d")
@@ -63,6 +65,77 @@ def test_a_column_that_has_another_ones_name_has_its_values(engine: sa.Engine, t
         t.update("s.t", {"id": 1}, {columns[1]: 78})
     table.apply()
     _equal(table)
+
+
+def test_a_column_renamed_in_its_case_alone_keeps_its_values(engine: sa.Engine, tmp_path: Path) -> None:
+    if engine.dialect.name not in ("sqlite", "mysql", "mariadb"):
+        pytest.skip("names in other letters are other columns, or the same ones without a rename")
+    table = Table(tmp_path, engine, column("name", "int32"), column("b", "int32"))
+    table.insert({"id": 1, "name": 1, "b": 2})
+    table.apply()
+    table.alter(ID, column("Name", "int32"), column("b", "int32"), renamed={"Name": "name"})
+    table.apply()
+    ((row,)) = table.found()
+    assert {name.lower(): value for name, value in row.items()} == {"id": 1, "name": 1, "b": 2}
+
+
+def test_a_column_renamed_by_hand_as_at_the_source_keeps_its_values(engine: sa.Engine, tmp_path: Path) -> None:
+    table = Table(tmp_path, engine, column("a", "int32"), column("b", "int32"))
+    table.insert({"id": 1, "a": 1, "b": 2})
+    table.apply()
+    dialect, upper = dialect_of(engine), engine.dialect.name in UPPER
+    name, old, new = ("P_S_T", "A", "N") if upper else ("p_s_t", "a", "n")
+    with engine.begin() as connection:
+        full, (old, new) = dialect.full(Name(name)), map(dialect.quote, (old, new))
+        connection.exec_driver_sql(f"ALTER TABLE {full} RENAME COLUMN {old} TO {new}")
+    table.alter(ID, column("n", "int32"), column("b", "int32"), renamed={"n": "a"})
+    table.insert({"id": 2, "n": 3})
+    table.apply()
+    _equal(table)
+    # with others that have changed their names, nobody knows which of them a person has renamed
+    table.alter(ID, column("m", "int32"), column("n", "int32"), renamed={"m": "n", "n": "b"})
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"ALTER TABLE {full} RENAME COLUMN {new} TO {dialect.quote('M' if upper else 'm')}")
+    with pytest.raises(TargetError, match="has no column n, so that"):
+        table.apply()
+
+
+def test_rows_of_another_topic_keep_their_values(engine: sa.Engine, tmp_path: Path) -> None:
+    """Of two shards, each of which gets a column that the other may have brought already."""
+    source = MemoryDatabase(str(tmp_path))
+    for shard in ("s1", "s2"):
+        source.create_table(f"{shard}.t", {"id": "int64!", "a": "int32"}, key=("id",))
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    shared = {"collection__name__shared": "true", "collection__name__format": "${source.table}"}
+
+    def apply() -> None:
+        connector.capture()
+        sink(engine, connector, **shared).apply()
+
+    with source.transaction() as t:
+        t.insert("s1.t", {"id": 1, "a": 1})
+        t.insert("s2.t", {"id": 2, "a": 2})
+    apply()
+    for shard in ("s1", "s2"):
+        source.add_column(f"{shard}.t", "b", "int32", 5, text="5")
+    with source.transaction() as t:
+        t.insert("s2.t", {"id": 4, "a": 4, "b": 9})
+    apply()
+    assert [(row["id"], row["b"]) for row in in_order(rows(engine, "t"))] == [(1, 5), (2, 5), (4, 9)]
+    source.drop_column("s1.t", "a")
+    source.add_column("s1.t", "a", "int32", 7, text="7")
+    with pytest.raises(TargetError, match=r"it has rows of p\.s2\.t, too"):
+        apply()
+
+
+def test_columns_of_the_key_that_swap_their_names_stop_the_table(engine: sa.Engine, tmp_path: Path) -> None:
+    table = Table(tmp_path, engine, column("a", "int64", nullable=False))
+    table.insert({"id": 1, "a": 10})
+    table.apply()
+    table.alter(column("a", "int64", nullable=False), ID, renamed={"a": "id", "id": "a"}, key=("a",))
+    with pytest.raises(TargetError):
+        table.apply()
+    assert [(int(row["id"]), int(row["a"])) for row in table.found()] == [(1, 10)]
 
 
 @pytest.mark.parametrize("seed", range(3))
