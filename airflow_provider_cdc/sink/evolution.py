@@ -12,6 +12,7 @@ from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.config import SchemaEvolution, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import ColumnThere, Dialect, There, run
+from airflow_provider_cdc.sink.existing_rows import constant, fills_later
 from airflow_provider_cdc.sink.kinds import kind_of
 from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
@@ -65,7 +66,7 @@ def bring_up(
             _refuse_keys(dialect, table, lacking, pending, there)
         else:
             lacking = [replace(field.optional, key=False) if field.key else field for field in lacking]
-        _add(dialect, connection, table, lacking, pending, there, emptied=config.truncate_enabled)
+        _add(dialect, connection, table, lacking, pending, there, config, emptied=config.truncate_enabled)
     if config.schema_evolution is SchemaEvolution.BASIC and there.columns:
         if dialect.CHANGES:
             _widen(dialect, connection, table, there, pending, key)
@@ -191,7 +192,7 @@ def _with_key(
         if pending.taken is not None and config.truncate_enabled:  # none of its rows stays
             dialect.empty(connection, table)
         if lacking:
-            _add(dialect, connection, table, lacking, pending, there)
+            _add(dialect, connection, table, lacking, pending, there, config)
         for statement in statements:
             run(connection, statement)
     except sa.exc.DBAPIError as e:
@@ -222,10 +223,11 @@ def _add(
     lacking: list[Field],
     pending: Pending,
     there: There,
+    config: SinkConfig,
     *,
     emptied: bool = False,
 ) -> None:
-    """Add columns. Rows that are there get in them what the source's rows have got.
+    """Add columns. Rows that are there get in them what the source's rows have got, unless that is done later (:func:`fills_later`).
 
     :param emptied: whether the table is emptied where what is pending says so
     """
@@ -240,14 +242,15 @@ def _add(
         _refuse_required(
             dialect, table, field, fills[field.name], _as_there(dialect, there, origins.get(field.column.name))
         )
+    later = {field.name for field in table.fields if fills_later(dialect, field, config)}
     for field in lacking:
         fill = fills[field.name]
         # a column that must have a value gets it before that is asked of it
         late = field.required and not dialect.default_of(field)
         for statement in dialect.add(table, [field.optional if late else field]):
             dialect.alter(connection, statement)
-        if fill is not None:
-            value = dialect.cast("'" + fill.replace("'", "''") + "'", dialect.type_of(kind_of(field.column), key=False))
+        if fill is not None and field.name not in later:
+            value = constant(dialect, field, fill)
             run(connection, f"UPDATE {dialect.full(table.name)} SET {dialect.quote(field.name)} = {value}")
         if late and fill is not None and dialect.CHANGES and dialect.LATE_NOT_NULL:
             made = dialect.inspect_table(connection, table)

@@ -11,18 +11,19 @@ from collections.abc import Collection
 from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.sink.config import InsertMode, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import Dialect
 from airflow_provider_cdc.sink.kinds import kind_of
 from airflow_provider_cdc.sink.tables import Field, SinkTable
 
 
 def moved_values(
-    dialect: Dialect, table: SinkTable, pending: Pending, since: int, had: Collection[str]
+    dialect: Dialect, table: SinkTable, pending: Pending, since: int, had: Collection[str], config: SinkConfig
 ) -> list[tuple[Field, Origin]]:
     """Find the columns whose values in rows that are there come from another column now, or from a statement.
 
     :param since: the version of the schema that the rows have
-    :param had: the columns that the table had before this run; others got the statement's value when they were made
+    :param had: the columns that the table had before this run; of others, those that :func:`fills_later` get the statement's value here, too
     :return: with where their values come from, by the names of the table
     :raises LookupError: some come from columns that the table has, and others from columns that it has not
     """
@@ -41,7 +42,13 @@ def moved_values(
                 gone.append(origin.column)
                 continue
             origin = Origin(name)
-        if origin.column == field.name or (origin.column is None and field.name not in had):
+        if origin.column == field.name:
+            continue
+        if (
+            origin.column is None
+            and field.name not in had
+            and (origin.fill is None or not fills_later(dialect, field, config))
+        ):
             continue
         if origin == Origin() and field.required:
             continue  # only the source knows the value, and its table is read again
@@ -49,6 +56,14 @@ def moved_values(
     if gone and any(origin.column for _, origin in found):
         raise LookupError(f"it has no column {', '.join(gone)}, so that others may have been renamed by hand already")
     return found
+
+
+def fills_later(dialect: Dialect, field: Field, config: SinkConfig) -> bool:
+    """Whether rows that are there get the value of a new column in the transaction that moves the marker, not when the column is made: there, another run may have written newer
+    values meanwhile. A column of the key, or one that must have a value, needs it before; rows of events keep theirs; and those of several topics are written in the same transaction."""
+    if dialect.DDL_IN_TRANSACTION or config.insert_mode is InsertMode.INSERT or config.collection_name_shared:
+        return False
+    return not field.key and (not field.required or bool(dialect.default_of(field)))
 
 
 def statements(dialect: Dialect, table: SinkTable, moved: list[tuple[Field, Origin]]) -> list[str]:
@@ -81,10 +96,18 @@ def _made_or_renamed(pending: Pending, since: int) -> set[str]:
     return names
 
 
+def constant(dialect: Dialect, field: Field, text: str) -> str:
+    """SQL of a value that rows get in a column.
+
+    :param text: casts to the column's type in the change log
+    """
+    kind = kind_of(field.column)
+    if kind.name == "bool":  # not all databases know the words
+        return dialect.truth(text.lower() not in ("0", "f", "false"))
+    return dialect.cast("'" + text.replace("'", "''") + "'", dialect.type_of(kind, key=False))
+
+
 def _value(dialect: Dialect, field: Field, origin: Origin) -> str:
     if origin.column is not None:
         return dialect.quote(origin.column)
-    if origin.fill is None:
-        return "NULL"
-    text = "'" + origin.fill.replace("'", "''") + "'"
-    return dialect.cast(text, dialect.type_of(kind_of(field.column), key=False))
+    return "NULL" if origin.fill is None else constant(dialect, field, origin.fill)

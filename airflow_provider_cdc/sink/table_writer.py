@@ -280,7 +280,7 @@ class TableWriter:
         if config.insert_mode is InsertMode.INSERT or (pending.taken is not None and config.truncate_enabled):
             return  # rows are those of events; or none stays
         try:
-            moved = moved_values(dialect, table, pending, part.since, had)
+            moved = moved_values(dialect, table, pending, part.since, had, config)
         except LookupError as e:
             raise refused(self._connector, table, str(e)) from e
         if not moved:
