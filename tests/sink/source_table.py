@@ -53,9 +53,9 @@ class Table:
     ) -> None:
         """Give the table these columns; rows that are there keep the values of those that they have."""
         with self.source.lock:
-            schema: TableSchema = self.source._schemas[self.source.id("s.t")].model_copy(
-                update={"columns": columns, "key": key}
-            )
+            known: TableSchema = self.source._schemas[self.source.id("s.t")]
+            schema = known.model_copy(update={"columns": columns, "key": key})
+            made_again = tuple(c.name for c in columns if c.name in {*known.names} and c.name in (added or {}))
             for row in self.source._own(schema.id):
                 before = dict(row)
                 row.clear()
@@ -63,7 +63,12 @@ class Table:
                     old = (renamed or {}).get(c.name, c.name)
                     row[c.name] = _as(c, added[c.name] if added and c.name in added else before.get(old))
             change = TableChange(
-                type="ALTER", id=schema.id, table=schema, added=dict(added or {}), renamed=dict(renamed or {})
+                type="ALTER",
+                id=schema.id,
+                table=schema,
+                added=dict(added or {}),
+                renamed=dict(renamed or {}),
+                dropped=made_again,
             )
             self.source._alter(schema, change, "…")
 

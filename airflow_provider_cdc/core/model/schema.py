@@ -186,7 +186,7 @@ class TableChange(_Frozen):
     :param renamed: new column name → old column name
     :param added: new column → value that existing rows have in it, as text that a cast to the column's type understands;
         ``None`` is NULL
-    :param dropped: columns of the schema before that no column goes on from, or is called as; :class:`SchemaHistory` fills it in
+    :param dropped: columns of the schema before that no column goes on from, or is called as; sources name those that are made again, :class:`SchemaHistory` fills in the others
     :param exact: ``False`` if existing rows may have values that neither the log nor this change shows
     """
 

@@ -146,8 +146,7 @@ class SchemaHistory:
         if change.table is not None:
             known = self._tables.get(change.id)
             same = known is not None and known.same_structure(change.table) and change.type == "ALTER"
-            # a column that was dropped and made again, or has changed its name with another one, has other values in the rows that are there
-            if same and change.exact and not change.added and not change.renamed:
+            if same and change.exact and not _moves_values(known, change):
                 return None
             table = change.table.model_copy(update={"version": self._versions.get(change.id, 0) + 1})
             change = change.model_copy(update={"table": table, "dropped": _dropped(known, change)})
@@ -162,8 +161,17 @@ class SchemaHistory:
             self._versions[change.id] = change.table.version
 
 
+def _moves_values(known: TableSchema | None, change: TableChange) -> bool:
+    """Whether rows that are there have other values in columns of the same names: one was dropped and made again, or some have changed their names with each other.
+
+    A structure that is newer than the log has columns already that a statement adds, or renames to.
+    """
+    former = {*change.renamed.values()}
+    return known is not None and bool(change.dropped or (former and former <= {*known.names}))
+
+
 def _dropped(before: TableSchema | None, change: TableChange) -> tuple[str, ...]:
     if before is None or change.table is None:
         return ()
-    stays = {change.renamed.get(name, name) for name in change.table.names}
+    stays = {change.renamed.get(name, name) for name in change.table.names} - {*change.dropped}
     return tuple(name for name in before.names if name not in stays)

@@ -59,8 +59,12 @@ def test_a_change_that_changes_nothing_gives_no_version() -> None:
     # rows may have changed: that must not be passed over
     assert history.apply(_change(table=_table(a="int64"), exact=False)) is not None
     # a column was dropped and made again, or two have changed their names
-    assert history.apply(_change(table=_table(a="int64"), added={"a": None})) is not None
-    assert history.apply(_change(table=_table(a="int64"), renamed={"a": "a_before"})) is not None
+    assert history.apply(_change(table=_table(a="int64"), added={"a": None}, dropped=("a",))) is not None
+    history.apply(_change(table=_table(a="int64", b="int64")))
+    assert history.apply(_change(table=_table(a="int64", b="int64"), renamed={"a": "b", "b": "a"})) is not None
+    # the structure is newer than the statement
+    assert history.apply(_change(table=_table(a="int64", b="int64"), added={"b": None})) is None
+    assert history.apply(_change(table=_table(a="int64", b="int64"), renamed={"b": "c"})) is None
     # a table of the same structure under the same name is another table
     assert history.apply(_change("CREATE", table=_table(a="int64"))) is not None
 
