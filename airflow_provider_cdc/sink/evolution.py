@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.config import SchemaEvolution, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import ColumnThere, Dialect, There, run
-from airflow_provider_cdc.sink.existing_rows import constant, fills_later
+from airflow_provider_cdc.sink.existing_rows import constant_sql, fills_later
 from airflow_provider_cdc.sink.kinds import kind_of
 from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
 
@@ -233,7 +233,7 @@ def _add(
     """
     origins = lineage(pending, base_version(pending))
     fills = {field.name: _fill(origins.get(field.column.name, Origin(field.column.name))) for field in lacking}
-    if emptied and pending.taken is not None:  # no row that is there stays, so none needs a value that nobody knows
+    if emptied and pending.taken is not None:  # the table is emptied: no row needs a value that is unknown
         lacking = [
             field.optional if not field.key and _unknown(dialect, field, fills[field.name]) else field
             for field in lacking
@@ -250,7 +250,7 @@ def _add(
         for statement in dialect.add(table, [field.optional if late else field]):
             dialect.alter(connection, statement)
         if fill is not None and field.name not in later:
-            value = constant(dialect, field, fill)
+            value = constant_sql(dialect, field, fill)
             run(connection, f"UPDATE {dialect.full(table.name)} SET {dialect.quote(field.name)} = {value}")
         if late and fill is not None and dialect.CHANGES and dialect.LATE_NOT_NULL:
             made = dialect.inspect_table(connection, table)
@@ -273,7 +273,7 @@ def _fill(origin: Origin) -> str | None:
 
 
 def _unknown(dialect: Dialect, field: Field, fill: str | None) -> bool:
-    """Whether a column must have a value, and nobody knows which rows that are there have got."""
+    """Return whether a column is required, and its value in existing rows is unknown."""
     declared = field.column.declared
     known = fill is not None or bool(dialect.default_of(field)) or declared.default is not None
     known = known or declared.default_is_expression or declared.generated or declared.auto_incremented

@@ -59,23 +59,26 @@ def moved_values(
 
 
 def fills_later(dialect: Dialect, field: Field, config: SinkConfig) -> bool:
-    """Whether rows that are there get the value of a new column in the transaction that moves the marker, not when the column is made: there, another run may have written newer
-    values meanwhile. A column of the key, or one that must have a value, needs it before; rows of events keep theirs; and those of several topics are written in the same transaction."""
+    """Return whether existing rows get the value of a new column in the transaction that moves the marker.
+
+    When the column is made, another run may have written newer values already. Three kinds get it then, all the same: columns of the key and required ones, which cannot wait; rows
+    of ``insert.mode=insert``; and tables of several topics, whose rows are written in one transaction.
+    """
     if dialect.DDL_IN_TRANSACTION or config.insert_mode is InsertMode.INSERT or config.collection_name_shared:
         return False
     return not field.key and (not field.required or bool(dialect.default_of(field)))
 
 
-def statements(dialect: Dialect, table: SinkTable, moved: list[tuple[Field, Origin]]) -> list[str]:
+def update_statements(dialect: Dialect, table: SinkTable, moved: list[tuple[Field, Origin]]) -> list[str]:
     """SQL that gives all rows these values."""
     values = {field.name: _value(dialect, field, origin) for field, origin in moved}
     if all(origin == Origin() for _, origin in moved):  # a row that has none already stays as it is
         where = " OR ".join(f"{dialect.quote(name)} IS NOT NULL" for name in values)
-        return [f"{statement} WHERE {where}" for statement in dialect.assign(table, values)]
-    return dialect.assign(table, values)
+        return [f"{statement} WHERE {where}" for statement in dialect.assignments(table, values)]
+    return dialect.assignments(table, values)
 
 
-def refused(connector: str, table: SinkTable, why: str) -> TargetError:
+def update_refused(connector: str, table: SinkTable, why: str) -> TargetError:
     """The error for values that the table cannot be given."""
     return TargetError(
         f"The source has made columns of {table.topic} again, or given their names to others, and rows of {table.name} cannot get the values that the source's "
@@ -96,7 +99,7 @@ def _made_or_renamed(pending: Pending, since: int) -> set[str]:
     return names
 
 
-def constant(dialect: Dialect, field: Field, text: str) -> str:
+def constant_sql(dialect: Dialect, field: Field, text: str) -> str:
     """SQL of a value that rows get in a column.
 
     :param text: casts to the column's type in the change log
@@ -110,4 +113,4 @@ def constant(dialect: Dialect, field: Field, text: str) -> str:
 def _value(dialect: Dialect, field: Field, origin: Origin) -> str:
     if origin.column is not None:
         return dialect.quote(origin.column)
-    return "NULL" if origin.fill is None else constant(dialect, field, origin.fill)
+    return "NULL" if origin.fill is None else constant_sql(dialect, field, origin.fill)

@@ -23,7 +23,7 @@ from airflow_provider_cdc.sink.dialects.base import Dialect, There, run
 from airflow_provider_cdc.sink.documents import Completion, completes, present_in
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.evolution import KeyChange, bring_up, brought_up
-from airflow_provider_cdc.sink.existing_rows import moved_values, refused, statements
+from airflow_provider_cdc.sink.existing_rows import moved_values, update_refused, update_statements
 from airflow_provider_cdc.sink.key_changes import KeyedPart, key_before, parted
 from airflow_provider_cdc.sink.kinds import kind_of
 from airflow_provider_cdc.sink.late_moves import in_table, late_moves
@@ -282,7 +282,7 @@ class TableWriter:
         try:
             moved = moved_values(dialect, table, pending, part.since, had, config)
         except LookupError as e:
-            raise refused(self._connector, table, str(e)) from e
+            raise update_refused(self._connector, table, str(e)) from e
         if not moved:
             return
         if (other := self._claims.other(connection, self._claim_of(table.topic, table.name))) is not None:
@@ -290,19 +290,19 @@ class TableWriter:
             gone = {name for change in pending.changes.values() for name in change.dropped}
             before = {*names_at(pending, part.since), *gone}
             if any(field.name in had and field.column.name in before for field, _ in moved):
-                raise refused(self._connector, table, f"it has rows of {other}, too (collection.name.shared)")
+                raise update_refused(self._connector, table, f"it has rows of {other}, too (collection.name.shared)")
             return
         if keys := ", ".join(field.name for field, _ in moved if field.key):
-            raise refused(self._connector, table, f"rows are found by {keys}")
+            raise update_refused(self._connector, table, f"rows are found by {keys}")
         if not (part.last or dialect.DDL_IN_TRANSACTION) and any(origin.column for _, origin in moved):
-            raise refused(self._connector, table, "the key changes in the same batches")
+            raise update_refused(self._connector, table, "the key changes in the same batches")
         try:
-            for statement in statements(dialect, table, moved):
+            for statement in update_statements(dialect, table, moved):
                 run(connection, statement)
         except sa.exc.DBAPIError as e:
             if dialect.transient(e):
                 raise
-            raise refused(self._connector, table, str(e.orig)) from e
+            raise update_refused(self._connector, table, str(e.orig)) from e
 
     def _apply(
         self, connection: sa.Connection, table: SinkTable, pending: Pending, there: There, *, each: bool

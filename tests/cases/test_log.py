@@ -32,7 +32,7 @@ BORDER = 0xFFFFFF
 
 @pytest.fixture(scope="module")
 def without_gtids(mysql_factory: Callable[..., Any]) -> Any:
-    """As MySQL was by default for long: no GTIDs, and each transaction waits for the disk."""
+    """Start a server without GTIDs, the default before MySQL 9.7, that waits for the disk in each transaction."""
     server = mysql_factory("9.7", gtid_mode=False, enforce_gtid_consistency=False, sync_binlog=1)
     assert server.sql("SELECT @@gtid_mode") == [("OFF",)], "its own default is ON"
     return server

@@ -162,7 +162,7 @@ class SchemaHistory:
 
 
 def _moves_values(known: TableSchema | None, change: TableChange) -> bool:
-    """Whether rows that are there have other values in columns of the same names: one was dropped and made again, or some have changed their names with each other.
+    """Return whether existing rows have other values under the same names: a column was made again, or columns swapped their names.
 
     A structure that is newer than the log has columns already that a statement adds, or renames to.
     """

@@ -208,7 +208,7 @@ class Dialect(abc.ABC):
         """The statement that renames a column."""
         return f"ALTER TABLE {self.full(table.name)} RENAME COLUMN {self.quote(old)} TO {self.quote(new)}"
 
-    def assign(self, table: SinkTable, values: Mapping[str, str]) -> list[str]:
+    def assignments(self, table: SinkTable, values: Mapping[str, str]) -> list[str]:
         """Statements that give all rows of a table new values in some columns.
 
         :param values: column → a constant in SQL, or the quoted name of the column whose value of before it gets
@@ -267,20 +267,20 @@ class Dialect(abc.ABC):
         columns = {
             name: ColumnThere(name, _told(c["type"], connection), bool(c["nullable"]), c.get("default"))
             for c in found
-            for name in [self.reflected(c["name"])]
+            for name in [self.column_name(c["name"])]
         }
-        key = tuple(map(self.reflected, inspector.get_pk_constraint(**at)["constrained_columns"]))
-        unique = {tuple(map(self.reflected, one["column_names"])) for one in inspector.get_unique_constraints(**at)}
+        key = tuple(map(self.column_name, inspector.get_pk_constraint(**at)["constrained_columns"]))
+        unique = {tuple(map(self.column_name, one["column_names"])) for one in inspector.get_unique_constraints(**at)}
         unique |= {
-            tuple(self.reflected(str(name)) for name in one["column_names"])
+            tuple(self.column_name(str(name)) for name in one["column_names"])
             for one in inspector.get_indexes(**at)
             if one.get("unique")
         }
         engine = self.engine_without_transactions(inspector, name)
         return There(columns, key, any(set(one) != set(key) for one in unique), engine)
 
-    def reflected(self, name: str) -> str:
-        """The name of a column that SQLAlchemy tells by another one."""
+    def column_name(self, name: str) -> str:
+        """Return the name of a column, given the one that SQLAlchemy found."""
         return name
 
     def engine_without_transactions(self, inspector: Any, name: Name) -> str:

@@ -183,7 +183,7 @@ class MariaDb(StagingDialect):
         arguments: Any = getattr(error.orig, "args", ())
         return str(arguments[0]) if arguments else ""
 
-    def reflected(self, name: str) -> str:
+    def column_name(self, name: str) -> str:
         # SQLAlchemy reads SHOW CREATE TABLE, and leaves names of columns as they are there
         return name.replace("``", "`")
 
@@ -203,12 +203,12 @@ class MariaDb(StagingDialect):
         null = "" if nullable else " NOT NULL"
         return f"ALTER TABLE {self.full(table.name)} MODIFY COLUMN {self.quote(there.name)} {type_}{default}{null}"
 
-    def assign(self, table: SinkTable, values: Mapping[str, str]) -> list[str]:
+    def assignments(self, table: SinkTable, values: Mapping[str, str]) -> list[str]:
         # assigned from left to right: a column is read before it gets its own value
         rest, ordered = dict(values), dict[str, str]()
         while unread := [name for name in rest if self.quote(name) not in rest.values()]:
             ordered |= {name: rest.pop(name) for name in unread}
-        found = super().assign(table, ordered)
+        found = super().assignments(table, ordered)
         if not rest:
             return found
         # columns that go round; without a limit, servers would read the table itself, which they refuse
