@@ -154,7 +154,12 @@ class ConnectorHalted(TransientError):
 
 
 class TerminalError(CdcError):
-    """A person must act; retrying changes nothing."""
+    """A person must act; retrying changes nothing.
+
+    :ivar table: name of the only table that it concerns: this table is stopped, and all others are captured. ``None``: the run ends
+    """
+
+    table: str | None = None
 
 
 class ConfigError(TerminalError):
@@ -190,17 +195,12 @@ class UnknownLogEvent(TerminalError):
 
 
 class UnreadableValue(TerminalError):
-    """A value in the log or in a table cannot be represented.
-
-    :ivar table: name of its table, which stops alone; ``None``: it is not known, so that the run ends
-    """
-
-    table: str | None = None
+    """A value in the log or in a table cannot be represented, or rows of a table cannot be read: the table is stopped."""
 
 
 @contextmanager
 def values_of(table: object) -> Iterator[None]:
-    """Values of this table are read: :class:`UnreadableValue` from within names it."""
+    """Name the table whose values are read: :class:`UnreadableValue` from within gets its name."""
     try:
         yield
     except UnreadableValue as e:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from airflow_provider_cdc.core.errors import CdcError, PositionLost, SchemaConflict, SourceUnavailable, StorageFull
+from airflow_provider_cdc.core.errors import CdcError, PositionLost, SourceUnavailable, StorageFull, UnreadableValue
 from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.store import StateStore
@@ -85,7 +85,7 @@ def broken(inventory: Any, airflow: Airflow, services: Services) -> Iterator[Sta
         "SET GLOBAL binlog_row_metadata = NO_LOG", "ALTER TABLE oncall.orders ADD COLUMN more INT", "INSERT INTO oncall.orders VALUES (2, 'b', 3)",
         "SET GLOBAL binlog_row_metadata = FULL",
     )  # fmt: skip
-    capture("ddl-refused", 1, login, SchemaConflict)
+    capture("ddl-refused", 1, login, UnreadableValue)
     capture("source-down", 2, login | {"database.hostname": "127.0.0.1", "database.port": 1}, SourceUnavailable)
     files = MemoryDatabase("oncall")
     files.create_table("shop.files", {"id": "int64", "content": "binary"}, key=("id",))

@@ -140,7 +140,7 @@ class SnapshotActions:
         names = [str(table) for table in tables]
         if stopped := [name for name in names if name in self._state.offset.stopped]:
             raise Refused(
-                f"{', '.join(stopped)}: stopped, as a value cannot be read; such a table goes on when it is read whole, which is a snapshot "
+                f"{', '.join(stopped)}: stopped, as a value or a row cannot be read; such a table goes on when it is read whole, which is a snapshot "
                 'of "type": "blocking"'
             )
         keys, ranges = self._ranges(request, tables, conditions)

@@ -1,6 +1,6 @@
-"""Tables that are stopped, as a value of each cannot be read. All others are captured, and the run fails at its end.
+"""Tables that are stopped, as a value or rows of each cannot be read. All others are captured, and the run fails at its end.
 
-The events of such a table are left out from the last commit before the value on. Its rows come when it is read whole again.
+The events of such a table are left out from the last commit before these on. Its rows come when it is read whole again.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.commands import read_whole
-from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.errors import TerminalError, UnreadableValue
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
@@ -30,10 +30,10 @@ class StoppedTables:
         self._connector, self._source = inputs.name, inputs.source
         self._state, self._batcher, self._tables, self._incremental = output.state, output.batcher, tables, incremental
 
-    def stop(self, e: UnreadableValue) -> None:
-        """Stop the table of a value, with the next commit; between transactions only.
+    def stop(self, e: TerminalError) -> None:
+        """Stop the table that an error names, with the next commit; between transactions only.
 
-        :raises UnreadableValue: it is of no table that could be stopped alone
+        :raises TerminalError: it names no table that could be stopped alone
         """
         if e.table is None or self._tables.is_signal_table(e.table):
             raise e
@@ -54,7 +54,7 @@ class StoppedTables:
         gone = [scan for scan in state.scans if scan.table == table]
         state = state.stopped([scan for scan in state.scans if scan.table != table])
         for scan in gone:
-            state = state.request_failed(scan.request, f"{table} is stopped, as a value of it cannot be read")
+            state = state.request_failed(scan.request, f"{table} is stopped, as its rows cannot be read")
             if not any(left.request == scan.request for left in state.scans):
                 message, state = state.request_ended(scan.request)
                 self._batcher.end_signal(scan.request, SignalState.FAILED, message)
@@ -76,10 +76,10 @@ class StoppedTables:
         read = read_whole(self._connector, *stopped)
         reasons = "; ".join(f"{table}: {why}" for table, why in stopped.items())
         raise UnreadableValue(
-            f"{len(stopped)} {'tables are' if len(stopped) > 1 else 'table is'} stopped, as a value cannot be read: {reasons}",
+            f"{len(stopped)} {'tables are' if len(stopped) > 1 else 'table is'} stopped, as a value or a row cannot be read: {reasons}",
             where=", ".join(stopped),
             safe="All other tables are captured up to here. The rows of a stopped table come when it is read whole again; tables of mode history or log lack the "
             "changes in between.",
-            remedy=f"mend the value, or set what leaves it out, as said above; then have the table read again: `{read}`; or leave the table out with "
+            remedy=f"mend what is said above, or set what leaves it out; then have the table read again: `{read}`; or leave the table out with "
             "table.exclude.list",
         )

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
 from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.capture.stopped_tables import StoppedTables
 from airflow_provider_cdc.core.capture.stream_progress import StreamProgress
-from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.errors import TerminalError
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
 from airflow_provider_cdc.core.model.events import LogItem
 from airflow_provider_cdc.core.model.metrics import EventMetrics
@@ -88,7 +88,7 @@ class Streaming:
                 break
             try:
                 self._phase(start, ahead[0][1] if ahead else None if reads_chunks else end, bounded and reads_chunks)
-            except UnreadableValue as e:
+            except TerminalError as e:
                 self._stop_table(e)
                 continue
             if state.snapshot.pending or self._watch.due:
@@ -112,7 +112,7 @@ class Streaming:
                 ahead = self._hold_back()
                 try:
                     self._catch_up(start, ahead[0][1] if ahead else end)
-                except UnreadableValue as e:
+                except TerminalError as e:
                     self._stop_table(e)
                     continue
                 if not ahead:
@@ -129,11 +129,13 @@ class Streaming:
             self._items.rollback()
         self._committer.commit()
 
-    def _stop_table(self, e: UnreadableValue) -> None:
-        """Go on without the table of a value that cannot be read, from the last transaction that is whole.
+    def _stop_table(self, e: TerminalError) -> None:
+        """Continue without the table that an error names, from the last transaction that is whole.
 
-        :raises UnreadableValue: it is of no table that could be stopped alone
+        :raises TerminalError: it names no table that could be stopped alone
         """
+        if e.table is None:
+            raise e
         self._items.rollback()
         self._stopped.stop(e)
         self._committer.commit()

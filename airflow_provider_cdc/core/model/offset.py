@@ -341,7 +341,7 @@ class Offset(BaseModel):
     :param tables_filter: the include and exclude lists in force, to notice that tables were added
     :param incremental: tables that are read in chunks beside the stream
     :param signal: number of the last signal that was taken
-    :param stopped: table → why its events are left out until it is read whole again: a value of it cannot be read
+    :param stopped: table → why its events are left out until it is read whole again: a value or a row of it cannot be read
     :param carried: what the source has put beside the position, see :mod:`airflow_provider_cdc.core.spi.carried`
     """
 

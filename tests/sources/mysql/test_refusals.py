@@ -16,9 +16,11 @@ from airflow_provider_cdc.core.errors import (
     PositionLost,
     PrerequisiteError,
     SourceUnavailable,
+    UnreadableValue,
 )
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log
+from tests.support.signals import snapshot_as_advised
 from tests.support.workload import source_rows
 
 
@@ -152,13 +154,22 @@ def test_statements_on_tables_that_are_not_captured_do_not_matter(own: Any, conn
 
 
 @pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
-def test_one_session_that_logs_parts_of_rows(connector: Connector, db: Any, image: str) -> None:
-    db.sql("ALTER TABLE t ADD c TEXT")
+def test_one_session_that_logs_parts_of_rows_stops_its_table_alone(connector: Connector, db: Any, image: str) -> None:
+    db.sql("ALTER TABLE t ADD c TEXT", "CREATE TABLE u (a INT PRIMARY KEY)")
     connector.capture()
     with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"SET SESSION binlog_row_image = '{image}'")
         cursor.execute("UPDATE t SET b = 'part' WHERE a = 1")
-    _refused(connector, PrerequisiteError, "binlog_row_image", f"{db.name}.t")
+        cursor.execute("INSERT INTO u VALUES (1)")
+    for _ in range(2):
+        with pytest.raises(UnreadableValue, match=rf"binlog_row_image[\s\S]* {db.name}\.t") as caught:
+            connector.capture()
+        assert connector.rows(f"{db.name}.u") == [{"a": 1}]
+    snapshot_as_advised(connector, str(caught.value))
+    connector.capture()
+    db.sql("UPDATE t SET b = 'later' WHERE a = 2")
+    connector.capture()
+    _equal(connector, db)
 
 
 def test_purged_log(connector: Connector, own: Any, db: Any) -> None:

@@ -6,7 +6,7 @@ offsets).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,12 +99,18 @@ Finisher = Callable[[Values], pa.Array]
 
 
 def finish(
-    buffers: Buffers, finishers: list[Finisher], n: int, present: Bytes | None, type_: pa.StructType
+    buffers: Buffers,
+    finishers: list[Finisher],
+    n: int,
+    present: Bytes | None,
+    type_: pa.StructType,
+    absent: Collection[int] = (),
 ) -> pa.StructArray:
     """The struct array of ``n`` decoded rows.
 
-    :param finishers: one per column
+    :param finishers: one per column that rows have
     :param present: per row, whether it has this image; ``None`` = all have it
+    :param absent: places of the columns that rows do not have
     """
     children = []
     for c, finisher in enumerate(finishers):
@@ -118,6 +124,8 @@ def finish(
                 )
             )
         )  # fmt: skip
-    absent = n - int(np.count_nonzero(present)) if present is not None else 0
-    bitmap = pa.py_buffer(np.packbits(present, bitorder="little")) if present is not None and absent else None
-    return pa.StructArray.from_buffers(type_, n, [bitmap], absent, children=children)
+    for c in sorted(absent):
+        children.insert(c, pa.nulls(n, type_[c].type))
+    missing = n - int(np.count_nonzero(present)) if present is not None else 0
+    bitmap = pa.py_buffer(np.packbits(present, bitorder="little")) if present is not None and missing else None
+    return pa.StructArray.from_buffers(type_, n, [bitmap], missing, children=children)

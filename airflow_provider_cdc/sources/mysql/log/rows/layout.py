@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +75,9 @@ class Layout:
     :param finishers: per column, makes the Arrow array of its buffers
     :param minimum: least number of bytes of a row image
     :param logged: ``uint8`` per column of the table map: whether rows have it
+    :param absent: places of the columns that rows do not have: their values are nulls, and ``columns``, ``stores`` and ``finishers`` are without them
+    :param partial: the layout of rows without the generated columns that are not captured; ``None`` if there are none. MariaDB 11.8 leaves them out of
+        updates and deletes
     """
 
     schema: TableSchema
@@ -84,6 +87,8 @@ class Layout:
     type: pa.StructType
     minimum: int
     logged: npt.NDArray[np.uint8]
+    absent: frozenset[int] = frozenset()
+    partial: Layout | None = None
 
     def buffers(self, rows: int, variable_bytes: int, scratch: Scratch, name: str) -> Buffers:
         """Buffers for ``rows`` row images of this table.
@@ -138,9 +143,29 @@ def build_layout(
         finishers.append(finisher)
         minimum += 0 if table_map.nullable[i] else size
     present = np.isin(np.arange(len(table_map.names)), places).astype(np.uint8)
-    return Layout(
+    layout = Layout(
         schema, np.array(rows, np.int64).reshape(-1, 5), stores, finishers, row_struct(schema), minimum, present
     )
+    generated = [n for n, column in enumerate(schema.columns) if column.declared.generated]
+    if absent := frozenset(n for n in generated if schema.columns[n].name not in needed):
+        layout.partial = _without(layout, absent, places)
+    return layout
+
+
+def _without(layout: Layout, absent: frozenset[int], places: Sequence[int]) -> Layout:
+    """Return the layout of rows without some columns.
+
+    :param absent: places of these columns in the schema
+    :param places: the place of each column of the schema in the table map
+    """
+    stay = [n for n in range(len(layout.stores)) if n not in absent]
+    columns, counts, logged = layout.columns[stay], [0, 0, 0], layout.logged.copy()
+    stores = [layout.stores[n] for n in stay]
+    for row, store in zip(columns, stores, strict=True):
+        row[3], counts[store] = counts[store], counts[store] + 1
+    logged[[places[n] for n in absent]] = 0
+    finishers = [layout.finishers[n] for n in stay]
+    return replace(layout, columns=columns, stores=stores, finishers=finishers, minimum=0, logged=logged, absent=absent)
 
 
 def places_of_columns(logged: Sequence[str], known: Collection[str] = ()) -> list[int]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged, values_of
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged, TerminalError, values_of
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch, finish
@@ -90,9 +91,15 @@ def _rows_of(
     """Blocks of one table; for each row of a block also the index of its event, and its number in the event."""
     table = routed.events.table
     types = table[picked, k.EV_TYPE]
-    both = bool(((types != ev.WRITE_ROWS_V1) & (types != ev.WRITE_ROWS)).any())
-    for part, room, capacity in _fitting_parts(picked, table[picked, k.EV_LENGTH], layout):
-        resume, status = np.zeros(3, np.int64), k.FULL
+    writes = (types == ev.WRITE_ROWS_V1) | (types == ev.WRITE_ROWS)
+    both = not writes.all()
+    # rows of one kind of event have the same columns
+    alike = [picked] if layout.partial is None else [picked[writes], picked[~writes]]
+    whole, other = layout, layout.partial
+    for part, room, capacity in chain.from_iterable(
+        _fitting_parts(one, table[one, k.EV_LENGTH], whole) for one in alike if len(one)
+    ):
+        resume, status, changed = np.zeros(3, np.int64), k.FULL, -1
         while status == k.FULL:
             after = layout.buffers(capacity, room, scratch, "after ")
             before = layout.buffers(capacity if both else 1, room if both else 1, scratch, "before ")
@@ -115,19 +122,23 @@ def _rows_of(
                 event_of,
                 row_in,
             )
-            if status in (k.BAD_VALUE, k.BAD_IMAGE):
-                raise _unreadable(routed, layout, status, resume)
+            read = layout
+            if status == k.BAD_IMAGE and other is not None and changed != resume[0]:
+                layout, other, changed, status = other, layout, resume[0], k.FULL
+                resume[1:] = 0
+            elif status in (k.BAD_VALUE, k.BAD_IMAGE):
+                raise _unreadable(routed, whole, status, resume)
             if not n:
                 continue
-            with values_of(layout.schema.id):
+            with values_of(read.schema.id):
                 op, event_of, row_in = op[:n], event_of[:n], row_in[:n]
                 block = RowBlock(
-                    table=layout.schema,
+                    table=read.schema,
                     op=op,
-                    before=finish(before, layout.finishers, n, (op != CREATE).view(np.uint8), layout.type)
+                    before=finish(before, read.finishers, n, (op != CREATE).view(np.uint8), read.type, read.absent)
                     if both
                     else None,
-                    after=finish(after, layout.finishers, n, (op != DELETE).view(np.uint8), layout.type),
+                    after=finish(after, read.finishers, n, (op != DELETE).view(np.uint8), read.type, read.absent),
                     order=np.empty(0, np.int64),
                     transaction=routed.transaction_of[event_of] - np.int32(first),
                     ts_us=table[event_of, k.EV_TIME] * 1_000_000,
@@ -187,7 +198,13 @@ def _are_gtids(ids: pa.StringArray) -> bool:
     return len(ids) > 0 and not ids[0].as_py().startswith("file=")
 
 
-def _unreadable(routed: RoutedEvents, layout: Layout, status: int, resume: Int64s) -> Exception:
+def _unreadable(routed: RoutedEvents, layout: Layout, status: int, resume: Int64s) -> TerminalError:
+    error = _bad_row(routed, layout, status, resume)
+    error.table = str(layout.schema.id)
+    return error
+
+
+def _bad_row(routed: RoutedEvents, layout: Layout, status: int, resume: Int64s) -> TerminalError:
     event = int(resume[1])
     begins = int(routed.ends[event] - routed.events.table[event, k.EV_SIZE])
     where = f"{layout.schema.id}, {routed.file}:{begins}"
@@ -197,21 +214,19 @@ def _unreadable(routed: RoutedEvents, layout: Layout, status: int, resume: Int64
             f"leaves generated columns ({', '.join(generated)}) out of updates and deletes, as MariaDB 11.8.9 does whatever is set.",
             where=where,
             safe="Everything before this transaction is captured. No value was guessed.",
-            remedy="SET GLOBAL binlog_row_image = 'FULL', also in the sessions that set it, and run a release of the server that logs generated "
-            "columns (MariaDB 10.11 does), or leave the table out with table.exclude.list; then read the table again with snapshot.mode=always for one run",
+            remedy="SET GLOBAL binlog_row_image = 'FULL', also in the sessions that set it; and leave the generated columns out with "
+            "column.exclude.list, or run a release of the server that logs them, as MariaDB 10.11 does",
         )
     if status == k.BAD_IMAGE:
         return PrerequisiteError(
             f"A row of {layout.schema.id} was logged without all of its columns: binlog_row_image was not FULL when it was written.",
             where=where,
             safe="Everything before this transaction is captured.",
-            remedy="SET GLOBAL binlog_row_image = 'FULL', also in the sessions that set it, then read the tables again with "
-            "snapshot.mode=always for one run",
+            remedy="SET GLOBAL binlog_row_image = 'FULL', also in the sessions that set it",
         )
     return SourceLogDamaged(
         f"Column {layout.schema.columns[int(resume[2])].name} of a row goes past the end of its event.",
         where=where,
         safe="Everything before this transaction is captured; no value was guessed.",
-        remedy="please report this with the table's SHOW CREATE TABLE; to go on past it, read the table again with "
-        "snapshot.mode=always for one run",
+        remedy="please report this with the table's SHOW CREATE TABLE",
     )

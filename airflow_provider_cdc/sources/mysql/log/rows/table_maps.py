@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.core.commands import read_whole
 from airflow_provider_cdc.core.errors import SchemaConflict, values_of
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Tables
@@ -156,15 +155,14 @@ class TableMaps:
                 return layout
             except Mismatch as e:
                 problem += f"; to count them: {e}"
-        # a snapshot in chunks goes on beside the log, and so does not get past these rows
-        again = read_whole(self._config.connector_name, table)
-        raise SchemaConflict(
+        error = SchemaConflict(
             f"Rows of {table} were written under a table definition that is not known: {problem}.",
             where=where,
             safe="Everything before this transaction is captured; no row was decoded under a guess.",
-            remedy="set binlog_row_metadata=FULL if the server does not have it, then read the table again: "
-            f"`{again}`, or all tables with snapshot.mode=always for one run",
+            remedy="set binlog_row_metadata=FULL if the server does not have it; many such tables are read again together by snapshot.mode=always for one run",
         )
+        error.table = str(table)
+        raise error
 
     def _fitting(self, table_map: TableMap, table: TableId, where: str) -> Layout | TableSchema | str:
         """The layout of the rows; or the schema to apply first; or the reason why no schema matches."""

@@ -8,30 +8,70 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.errors import PrerequisiteError
-from tests.support.connectors import mysql_connector
+from airflow_provider_cdc.core.errors import UnreadableValue
+from tests.support.connectors import Connector, mysql_connector
+from tests.support.signals import snapshot_as_advised
 
 DATABASE = "generated"
+EXCLUDED = {"column.exclude.list": rf"{DATABASE}\.t\.(v|s|w)"}
 
 
-@pytest.mark.parametrize("edition", ["10.11", "11.8"])
-def test_they_are_captured_or_their_lack_is_an_error(
-    mariadb: Any, mariadb_factory: Any, tmp_path: Path, edition: str
-) -> None:
-    server = mariadb if edition == "10.11" else mariadb_factory("11.8")
-    server.sql(f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")
-    server.sql(f"CREATE TABLE {DATABASE}.t (id INT PRIMARY KEY, n INT, v INT AS (n + 1), s INT AS (n + 2) STORED)")
-    connector = mysql_connector(server, tmp_path, database_include_list=DATABASE)
+@pytest.fixture(params=["10.11", "11.8"])
+def server(request: pytest.FixtureRequest, mariadb: Any, mariadb_factory: Any) -> Any:
+    server = mariadb if request.param == "10.11" else mariadb_factory("11.8")
+    server.sql(
+        f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}", f"CREATE TABLE {DATABASE}.u (id INT PRIMARY KEY)",
+        f"CREATE TABLE {DATABASE}.t (w VARCHAR(9) AS (CONCAT('w', n)), id INT PRIMARY KEY, v INT AS (n + 1), n INT, x TEXT, s INT AS (n + 2) STORED, y DECIMAL(30))",
+    )  # fmt: skip
+    return server
+
+
+@pytest.fixture
+def connector(server: Any, tmp_path: Path) -> Connector:
+    return mysql_connector(server, tmp_path, database_include_list=DATABASE)
+
+
+def write(server: Any, numbers: range) -> None:
+    """Write rows in events of each kind, in turns and in transactions."""
+    for number in numbers:
+        server.sql(
+            "BEGIN", f"INSERT INTO {DATABASE}.t (id, n, x, y) VALUES ({number}, 1, 'x', 12), ({1000 + number}, 2, NULL, 1)",
+            f"UPDATE {DATABASE}.t SET n = n + 3, x = 'longer', y = NULL WHERE id IN ({number}, {number - 1})",
+            f"DELETE FROM {DATABASE}.t WHERE id = {999 + number}", f"INSERT INTO {DATABASE}.t (id) VALUES ({2000 + number})",
+            f"UPDATE {DATABASE}.t SET id = id + 1000 WHERE id = {1998 + number}", "COMMIT",
+        )  # fmt: skip
+
+
+def test_their_table_alone_is_stopped_where_they_are_not_logged(server: Any, connector: Connector) -> None:
     connector.capture()
-    server.sql(f"INSERT INTO {DATABASE}.t (id, n) VALUES (1, 1)")
+    server.sql(f"INSERT INTO {DATABASE}.t (id, n) VALUES (1, 1)", f"INSERT INTO {DATABASE}.u VALUES (1)")
     connector.capture()
-    assert connector.rows(f"{DATABASE}.t") == [{"id": 1, "n": 1, "v": 2, "s": 3}]
-    server.sql(f"UPDATE {DATABASE}.t SET n = 5")
+    row = {"w": "w1", "id": 1, "v": 2, "n": 1, "x": None, "s": 3, "y": None}
+    assert connector.rows(f"{DATABASE}.t") == [row]
+    server.sql(f"UPDATE {DATABASE}.t SET n = 5", f"INSERT INTO {DATABASE}.u VALUES (2)")
     if "11.8.9" not in server.sql("SELECT @@version")[0][0]:
         connector.capture()
-        assert connector.rows(f"{DATABASE}.t") == [{"id": 1, "n": 5, "v": 6, "s": 7}]
+        assert connector.rows(f"{DATABASE}.t") == [row | {"w": "w5", "v": 6, "n": 5, "s": 7}]
         return
-    with pytest.raises(PrerequisiteError, match=r"leaves generated columns \(v, s\) out of updates") as e:
+    with pytest.raises(UnreadableValue, match=r"leaves generated columns \(w, v, s\) out of updates") as e:
         connector.capture()
-    assert re.search(rf"{DATABASE}\.t, \S+\.\d+(:|, after )\d+\n", str(e.value))
-    assert connector.rows(f"{DATABASE}.t") == [{"id": 1, "n": 1, "v": 2, "s": 3}]
+    assert re.search(rf"{DATABASE}\.t, \S+\.\d+(:|, after )\d+\)", str(e.value))
+    assert connector.rows(f"{DATABASE}.t") == [row]
+    assert [one["id"] for one in connector.rows(f"{DATABASE}.u")] == [1, 2]
+    snapshot_as_advised(connector, str(e.value))
+    connector.capture(EXCLUDED)
+    write(server, range(10, 13))
+    connector.capture(EXCLUDED)
+    same(server, connector)
+
+
+def test_rows_without_those_that_are_excluded_are_captured(server: Any, connector: Connector) -> None:
+    connector.capture(EXCLUDED)
+    write(server, range(1, 20))
+    connector.capture(EXCLUDED)
+    same(server, connector)
+
+
+def same(server: Any, connector: Connector) -> None:
+    captured = [tuple(row.values()) for row in connector.rows(f"{DATABASE}.t")]
+    assert sorted(captured) == sorted(server.sql(f"SELECT id, n, x, y FROM {DATABASE}.t"))
