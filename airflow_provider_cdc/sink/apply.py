@@ -216,6 +216,7 @@ class Sink(CatchUp):
                     markers = self._retried(self._markers.read)
                 later = {topic for topic, batch in markers.behind.items() if batch > markers.batch}
                 for group in self._groups(markers.batch):
+                    self._retry |= group.topics & markers.behind.keys()
                     self._way = (
                         markers.batch - first,
                         self._changelog.last(self._connector, after=markers.batch) - first,
@@ -230,14 +231,15 @@ class Sink(CatchUp):
                 log.info("Another run applies the batches of %s, too: the markers are read again.", self._connector)
 
     def _with_later(self, beginnings: Beginnings, done: Done) -> None:
-        """Try the tables again that lack documents, with all batches that there are."""
-        if self._lost:
+        """Try the tables again that lack documents, or have failed before batches with more of them: what they lack may be there."""
+        if again := self._lost | self._retry:
             now = self._retried(self._markers.read)
-            behind = {topic: batch for topic, batch in now.behind.items() if topic in self._lost}
+            behind = {topic: batch for topic, batch in now.behind.items() if topic in again and batch < now.batch}
             for topic in behind:
                 done.failed.pop(topic, None)
             self._catch_up(Markers(now.batch, behind), beginnings, done)
             self._lost.clear()
+            self._retry.clear()
 
     def _told(self) -> dict[str, Any]:
         """How far it is, as :meth:`WorkProgress.tell` has it."""

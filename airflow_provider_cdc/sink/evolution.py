@@ -72,6 +72,7 @@ def bring_up(
             _widen(dialect, connection, table, there, pending, key)
         else:
             _refuse_other(dialect, table, there, pending)
+            _add_digits(dialect, connection, table, there, pending)
     return there
 
 
@@ -345,6 +346,15 @@ def _refuse_other(dialect: Dialect, table: SinkTable, there: There, pending: Pen
                 safe="The table was not changed.",
                 remedy="make the table again with this column as TEXT, and copy its rows; then run the apply again",
             )
+
+
+def _add_digits(dialect: Dialect, connection: sa.Connection, table: SinkTable, there: There, pending: Pending) -> None:
+    """Give values of rows that are there the digits that the source has added, where texts of other lengths are other values."""
+    for field in table.fields:
+        if field.name in there.columns and _changed(pending, field.column.name):
+            statement = dialect.digits_added(table, field)
+            if statement is not None:
+                run(connection, statement)
 
 
 def _type(dialect: Dialect, column: ColumnThere, field: Field) -> str:

@@ -67,6 +67,8 @@ class TableWriter:
         """Topics whose tables had rows already that the source called new: none of theirs are taken for new any more."""
         self._lost = set[str]()
         """Topics that lack documents which later batches may have: their batches are applied together."""
+        self._retry = set[str]()
+        """Topics that have failed before batches of this run that have more of them."""
         self._at_once = False
         """Whether constraints are looked at with each statement that the database could look at when the transaction ends."""
 

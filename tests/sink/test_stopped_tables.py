@@ -114,6 +114,26 @@ def test_a_table_that_the_properties_do_not_fit_goes_on_when_they_are_mended(
     same(engine, source, "s.good", "s.bad")
 
 
+def test_a_row_that_the_source_has_mended_since_needs_one_run(
+    target: Any, source: MemoryDatabase, connector: Connector
+) -> None:
+    engine, of = target
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE p_s_bad (id BIGINT NOT NULL PRIMARY KEY, n INTEGER CHECK (n < 100))")
+    for name in ("s.bad", "s.good"):
+        source.create_table(name, COLUMNS, key=("id",))
+    put(source, connector, "s.bad", "s.good", ids=(1, 200, 3))
+    assert list(failed(target, connector)) == ["p.s.bad"]
+    put(source, connector, "s.good", ids=(4,))
+    assert list(failed(target, connector)) == ["p.s.bad"]
+    with source.transaction() as t:
+        t.update("s.bad", {"id": 200}, {"n": 2})
+    put(source, connector, "s.bad", "s.good", ids=(5,))
+    done = of(engine, connector).apply()
+    same(engine, source, "s.bad", "s.good")
+    assert (done.failed, done.behind) == ({}, {})
+
+
 def trimmed(connector: Connector, folder: Path) -> None:
     """Remove the batches that were there, which another target has had."""
     other = sa.create_engine(f"sqlite:///{folder}/other.db")

@@ -184,6 +184,10 @@ class Dialect(abc.ABC):
         """
         raise NotImplementedError(f"{self.name} changes no columns")
 
+    def digits_added(self, table: SinkTable, field: Field) -> str | None:
+        """The statement that gives the texts of a column's numbers or times all digits that these have now; ``None`` if they are no texts."""
+        return None
+
     def changes_key(self, connection: sa.Connection, table: SinkTable) -> bool:
         """Whether the key of a table is changed without a loss of what people have made."""
         return self.CHANGES_KEYS

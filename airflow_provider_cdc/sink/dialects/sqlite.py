@@ -83,6 +83,17 @@ class Sqlite(Dialect):
         )
         self._each(connection, statement, table, rows)
 
+    def digits_added(self, table: SinkTable, field: Field) -> str | None:
+        kind, name = kind_of(field.column), self.quote(field.name)
+        if kind.name not in ("decimal", "time") or not kind.scale or kind.scale < 0:
+            return None
+        pointed = f"CASE instr({name}, '.') WHEN 0 THEN {name} || '.' ELSE {name} END"
+        zeros = f"substr('{'0' * kind.scale}', 1, instr({pointed}, '.') + {kind.scale} - length({pointed}))"
+        return (
+            f"UPDATE {self.full(table.name)} SET {name} = {pointed} || {zeros} "
+            f"WHERE typeof({name}) = 'text' AND length({pointed}) < instr({pointed}, '.') + {kind.scale}"
+        )
+
     def changes_key(self, connection: sa.Connection, table: SinkTable) -> bool:
         made = connection.exec_driver_sql("SELECT sql FROM sqlite_schema WHERE name = ?", (table.name.table,)).scalar()
         return not re.search(r"\b(CHECK|COLLATE|GENERATED|REFERENCES|UNIQUE)\b", str(made), re.IGNORECASE)
