@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.config import InsertMode, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import Dialect
 from airflow_provider_cdc.sink.kinds import kind_of
-from airflow_provider_cdc.sink.tables import Field, SinkTable
+from airflow_provider_cdc.sink.tables import Field, SinkTable, leaves_out
 
 
 def moved_values(
@@ -25,7 +25,7 @@ def moved_values(
     :param since: the version of the schema that the rows have
     :param had: the columns that the table had before this run; of others, those that :func:`fills_later` get the statement's value here, too
     :return: with where their values come from, by the names of the table
-    :raises LookupError: some come from columns that the table has, and others from columns that it has not
+    :raises LookupError: some come from columns that the table has, and others from columns that it has not; or from one that is left out
     """
     names = _made_or_renamed(pending, since)
     fields = [field for field in table.fields if field.column.name in names]
@@ -38,7 +38,9 @@ def moved_values(
         if origin.column is not None:
             called = (origin.column, dialect.fold(origin.column), same.get(dialect.same_column(origin.column), ""))
             name = next((name for name in called if name in had), None)
-            if name is None:  # renamed in the table by hand, as at the source; or left out of it
+            if name is None and leaves_out(table.topic, origin.column, config):
+                raise LookupError(f"{field.name} has those of {origin.column} now, which a list of fields leaves out")
+            if name is None:  # renamed in the table by hand, as at the source
                 gone.append(origin.column)
                 continue
             origin = Origin(name)

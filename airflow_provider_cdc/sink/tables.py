@@ -161,16 +161,22 @@ def _joined(form: str, values: dict[str, str], fold: Callable[[str], str]) -> li
 def _wanted(topic: str, schema: TableSchema, config: SinkConfig) -> list[Column]:
     """Columns that lists of fields leave, and that can be captured."""
 
-    def listed(patterns: Iterable[str], name: str) -> bool:
-        return any(re.fullmatch(pattern, f"{topic}:{name}") or re.fullmatch(pattern, name) for pattern in patterns)
-
     columns = [column for column in schema.columns if column.type != "null"]
     key = {*schema.key}
     if config.primary_key_mode is PrimaryKeyMode.RECORD_HEADER:
         key |= {column.name for column in columns if column.name.startswith(HEADER)}
+    return [c for c in columns if c.name in key or not leaves_out(topic, c.name, config)]
+
+
+def leaves_out(topic: str, name: str, config: SinkConfig) -> bool:
+    """Return whether a list of fields leaves a column out of a topic's table, unless it is one of the key."""
+
+    def listed(patterns: Iterable[str]) -> bool:
+        return any(re.fullmatch(pattern, f"{topic}:{name}") or re.fullmatch(pattern, name) for pattern in patterns)
+
     if config.field_include_list:
-        return [c for c in columns if c.name in key or listed(config.field_include_list, c.name)]
-    return [c for c in columns if c.name in key or not listed(config.field_exclude_list, c.name)]
+        return not listed(config.field_include_list)
+    return listed(config.field_exclude_list)
 
 
 def _keys(topic: str, schema: TableSchema, columns: list[Column], config: SinkConfig) -> list[Column]:

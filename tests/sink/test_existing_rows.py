@@ -67,6 +67,25 @@ def test_a_column_that_has_another_ones_name_has_its_values(engine: sa.Engine, t
     _equal(table)
 
 
+@pytest.mark.parametrize("form", ["to the name of a dropped one", "to a new name"])
+def test_a_column_that_was_left_out_and_is_renamed_stops_the_table(
+    engine: sa.Engine, tmp_path: Path, form: str
+) -> None:
+    table = Table(tmp_path, engine, column("a", "int32"), column("b", "int32"))
+    table.insert({"id": 1, "a": 1, "b": 2})
+    left_out = {"field__exclude__list": r"p\.s\.t:a"}
+    table.apply(**left_out)
+    name = "b" if form == "to the name of a dropped one" else "c"
+    table.alter(ID, column(name, "int32"), renamed={name: "a"})
+    table.insert({"id": 2, name: 3})
+    with pytest.raises(TargetError, match=rf"(?i){name} has those of a now, which a list of fields leaves out"):
+        table.apply(**left_out)
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"DROP TABLE {dialect_of(engine).full(Name(dialect_of(engine).fold('p_s_t')))}")
+    rebuild(engine, table.connector, "p.s.t", **left_out)
+    _equal(table)
+
+
 def test_a_column_renamed_in_its_case_alone_keeps_its_values(engine: sa.Engine, tmp_path: Path) -> None:
     if engine.dialect.name not in ("sqlite", "mysql", "mariadb"):
         pytest.skip("names in other letters are other columns, or the same ones without a rename")
