@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.pending import Pending, base_version
+from airflow_provider_cdc.changelog.pending import Pending, base_version, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from spark_jobs import reduce
 from spark_jobs.casts import Changed, other_types
@@ -321,9 +321,30 @@ class Write:
         start = present_version(self.target, pending, app, shape)
         if self.joins:  # what has changed in rows that the table does not have does not matter
             return Evolution(app, pending.version, self.types)
+        self._check_left_out(start)
         found = evolution_of(pending, app, start, pending.version, shape)
         self._check_dropped(found)
         return found
+
+    def _check_left_out(self, start: int) -> None:
+        """
+        :param start: the schema version of the table's columns
+        :raises TargetError: a column that the rule leaves out got a name that it does not: rows of the table have none of its values
+        """
+        pending, shape = self.pending, self.shape
+        if not pending.changes or pending.taken is not None or "t" in pending.counts() or shape.rule.outbox is not None:
+            return  # the rows that are there go
+        before = shape.as_of(start)
+        for name, origin in lineage(pending, start).items():
+            if origin.column is None or before.name(origin.column) is not None or shape.name(name) is None:
+                continue
+            raise TargetError(
+                f"Column {origin.column} of {pending.schema.id}, which the rule leaves out, is called {name} at the source now, which the rule does not leave out: "
+                "rows of the table lack its values.",
+                where=f"{self.target.location}, batches {pending.first} to {pending.last}",
+                safe="The table was not changed; the change log keeps the batches.",
+                remedy=f"have the table read again: `{pending.read_again}`; or move it away: then it is built again from the change log",
+            )
 
     def _check_dropped(self, evolution: Evolution) -> None:
         """

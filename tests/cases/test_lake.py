@@ -31,6 +31,7 @@ from tests.sink.source_table import ID, Table, column
 from tests.spark.conftest import spark  # noqa: F401
 from tests.spark.lake import KINDS, Lake, new_lake
 from tests.support.sampled import Sampled
+from tests.support.signals import snapshot
 
 HIVE = "__HIVE_DEFAULT_PARTITION__"
 US = 1_000_000
@@ -240,6 +241,33 @@ def test_a_column_that_is_made_again_in_its_place_has_new_values(
     lake.follow()
     found = sorted(lake.rows("s.t"), key=lambda row: row["id"])
     assert found == sorted(table.source.rows("s.t"), key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("columns", "renamed"), [("cb", {"c": "a"}), ("ab", {"a": "b", "b": "a"})])
+def test_a_column_that_the_rule_leaves_out_and_that_is_renamed_stops_the_table(
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+    kind: str,
+    columns: str,
+    renamed: dict[str, str],
+) -> None:
+    table = Table(tmp_path, None, column("a", "int32"), column("b", "int32"))  # type: ignore[arg-type]
+    rules = TableRules.parse([{"tables": ".*", "columns": {"drop": ["a"]}}])
+    lake = Lake(spark, tmp_path, table.connector, kind=kind, tables=rules)
+    table.insert({"id": 1, "a": 1, "b": 10}, {"id": 2, "a": 2, "b": 20})
+    lake.follow()
+    table.alter(ID, *(column(name, "int32") for name in columns), renamed=renamed)
+    table.insert({"id": 3, columns[0]: 30})
+    with pytest.raises(
+        TargetError,
+        match=r"Column a of s\.t, which the rule leaves out[\s\S]*`airflow cdc snapshot test s.t --replace`",
+    ):
+        lake.follow()
+    snapshot(table.connector, "s.t", replace=True)
+    lake.follow()
+    rows = [{name: row[name] for name in row if name != "a"} for row in table.source.rows("s.t")]
+    assert sorted(lake.rows("s.t"), key=lambda row: row["id"]) == sorted(rows, key=lambda row: row["id"])
 
 
 @pytest.mark.parametrize("at", [0, 600 * US, -1, 2**31 - 1, 2**31])
