@@ -1,4 +1,4 @@
-"""All at once, of what was missed apart: captures that are killed, and two sinks that are run twice, while
+"""All at once, of what was missed apart: captures and sinks that are killed, beside two sinks that are run twice, while
 
 * rows are as long as a packet of the protocol, or a few bytes more or less,
 * statements move keys over each other in a table whose key only the configuration names,
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,12 +21,14 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TransientError
-from airflow_provider_cdc.sink.config import SinkConfig
+from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
 from tests.crash.test_mysql import Bench
+from tests.sink import killed as killed_sink
 from tests.sink.test_apply import sink
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.fork import Forks
+from tests.support.patience import LONGEST_S
 from tests.support.sampled import Sampled
 from tests.support.workload import WORDS, WORDS_OF_MARIADB, Writer
 
@@ -46,8 +49,9 @@ class Together:
         self.server, self.kind, self.bench, self.second, self._random = server, kind, bench, second, random
         self.connectors = (bench.connector, second)
         self._letters_of = {name: text for name, text in LETTERS.items() if name != "gb18030" or kind == "mysql"}
-        url = server.url("target?charset=utf8mb4")
-        self.engine = open_engine(SinkConfig.parse({"connection.url": url}))
+        self._url = server.url("target?charset=utf8mb4")
+        self.engine = open_engine(SinkConfig.parse({"connection.url": self._url}))
+        self.killed_sinks = 0
 
     def prepare(self) -> None:
         engine = "Aria" if self.kind == "mariadb" else "MyISAM"
@@ -106,19 +110,33 @@ class Together:
         self.bench.writer.run("RESET MASTER" if self.kind == "mariadb" else mysql)
 
     def apply(self) -> None:
-        """Bring both connectors into the target, each by two sinks at once."""
+        """Bring both connectors into the target, each by two sinks at once, beside one that is killed."""
+
+        def properties(connector: Connector) -> dict[str, str]:
+            return {
+                "collection.name.format": f"{connector.name}_${{source.table}}",
+                "topics.regex": r".*\.together\.(?!bag).*",
+            }
 
         def apply_once(connector: Connector) -> None:
             with contextlib.suppress(TransientError):  # another one was faster each time
                 sink(
-                    self.engine,
-                    connector,
-                    collection__name__format=f"{connector.name}_${{source.table}}",
-                    topics__regex=r".*\.together\.(?!bag).*",
+                    self.engine, connector, **{k.replace(".", "__"): v for k, v in properties(connector).items()}
                 ).apply()
 
+        dying = [
+            killed_sink.start(
+                {**EQUAL, **properties(one), "connection.url": self._url}, one.changelog.storage.url, one.name,
+                statement=self._random.randrange(10, 90),
+            )
+            for one in self.connectors
+        ]  # fmt: skip
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(apply_once, self.connectors * 2))
+        for process in dying:
+            process.join(LONGEST_S)
+            assert process.exitcode is not None
+            self.killed_sinks += process.exitcode == -signal.SIGKILL
         for connector in self.connectors:
             apply_once(connector)
 
@@ -196,6 +214,7 @@ def test_captures_that_are_killed_lose_nothing_of_what_was_missed_apart(together
             together.begin_log_again()
         together.write()
     assert killed > TURNS // 4
+    assert together.killed_sinks
     for again in range(2):
         for connector in together.connectors:
             connector.capture()
