@@ -107,9 +107,11 @@ class Sink(CatchUp):
 
     def _applied(self, done: Done, began: float) -> None:
         report = self._reports.register(TARGET, done.place)
-        self._ensure_tables(report.get("stands", {}))
+        stands = report.get("stands", {})
+        self._written = {topic for topic, one in stands.items() if one["location"]}
+        self._ensure_tables(stands)
         if self._config.insert_mode is not InsertMode.INSERT:  # to repeat inserts would be an error
-            self._retried(lambda connection: self._markers.separate(connection, [*report.get("stands", {})]))
+            self._retried(lambda connection: self._markers.separate(connection, [*stands]))
         board = self._changelog.board(self._connector)
         work = WorkProgress("Apply", "batches", where=f"{TARGET} at {done.place}", board=board, logger=log)
         with Ticker(work, self._told):

@@ -12,9 +12,10 @@ from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.config import SchemaEvolution, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import ColumnThere, Dialect, There, run
+from airflow_provider_cdc.sink.earlier import Earlier
 from airflow_provider_cdc.sink.existing_rows import constant_sql, fills_later
 from airflow_provider_cdc.sink.kinds import kind_of
-from airflow_provider_cdc.sink.tables import Field, Name, SinkTable
+from airflow_provider_cdc.sink.tables import Field, Name, SinkTable, exclude_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +38,19 @@ def bring_up(
     config: SinkConfig,
     connector: str,
     change: KeyChange,
+    earlier: Earlier,
 ) -> There:
     """Have the table there with all the columns that rows have, and with their key, if it has one that they had before.
 
+    :param earlier: what the table has got of earlier batches; it is asked only if something is missing
     :return: the table as it is then
     :raises TargetError: ``schema.evolution=none``, and it lacks something; a new column has to have values, and nobody knows which; the table takes keys as
-        equal that are not; or it cannot get the key
+        equal that are not; it cannot get the key; or somebody has taken the table or columns away, with values that do not come again
     """
     there = dialect.inspect_table(connection, table)
     if there is None:
+        if earlier.rows:
+            raise _lost(f"The table {table.name} is gone", "its rows of earlier batches", table, connector)
         # where keys cannot be changed, rows with a former one are found without an index
         made = table if dialect.CHANGES_KEYS else change.last
         _allowed(config, f"There is no table {table.name}.", table, [dialect.create(made)])
@@ -60,6 +65,7 @@ def bring_up(
         dialect.refuse_merging(connection, table, cdc("rebuild", connector, table.topic))
     lacking = [field for field in table.fields if there.columns and field.name not in there.columns]
     if lacking:
+        _refuse_taken(dialect, table, lacking, pending, connector, earlier)
         names = ", ".join(field.name for field in lacking)
         _allowed(config, f"The table {table.name} has no column {names}.", table, dialect.add(table, lacking))
         if frozenset(field.name for field in change.last.key) == wanted:
@@ -136,6 +142,39 @@ def _allowed(config: SinkConfig, what: str, table: SinkTable, statements: list[s
             safe="The table was not changed.",
             remedy=f"set schema.evolution=basic, or run {'; '.join(statements)}; then run the apply again",
         )
+
+
+def _refuse_taken(
+    dialect: Dialect,
+    table: SinkTable,
+    lacking: list[Field],
+    pending: Pending,
+    connector: str,
+    earlier: Earlier,
+) -> None:
+    """:raises TargetError: the source had these columns all the time, and the table has them no more: rows that are there would have NULL"""
+    origins = lineage(pending, base_version(pending))
+    had = [field for field in lacking if origins.get(field.column.name, Origin()).column == field.column.name]
+    before = earlier.schema if had else None
+    # a column whose values could not be captured until now has none to lose
+    known = {column.name for column in before.columns if column.type != "null"} if before is not None else set()
+    taken = [field for field in had if field.column.name in known]
+    if taken and earlier.rows:
+        names = ", ".join(field.name for field in taken)
+        by_hand = "; ".join(dialect.add(table, [field.optional for field in taken]))
+        what = f"The table {table.name} has no column {names} any more, or never had it as the sink left it out"
+        more = f"run {by_hand} if rows that are there may have NULL, or leave it out with {exclude_columns(table.topic, *(field.column.name for field in taken))}; or "
+        raise _lost(what, "the values of rows that are there", table, connector, more)
+
+
+def _lost(what: str, which: str, table: SinkTable, connector: str, more: str = "") -> TargetError:
+    """Say that somebody has taken away what is not written again."""
+    return TargetError(
+        f"{what}: new batches do not have {which}.",
+        where=f"topic {table.topic}",
+        safe="Nothing was made or changed; other tables go on.",
+        remedy=f"put back what is missing under its name, and run the apply again; or {more}build the table again with `{cdc('rebuild', connector, table.topic)}`",
+    )
 
 
 def _refuse_keys(dialect: Dialect, table: SinkTable, lacking: list[Field], pending: Pending, there: There) -> None:

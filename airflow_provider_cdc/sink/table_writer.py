@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,6 +21,7 @@ from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import unavailable
 from airflow_provider_cdc.sink.dialects.base import Dialect, There, run
 from airflow_provider_cdc.sink.documents import Completion, completes, present_in
+from airflow_provider_cdc.sink.earlier import Earlier
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.evolution import KeyChange, bring_up, brought_up
 from airflow_provider_cdc.sink.existing_rows import moved_values, update_refused, update_statements
@@ -65,6 +66,8 @@ class TableWriter:
         self._held: Held | None = None
         self._not_new = set[str]()
         """Topics whose tables had rows already that the source called new: none of theirs are taken for new any more."""
+        self._written: Collection[str] = ()
+        """Topics whose tables an apply has written, by its report."""
         self._lost = set[str]()
         """Topics that lack documents which later batches may have: their batches are applied together."""
         self._retry = set[str]()
@@ -116,7 +119,9 @@ class TableWriter:
             former.add(frozenset(map(self.fold, key_before(self._changelog, self._connector, part.pending))))
         had = frozenset(there.columns if there is not None else ())
         change = KeyChange(former, self._wanted(last.pending))
-        return bring_up(self._dialect, connection, table, part.pending, self._config, self._connector, change), had
+        earlier = Earlier(self._changelog, self._connector, self._config, self._written, part.pending, last.pending)
+        given = (self._dialect, connection, table, part.pending, self._config, self._connector)
+        return bring_up(*given, change, earlier), had
 
     def _name(self, pending: Pending) -> str:
         return str(name_of(pending.topic, pending.schema, self._config, self.fold))

@@ -199,6 +199,49 @@ def test_rows_from_before_a_table_was_emptied_need_no_value_of_a_later_column(
     same(table)
 
 
+@pytest.mark.parametrize(
+    "what", ["DROP TABLE p_s_t", "ALTER TABLE p_s_t DROP COLUMN v", "ALTER TABLE p_s_t RENAME COLUMN v TO w"]
+)
+def test_what_somebody_has_taken_away_is_not_made_again_without_its_values(
+    engine: sa.Engine, tmp_path: Path, what: str
+) -> None:
+    """D2: rows that do not change any more would be missing, or have NULL; the ways out of the error work."""
+    table = Table(tmp_path, engine, CODE, V)
+    table.insert({"id": 1, "code": "A", "v": 1}, {"id": 2, "code": "B", "v": 2})
+    table.apply()
+    with engine.begin() as connection:
+        connection.exec_driver_sql(what)
+    table.insert({"id": 3, "code": "C", "v": 3})
+    with pytest.raises(TargetError, match=r"(?s)p_s_t (is gone|has no column v).*airflow cdc rebuild"):
+        table.apply()
+    table.alter(ID, CODE, V, Column(name="n", type="int32"), added={"n": "7"})
+    with pytest.raises(TargetError, match=r"p_s_t (is gone|has no column v)"):
+        table.apply()
+    if "RENAME" in what:
+        with engine.begin() as connection:
+            connection.exec_driver_sql("ALTER TABLE p_s_t RENAME COLUMN w TO v")
+    else:
+        config = SinkConfig.parse(EQUAL)
+        report = RebuildDatabase(engine, config, table.connector.changelog, table.connector.name).run(["s.t"])
+        assert not report["problem"]
+    table.apply()
+    same(table)
+
+
+def test_a_table_that_is_gone_is_made_with_rows_that_are_all_read_again(engine: sa.Engine, tmp_path: Path) -> None:
+    """D2: then it lacks none."""
+    table = Table(tmp_path, engine, V)
+    table.insert({"id": 1, "v": 1}, {"id": 2, "v": 2})
+    table.apply()
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE p_s_t")
+    with table.source.transaction() as t:
+        t.delete("s.t", {"id": 1})
+    snapshot(table.connector, "s.t", type="blocking")
+    table.apply()
+    same(table)
+
+
 def test_a_table_that_is_made_again_with_another_key_loses_the_one_before(engine: sa.Engine, tmp_path: Path) -> None:
     """A2: none of its rows stays, and none of the new ones has a value in the column of the former key."""
     table = Table(tmp_path, engine, V)
