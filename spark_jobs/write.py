@@ -321,6 +321,7 @@ class Write:
         start = present_version(self.target, pending, app, shape)
         if self.joins:  # what has changed in rows that the table does not have does not matter
             return Evolution(app, pending.version, self.types)
+        self.check_taken(start)
         self._check_left_out(start)
         found = evolution_of(pending, app, start, pending.version, shape)
         self._check_dropped(found)
@@ -344,6 +345,30 @@ class Write:
                 where=f"{self.target.location}, batches {pending.first} to {pending.last}",
                 safe="The table was not changed; the change log keeps the batches.",
                 remedy=f"have the table read again: `{pending.read_again}`; or move it away: then it is built again from the change log",
+            )
+
+    def check_taken(self, start: int) -> None:
+        """
+        :param start: schema version of the table's columns
+        :raises TargetError: the table has a column no more that the source had all the time: made again, it would be NULL in rows that are there
+        """
+        pending, shape = self.pending, self.shape
+        if start not in pending.schemas:
+            return  # which columns the source had is not known
+        there, before = lowered(self.target.columns()), shape.as_of(start)
+        taken = [
+            name
+            for new, origin in lineage(pending, start).items()
+            if origin.column is not None and (name := shape.name(new)) is not None and name.lower() not in there
+            if (old := before.name(origin.column)) is not None and old.lower() not in there
+        ]
+        if taken:
+            raise TargetError(
+                f"The table has no column {', '.join(taken)} any more: new batches do not have the values of rows that are there.",
+                where=f"{self.target.location}, batches {pending.first} to {pending.last}",
+                safe="The table was not changed; the change log keeps the batches.",
+                remedy="give the column its name again, or undo the statement that has dropped it; otherwise move the table away and run the apply again: it is built again "
+                "from the change log",
             )
 
     def _check_dropped(self, evolution: Evolution) -> None:

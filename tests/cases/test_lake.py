@@ -270,6 +270,44 @@ def test_a_column_that_the_rule_leaves_out_and_that_is_renamed_stops_the_table(
     assert sorted(lake.rows("s.t"), key=lambda row: row["id"]) == sorted(rows, key=lambda row: row["id"])
 
 
+@pytest.mark.parametrize("mode", ["current", "log", "keyless"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_column_that_somebody_has_taken_away_is_not_made_again_without_its_values(
+    spark: SparkSession,  # noqa: F811
+    tmp_path: Path,
+    kind: str,
+    mode: str,
+) -> None:
+    """D3: rows that do not change any more would have NULL; both ways out of the error work."""
+    lake = new_lake(spark, tmp_path, kind)
+    if mode == "log":
+        lake.tables = TableRules.parse([{"tables": r"s\.t", "mode": "log"}])
+    db = lake.connector.database  # type: ignore[attr-defined]
+    db.create_table("s.t", {"id": "int32!", "v": "string"}, key=() if mode == "keyless" else ("id",))
+    _insert(db, *({"id": n, "v": f"v{n}"} for n in range(3)))
+    lake.follow()
+    if kind == "delta":
+        mapping = "'delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5'"
+        lake.sql(f"ALTER TABLE {{}} SET TBLPROPERTIES ({mapping})", "s.t")
+    for number, (change, back) in enumerate([("RENAME COLUMN v TO w", "RENAME COLUMN w TO v"), ("DROP COLUMN v", "")]):
+        lake.sql(f"ALTER TABLE {{}} {change}", "s.t")
+        _insert(db, {"id": 10 + number, "v": "x"})
+        with pytest.raises(TargetError, match="has no column v any more"):
+            lake.follow()
+        if back:
+            lake.sql(f"ALTER TABLE {{}} {back}", "s.t")
+        else:
+            Path(lake.path("s.t")).rename(tmp_path / "away")
+        lake.apply()
+        assert lake.rows("s.t", "id", "v") == sorted(db.rows("s.t"), key=repr)
+
+
+def _insert(db: Any, *rows: dict[str, Any]) -> None:
+    with db.transaction() as t:
+        for row in rows:
+            t.insert("s.t", row)
+
+
 @pytest.mark.parametrize("at", [0, 600 * US, -1, 2**31 - 1, 2**31])
 def test_times_around_the_epoch_are_literals_of_iceberg(spark: SparkSession, at: int) -> None:  # noqa: F811
     """# B1: Java gets small numbers as ints; for a time Iceberg takes longs and texts."""
