@@ -464,6 +464,18 @@ def test_a_default_that_the_calendar_does_not_have_is_what_rows_show(db: Any, co
     assert connector.rows(f"{db.name}.t") == [{"id": 1, "a": None, "b": None, "c": _EPOCH}]
 
 
+@pytest.mark.parametrize("kind", ["mariadb118", "mysql97"])
+def test_a_default_in_the_character_set_of_its_session_is_what_rows_show(db: Any, connector: Connector) -> None:
+    """A sibling of R14: MariaDB 11.8 logs collations of character sets before that of the session."""
+    db.sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    connector.capture()
+    with db.connect(charset="latin1") as connection, connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE t ADD v VARCHAR(9) CHARACTER SET utf8mb4 DEFAULT 'Größe€'")
+        cursor.execute("ALTER TABLE t ADD e ENUM('ä', 'é') CHARACTER SET utf8mb4 NOT NULL DEFAULT 'é'")
+    connector.capture()
+    _equal(connector, db, "t")
+
+
 GENERATED = [
     ("a INT, g INT AS (a * 2) STORED, w INT AS (a + 1) VIRTUAL", "5", "MODIFY g INT GENERATED ALWAYS AS (a * 3) STORED"),
     ("a INT, g INT AS (a * 2) STORED, w INT AS (a + 1) VIRTUAL", "5", "MODIFY w INT GENERATED ALWAYS AS (a + 100) VIRTUAL"),

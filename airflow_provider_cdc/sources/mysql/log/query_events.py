@@ -139,6 +139,8 @@ def _session(status: bytes, *, mariadb: bool) -> tuple[int, int | None, bool]:
                 c.take(c.uint(1))
             case 12:
                 _skip_databases(c)
+            case 131:  # MariaDB 11.2: collations of character sets, before the session's character set
+                c.take(4 * c.uint(1))
             case 16:
                 return sql_mode, collation, bool(c.uint(1))
             case kind if kind in _SIZES:
