@@ -72,6 +72,7 @@ class Snapshotter:
         self._order, self._query = config.snapshot_tables_order_by_row_count, snapshot_query(config)
         self._board, self._metrics = inputs.changelog.board(inputs.name), SnapshotMetrics()
         self._notifications = SnapshotNotifications(self._batcher, [], {})
+        self._full: set[TableId] = set()
         self.changed: set[TableId] = set()
 
     def run(
@@ -179,9 +180,11 @@ class Snapshotter:
                     self._structure(session, table)
                     self._metrics.rows.setdefault(str(table), 0)
                     if table in wanted and held:
-                        self._truncate(session, table)
+                        self._full.add(table)
                 self._read(session, group, items, marks, work, len(names))
                 changed = session.changed & group.keys()
+                for table in group:
+                    self._empty(session, table, keep=table in changed)
                 state.snapshot = state.snapshot.read((str(t) for t in group if t not in changed), position)
                 state.snapshot = state.snapshot.not_read({str(t) for t in changed})
                 state.offset = state.offset.resumes({str(t) for t in group if t not in changed})
@@ -272,10 +275,18 @@ class Snapshotter:
             position=session.position.to_json(), ts_us=session.ts_us, source=dict(session.source), snapshot=True,
         )  # fmt: skip
 
-    def _truncate(self, session: SnapshotSession, table: TableId) -> None:
+    def _empty(self, session: SnapshotSession, table: TableId, *, keep: bool = False) -> None:
+        """Write that a table which holds rows is emptied: right before its first row, or at the end if it has none.
+
+        :param keep: it was altered before a row was read: events that come before its next turn are about the rows that are there
+        """
+        if table not in self._full:
+            return
+        self._full.remove(table)
         schema = self._history.get(table)
         assert schema is not None
-        self._writer.truncate(schema, session.ts_us, dict(session.source), snapshot="true")
+        if not keep:
+            self._writer.truncate(schema, session.ts_us, dict(session.source), snapshot="true")
 
     def _read(
         self, session: SnapshotSession, group: Group, items: Ahead, marks: Marks, work: WorkProgress, tables: int
@@ -325,6 +336,7 @@ class Snapshotter:
 
     def _write(self, session: SnapshotSession, blocks: Iterable[MarkedRows]) -> None:
         for block in blocks:
+            self._empty(session, block.rows.table.id)
             (rows,) = self._tables.of([block.rows], session.position.to_json())
             schema = self._history.get(rows.table.id)
             if schema is not None:
