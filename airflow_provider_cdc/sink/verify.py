@@ -23,6 +23,7 @@ from airflow_provider_cdc.changelog.verify_plan import ReferencePoint, VerifyPla
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
+from airflow_provider_cdc.sink.beginnings import refuse_another
 from airflow_provider_cdc.sink.comparison import CannotHold, TableComparison
 from airflow_provider_cdc.sink.config import InsertMode, PrimaryKeyMode, SinkConfig
 from airflow_provider_cdc.sink.database import place_of, unavailable
@@ -119,6 +120,7 @@ class VerifyDatabase:
         :raises ConfigError: the folder of keys is not empty
         :raises TransientError: somebody has deleted a part of a reference
         :raises ChangeLogDamaged: a file of a change log is not what its manifest says
+        :raises TargetError: the tables are of another change log
         :raises TargetUnavailable: the database cannot be reached
         """
         began, plan = time.monotonic(), self._plan
@@ -327,8 +329,13 @@ class VerifyDatabase:
         return batch
 
     def _batch(self, connection: sa.Connection, topic: str) -> int | None:
-        """The last batch of a table; ``None`` if there is no marker."""
+        """The last batch of a table; ``None`` if there is no marker.
+
+        :raises TargetError: the tables are of another change log
+        """
         if not self._markers.there(connection):
             return None
         markers = self._markers.read(connection)
+        forgetting = self._markers.forgetting(self._engine)
+        refuse_another(self._changelog, self._plan.connector, markers, self._place, forgetting)
         return markers.behind.get(topic, markers.batch)

@@ -21,6 +21,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.conftest import _FIXTURES
 from tests.sink.test_apply import in_order, rows, sink
 from tests.sink.test_staged import staged
+from tests.sink.test_verify import verified
 from tests.support.connectors import Connector, memory_connector
 from tests.support.signals import snapshot
 
@@ -266,6 +267,8 @@ def test_tables_that_are_ahead_of_the_change_log_take_nothing_of_it(
             of(engine, connector).apply()
         with pytest.raises(TargetError, match="another change log"):
             RebuildDatabase(engine, SinkConfig.parse(EQUAL), connector.changelog, connector.name).run(["s.a"])
+        with pytest.raises(TargetError, match="another change log"):
+            verified(engine, connector, wait_s=0)
         assert in_order(rows(engine, "p_s_a")) == [{"id": n, "n": n} for n in (1, 2, 3, 4)]
     with engine.begin() as connection:  # as the remedy says
         said = re.search(r"\((DELETE FROM .*)\), and", str(caught.value.remedy))
