@@ -198,6 +198,38 @@ def test_what_is_in_the_log_and_not_to_be_seen_yet_is_not_lost(
     assert sum(connector.replay.operations.values()) == 2
 
 
+@pytest.mark.parametrize(
+    ("edition", "mode", "wait_point"),
+    [("10.11", "none", "AFTER_SYNC"), ("11.8", "minimal", "AFTER_SYNC"), ("11.8", "none", "AFTER_COMMIT")],
+)
+def test_a_view_of_mariadb_beside_a_commit_that_waits_for_a_replica_loses_nothing(
+    mariadb_factory: Callable[..., Any], tmp_path: Path, mode: str, edition: str, wait_point: str
+) -> None:
+    server = mariadb_factory(*(["11.8"] if edition == "11.8" else []))
+    server.sql(
+        "CREATE DATABASE slow", "CREATE TABLE slow.t (id INT PRIMARY KEY)", "INSERT INTO slow.t VALUES (1)",
+        "SET GLOBAL rpl_semi_sync_master_timeout = 600000", "SET GLOBAL rpl_semi_sync_master_wait_no_slave = 1",
+        f"SET GLOBAL rpl_semi_sync_master_wait_point = {wait_point}", "SET GLOBAL rpl_semi_sync_master_enabled = 1",
+    )  # fmt: skip
+
+    def end() -> Any:
+        return server.sql("SHOW MASTER STATUS")[0][1]
+
+    before = end()
+    commit = threading.Thread(target=server.sql, args=("INSERT INTO slow.t VALUES (2)",))
+    commit.start()
+    until(lambda: end() != before, "it is in the log", every_s=0.01)
+    acknowledged = threading.Timer(1, server.sql, ("SET GLOBAL rpl_semi_sync_master_enabled = 0",))
+    acknowledged.start()
+    connector = mysql_connector(server, tmp_path, database_include_list="slow", snapshot_locking_mode=mode)
+    connector.capture()
+    acknowledged.join()
+    commit.join()
+    connector.capture()
+    assert connector.rows("slow.t") == [{"id": 1}, {"id": 2}]
+    assert sum(connector.replay.operations.values()) == 2
+
+
 def test_a_transaction_that_nobody_works_at_holds_nothing_up(db: Any, made: Callable[..., Connector]) -> None:
     with db.connect(autocommit=False) as connection, connection.cursor() as cursor:
         cursor.execute("INSERT INTO t (v) VALUES (5)")
