@@ -13,6 +13,7 @@ import dataclasses
 import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -110,7 +111,7 @@ class Together:
         self.bench.writer.run("RESET MASTER" if self.kind == "mariadb" else mysql)
 
     def apply(self) -> None:
-        """Bring both connectors into the target, each by two sinks at once, beside one that is killed."""
+        """Bring both connectors into the target, each by two sinks at once, beside or after one that is killed."""
 
         def properties(connector: Connector) -> dict[str, str]:
             return {
@@ -127,18 +128,24 @@ class Together:
         dying = [
             killed_sink.start(
                 {**EQUAL, **properties(one), "connection.url": self._url}, one.changelog.storage.url, one.name,
-                statement=self._random.randrange(10, 90),
+                statement=self._random.randrange(5, 70),
             )
             for one in self.connectors
         ]  # fmt: skip
+        if self._random.random() < 0.5:
+            self._join(dying)
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(apply_once, self.connectors * 2))
+        self._join(dying)
+        for connector in self.connectors:
+            apply_once(connector)
+
+    def _join(self, dying: list[BaseProcess]) -> None:
         for process in dying:
             process.join(LONGEST_S)
             assert process.exitcode is not None
-            self.killed_sinks += process.exitcode == -signal.SIGKILL
-        for connector in self.connectors:
-            apply_once(connector)
+        self.killed_sinks += sum(process.exitcode == -signal.SIGKILL for process in dying)
+        dying.clear()
 
     def assert_equal(self) -> None:
         """All is in the target, under both names."""
