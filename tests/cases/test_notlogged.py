@@ -626,6 +626,9 @@ def test_tables_without_transactions_are_locked_until_they_are_read(
 
     def writing() -> None:
         with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE z_bag SET v = 7000 WHERE v = 199"
+            )  # waits before any reader on MariaDB, as an INSERT does not
             for i in range(20):
                 cursor.execute(f"INSERT INTO z_bag VALUES ({1000 + i})")
                 cursor.execute(f"DELETE FROM z_bag WHERE v = {i}")
@@ -646,6 +649,43 @@ def test_tables_without_transactions_are_locked_until_they_are_read(
     assert order == ["z_bag", "a_big"]
     connector.capture()
     _equal(connector, db, "z_bag", "a_big")
+
+
+@pytest.mark.parametrize(("kind", "engine"), [("mariadb", "Aria"), ("mariadb118", "MEMORY"), ("mysql97", "MyISAM")])
+@pytest.mark.parametrize("rights", ["", "RELOAD, "])
+def test_busy_tables_without_transactions_are_read_in_one_turn(
+    db: Any, connector: Connector, engine: str, rights: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A sibling of R29: readers waited behind writers, and these for the readers' lock: no snapshot came to its end."""
+    db.sql(
+        f"CREATE TABLE m (id INT PRIMARY KEY, v INT) ENGINE={engine}",
+        f"INSERT INTO m VALUES {', '.join(f'({i}, 0)' for i in range(200))}",
+        "CREATE TABLE i (id INT PRIMARY KEY)",
+    )
+    db.server.sql("DROP USER IF EXISTS 'few'@'%'", "CREATE USER 'few'@'%' IDENTIFIED BY 'few'")
+    db.server.sql(f"GRANT {rights}SELECT, LOCK TABLES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'few'@'%'")
+    connector.secrets |= {"database.user": "few", "database.password": "few"}
+    ended = threading.Event()
+
+    def writing() -> None:
+        with db.connect(autocommit=True) as connection, connection.cursor() as cursor:
+            for i in range(100_000):
+                cursor.execute(f"UPDATE m SET v = v + 1 WHERE id = {i % 200}")
+                if ended.wait(0.001):
+                    break
+
+    writers = [threading.Thread(target=writing) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        connector.capture()
+    finally:
+        ended.set()
+        for writer in writers:
+            writer.join(20)
+    assert "its turn comes again" not in caplog.text
+    connector.capture()
+    _equal(connector, db, "m", "i")
 
 
 @EITHER

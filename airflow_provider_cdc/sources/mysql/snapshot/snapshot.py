@@ -53,6 +53,9 @@ _CHANGED = _GONE | {1412, 1684} | _LOCK_TIMEOUT
 _PATIENCE_S = 5
 """``lock_wait_timeout`` of the readers: DDL that waits for one reader would hold up the others, and so itself, for ever."""
 _LOCK_TRIES = 5
+_SELECT = "SELECT HIGH_PRIORITY"
+"""Reads before the writers that wait for the lock on a table without transactions: on MariaDB, plain reads would wait behind them, and so
+for themselves."""
 
 
 class MySqlSnapshot(SnapshotSession):
@@ -108,7 +111,7 @@ class MySqlSnapshot(SnapshotSession):
             self._lock(lock, tables)
         self._metrics.set_locked(locked)
         began = time.monotonic()
-        if mode is not LockingMode.EXTENDED:
+        if mode is not LockingMode.EXTENDED and not self.urgent:
             self._hold(catalog.engines(tables))
         position = self._view(connections, lock, server, locked=locked)
         self.ts_us = int(scalar(lock, "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)"))
@@ -230,10 +233,16 @@ class MySqlSnapshot(SnapshotSession):
                 self._lock_each(connection, tables, seconds)
 
     def _lock_each(self, connection: Connection, tables: list[TableId], seconds: int) -> None:
-        """Lock those of the tables that are there; a table may be dropped at any time before it is locked."""
+        """Lock those of the tables that are there; a table may be dropped at any time before it is locked.
+
+        Those without transactions are locked once, until they are read: on MariaDB, a writer that waits for one lock holds up the next.
+        """
         for left in reversed(range(_LOCK_TRIES)):
-            there = [t for t in tables if t in self._catalog.engines(tables)]
+            engines = self._catalog.engines(tables)
             try:
+                if self._config.snapshot_locking_mode is not LockingMode.EXTENDED and not self.urgent:
+                    self._hold(engines)
+                there = [t for t in tables if t in engines and t not in self.urgent]
                 with connection.cursor() as cursor:
                     if there:
                         cursor.execute("LOCK TABLES " + ", ".join(f"{quoted(t)} READ" for t in there))
@@ -296,7 +305,7 @@ class MySqlSnapshot(SnapshotSession):
             with translated(self._config, str(table)), connection.cursor() as cursor:
                 if not self._is_as_it_was(connection, table):
                     return []
-                cursor.execute(f"SELECT MIN({name}), MAX({name}) FROM {quoted(table)}")
+                cursor.execute(f"{_SELECT} MIN({name}), MAX({name}) FROM {quoted(table)}")
                 low, high = cursor.fetchone() or (None, None)
         finally:
             self._idle.put(connection)
@@ -314,7 +323,9 @@ class MySqlSnapshot(SnapshotSession):
     def read(self, chunk: Chunk) -> Iterator[RowBlock]:
         schema, select = self.schemas[chunk.table], self._selects.get(chunk.table)
         columns = ", ".join(quoted_name(c.name) for c in schema.columns)
-        sql = f"SELECT {columns} FROM {quoted(chunk.table)}" + (f" WHERE {chunk.condition}" if chunk.condition else "")
+        sql = f"{_SELECT} {columns} FROM {quoted(chunk.table)}" + (
+            f" WHERE {chunk.condition}" if chunk.condition else ""
+        )
         connection = self._idle.get()
         try:
             with translated(self._config, str(chunk.table)):
@@ -343,7 +354,7 @@ class MySqlSnapshot(SnapshotSession):
                 return False
         try:
             with connection.cursor() as cursor:
-                cursor.execute(f"SELECT 1 FROM {quoted(table)} LIMIT 1")
+                cursor.execute(f"{_SELECT} 1 FROM {quoted(table)} LIMIT 1")
                 cursor.fetchall()
             why = None
         except pymysql.err.MySQLError as e:
@@ -368,7 +379,7 @@ class MySqlSnapshot(SnapshotSession):
                 connection, self._config, select, within="{}", where=f"{schema.id}: {select}", remedy=remedy
             )
             like = result_columns(connection, f"SELECT {columns} FROM {quoted(schema.id)}")
-            sql = f"SELECT {columns} FROM ({statement}\n) AS `selected`"
+            sql = f"{_SELECT} {columns} FROM ({statement}\n) AS `selected`"
             try:
                 for images in ResultReader(schema, self._config).read(connection, sql, like):
                     yield read_block(schema, images, self.position, self.ts_us)
