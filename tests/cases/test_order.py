@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,50 @@ def test_keys_that_move_over_each_other_in_events_of_postgresql(tmp_path: Path, 
         write(file, [_of_postgresql(gone, 700, 100 + i), events.end({"id": i}), _of_postgresql(come, 700, 100 + i)])
     target.follow()
     assert [(row["id"], row["v"]) for row in target.rows("public", "t")] == [(2, "a"), (3, "b"), (4, "b")]
+
+
+PLACES: dict[str, Callable[[int, int], dict[str, Any]]] = {
+    "sqlserver": lambda transaction, change: {"commit_lsn": f"{transaction:08x}", "change_lsn": f"{change:08x}"},
+    "db2": lambda transaction, change: {"commit_lsn": f"{transaction:08x}", "change_lsn": f"{change:08x}"},
+    "oracle": lambda transaction, change: {"txId": f"{transaction:x}", "scn": "7", "rs_id": f"{change:x}", "ssn": 0},
+}
+"""Connector → what its ``source`` block says of the transaction and of the change."""
+
+
+@pytest.mark.parametrize("headers", [True, False], ids=["with headers", "without headers"])
+@pytest.mark.parametrize("of", PLACES)
+def test_keys_that_move_over_each_other_in_events_of_other_databases(tmp_path: Path, of: str, headers: bool) -> None:
+    """A1: events of SQL Server, which never have these headers, and of Db2 and Oracle; a shift and a swap with a row that is new."""
+    events = Topic(name="shop.public.t")
+    connector = debezium(tmp_path)
+    target = _Target(connector, tmp_path)
+    file, changes = tmp_path / "in" / "1.json", itertools.count(100)
+
+    def told(record: dict[str, Any], transaction: int, change: int) -> dict[str, Any]:
+        record["value"]["source"] |= {"connector": of, **PLACES[of](transaction, change)}
+        return record
+
+    def moved(transaction: int, old: int, new: int, v: str) -> None:
+        change = next(changes)
+        more: list[dict[str, Any]] = [{}, {}]
+        if headers:
+            more = [{"headers": {"__debezium.newkey": {"id": new}}}, {"headers": {"__debezium.oldkey": {"id": old}}}]
+        gone, come = (
+            events.event("d", {"id": old, "v": v}, None, **more[0]),
+            events.event("c", None, {"id": new, "v": v}, **more[1]),
+        )
+        write(file, [told(gone, transaction, change), events.end({"id": old}), told(come, transaction, change)])
+
+    write(file, [told(events.event("r", None, {"id": i, "v": v}), 1, i) for i, v in ((1, "a"), (2, "b"), (3, "b"))])
+    target.follow()
+    for i, v in ((1, "a"), (2, "b"), (3, "b")):
+        moved(2, i, i + 1, v)
+    write(file, [told(events.event("c", None, {"id": 9, "v": "n"}), 3, next(changes))])
+    moved(3, 2, 9, "a")
+    moved(3, 9, 2, "n")
+    target.follow()
+    found = [(row["id"], row["v"]) for row in target.rows("public", "t")]
+    assert found == [(2, "n"), (3, "b"), (4, "b"), (9, "a")]
 
 
 @pytest.mark.parametrize("blank", [{"v": None}, {"v": ""}, {}], ids=["null", "default", "absent"])

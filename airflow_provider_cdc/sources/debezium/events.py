@@ -44,6 +44,14 @@ _METADATA: Final = ("__deleted", "__op")
 """Fields that ExtractNewRecordState adds, and that say what an event does."""
 _ROW_BY_ROW: Final = {"mysql", "mariadb"}
 """Databases that look at each row whether its key is unique: their rows never hold one key beside each other."""
+_CHANGE: Final = {
+    "postgresql": ("lsn",),
+    "sqlserver": ("change_lsn",),
+    "db2": ("change_lsn",),
+    "informix": ("change_lsn",),
+    "oracle": ("scn", "rs_id", "ssn"),
+}
+"""Connector → fields of the ``source`` block that no two changes have in common. SQL Server itself has a delete and a create of a key that changes, without headers."""
 _OLD_KEY: Final = "__debezium.oldkey"
 """Header of a create: the key that the row had before."""
 _SAFE: Final = "Everything before this record is captured; nothing of it was written."
@@ -387,12 +395,15 @@ def _origin(value: Any) -> Origin:
         return Origin("", "")
     transaction = value.get("transaction")
     id_ = source.get("txId") or (transaction.get("id") if isinstance(transaction, dict) else None)
-    change = source.get("lsn") if source.get("connector") == "postgresql" else None
-    return Origin("" if id_ is None else str(id_), "" if change is None else str(change))
+    if id_ is None:  # SQL Server, Db2 and Informix name a transaction by where it is committed
+        id_ = source.get("commit_lsn")
+    change = [source.get(name) for name in _CHANGE.get(str(source.get("connector")), ())]
+    told = bool(change) and None not in change
+    return Origin("" if id_ is None else str(id_), " ".join(map(str, change)) if told else "")
 
 
 def _same_change(rows: Rows, origin: Origin) -> bool:
-    """Whether a create and the delete before it are one change of PostgreSQL, where headers do not say it."""
+    """Whether a create and the delete before it are one change of a row, where headers do not say it."""
     return bool(rows.op) and rows.op[-1] == DELETE and origin.change != "" and rows.origins[-1] == origin
 
 

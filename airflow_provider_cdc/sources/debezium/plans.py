@@ -60,7 +60,7 @@ class Origin(NamedTuple):
     """What an event says of its place in the database's log.
 
     :param transaction: empty if it does not say it
-    :param change: of PostgreSQL, the position of the one change; both halves of a change of key have it
+    :param change: the position of the one change; both halves of a change of key have it. Empty if it does not say it
     """
 
     transaction: str
