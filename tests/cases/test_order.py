@@ -172,6 +172,7 @@ def test_keys_that_move_over_each_other_in_events_of_postgresql(tmp_path: Path, 
 
 
 PLACES: dict[str, Callable[[int, int], dict[str, Any]]] = {
+    "mysql": lambda transaction, change: {"gtid": f"3e11:{transaction}", "file": "b.1", "pos": 4, "row": change},
     "sqlserver": lambda transaction, change: {"commit_lsn": f"{transaction:08x}", "change_lsn": f"{change:08x}"},
     "db2": lambda transaction, change: {"commit_lsn": f"{transaction:08x}", "change_lsn": f"{change:08x}"},
     "oracle": lambda transaction, change: {"txId": f"{transaction:x}", "scn": "7", "rs_id": f"{change:x}", "ssn": 0},
@@ -182,7 +183,7 @@ PLACES: dict[str, Callable[[int, int], dict[str, Any]]] = {
 @pytest.mark.parametrize("headers", [True, False], ids=["with headers", "without headers"])
 @pytest.mark.parametrize("of", PLACES)
 def test_keys_that_move_over_each_other_in_events_of_other_databases(tmp_path: Path, of: str, headers: bool) -> None:
-    """A1: events of SQL Server, which never have these headers, and of Db2 and Oracle; a shift and a swap with a row that is new."""
+    """A1: events of SQL Server, which never have these headers, of Db2 and Oracle, and of MySQL with ``message.key.columns``; a shift and a swap with a row that is new."""
     events = Topic(name="shop.public.t")
     connector = debezium(tmp_path)
     target = _Target(connector, tmp_path)

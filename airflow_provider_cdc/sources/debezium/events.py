@@ -42,9 +42,11 @@ log = logging.getLogger(__name__)
 _CODES: Final = {letter: code for code, letter in enumerate(OPERATIONS)}
 _METADATA: Final = ("__deleted", "__op")
 """Fields that ExtractNewRecordState adds, and that say what an event does."""
-_ROW_BY_ROW: Final = {"mysql", "mariadb"}
-"""Databases that look at each row whether its key is unique: their rows never hold one key beside each other."""
+_TRANSACTION: Final = "gtid", "commit_lsn"
+"""Fields of the ``source`` block that name a transaction where ``txId`` does not. Rows of MySQL, too, may hold one key beside each other, if it is one of ``message.key.columns``."""
 _CHANGE: Final = {
+    "mysql": ("file", "pos", "row"),
+    "mariadb": ("file", "pos", "row"),
     "postgresql": ("lsn",),
     "sqlserver": ("change_lsn",),
     "db2": ("change_lsn",),
@@ -391,12 +393,10 @@ def _origin(value: Any) -> Origin:
     source = value.get("source") if isinstance(value, dict) else None
     if not isinstance(source, dict):
         return Origin("", "")
-    if source.get("connector") in _ROW_BY_ROW:
-        return Origin("", "")
     transaction = value.get("transaction")
     id_ = source.get("txId") or (transaction.get("id") if isinstance(transaction, dict) else None)
-    if id_ is None:  # SQL Server, Db2 and Informix name a transaction by where it is committed
-        id_ = source.get("commit_lsn")
+    for name in _TRANSACTION:
+        id_ = source.get(name) if id_ is None else id_
     change = [source.get(name) for name in _CHANGE.get(str(source.get("connector")), ())]
     told = bool(change) and None not in change
     return Origin("" if id_ is None else str(id_), " ".join(map(str, change)) if told else "")
