@@ -174,6 +174,7 @@ class Sink(CatchUp):
 
         def once(connection: sa.Connection) -> None:
             self._refuse_another(now := self._markers.hold(connection))
+            self._dialect.limit_waiting(connection)
             table = self._wanted(pending)
             if self._dialect.inspect_table(connection, table) is not None:
                 self._empty(connection, table)

@@ -140,7 +140,11 @@ class CatchUp(TableWriter, abc.ABC):
         refused = self._prepare(
             [pending] if pending is not None else [], self._alone(lambda now: now.behind.get(topic) == behind)
         )
-        error = self._looked_at(once)
+        self._gives_up = True  # the others have waited for it before
+        try:
+            error = self._looked_at(once)
+        finally:
+            self._gives_up = False
         if error:
             done.failed[topic] = error
         elif pending is not None:

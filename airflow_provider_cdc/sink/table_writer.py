@@ -72,6 +72,8 @@ class TableWriter:
         """Topics that lack documents which later batches may have: their batches are applied together."""
         self._retry = set[str]()
         """Topics that have failed before batches of this run that have more of them."""
+        self._gives_up = False
+        """Whether a lock that was waited for too long stops its table; otherwise the transaction is tried again."""
         self._at_once = False
         """Whether constraints are looked at with each statement that the database could look at when the transaction ends."""
 
@@ -87,7 +89,11 @@ class TableWriter:
         """
         if self._dialect.DDL_IN_TRANSACTION:
             return {}
-        failed = {pending.topic: self._isolated(pending.topic, self._prepared, pending, alone) for pending in tables}
+        self._gives_up = True
+        try:
+            failed = {one.topic: self._isolated(one.topic, self._prepared, one, alone) for one in tables}
+        finally:
+            self._gives_up = False
         return {topic: error for topic, error in failed.items() if error}
 
     def _prepared(self, pending: Pending, alone: Alone) -> None:
@@ -97,6 +103,7 @@ class TableWriter:
             try:
                 with self._engine.begin() as connection:
                     self._dialect.defer(connection)
+                    self._dialect.limit_waiting(connection)
                     _, had = self._bring_up(connection, part, parts[-1])
                 self._had[pending.topic] = had
             except sa.exc.DBAPIError as e:
@@ -204,6 +211,7 @@ class TableWriter:
         """Apply what is pending to one table; why it could not be done, or nothing."""
 
         def written() -> None:
+            self._dialect.limit_waiting(connection)
             parts = self._parts(pending)
             self._either_way(connection, parts if self._dialect.DDL_IN_TRANSACTION else parts[-1:])
 
@@ -215,7 +223,7 @@ class TableWriter:
         try:
             what(*given)
         except sa.exc.DBAPIError as e:
-            if self._dialect.transient(e):
+            if self._dialect.transient(e) and not self._locked_out(e):
                 raise
             return f"The table {topic} cannot take a change: {e.orig}"
         except (Overtaken, TransientError):
@@ -229,6 +237,10 @@ class TableWriter:
             log.exception("The changes of %s cannot be made into rows.", topic)
             return str(_unexpected(topic, e))
         return ""
+
+    def _locked_out(self, error: sa.exc.DBAPIError) -> bool:
+        """Return whether somebody has locked one table for so long that the others are not to wait for it any more."""
+        return self._gives_up and self._dialect.locked(error)
 
     def _either_way(self, connection: sa.Connection, parts: Sequence[KeyedPart]) -> None:
         """Apply parts of what is pending to one table.
@@ -268,7 +280,7 @@ class TableWriter:
                 self._apply(connection, table, part.pending, there, each=each)
         except sa.exc.DBAPIError as e:
             # after a deadlock there is nothing left to go back to: the database has undone the whole transaction
-            if not self._dialect.transient(e):
+            if not self._dialect.transient(e) or self._locked_out(e):
                 savepoint.rollback()
             raise
         except Exception:
@@ -358,7 +370,7 @@ class TableWriter:
             self._step(connection, table, step, there)
         except Exception as e:
             if not self._is_of_a_row(e):
-                if not isinstance(e, sa.exc.DBAPIError):
+                if not isinstance(e, sa.exc.DBAPIError) or self._locked_out(e):
                     savepoint.rollback()
                 raise
             savepoint.rollback()
@@ -394,6 +406,8 @@ class TableWriter:
             self._dialect.insert(connection, table, step.rows)
         except sa.exc.DBAPIError as e:
             if self._dialect.transient(e):
+                if self._locked_out(e):
+                    savepoint.rollback()
                 raise
             savepoint.rollback()
             self._not_new.add(table.topic)
@@ -424,7 +438,9 @@ class TableWriter:
 
     def _retried(self, what: Any) -> Any:
         """A transaction that is tried again after what passes: deadlocks, lost connections."""
+        soon = self._gives_up
         for attempt in range(self._config.flush_max_retries + 1):
+            self._gives_up = soon or attempt == self._config.flush_max_retries
             try:
                 return self._in_transaction(what)
             except sa.exc.DBAPIError as e:
@@ -434,6 +450,8 @@ class TableWriter:
                     raise unavailable(self._engine, e) from e
                 log.warning("The transaction is tried again (%d): %s", attempt + 1, e.orig)
                 time.sleep(self._config.flush_retry_delay_ms / 1000 * (attempt + 1))
+            finally:
+                self._gives_up = soon
         raise AssertionError("unreachable")
 
 

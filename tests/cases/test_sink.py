@@ -24,7 +24,7 @@ from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sink.dialects.mysql import MariaDb
-from airflow_provider_cdc.sink.dialects.postgresql import as_text
+from airflow_provider_cdc.sink.dialects.postgresql import PostgreSql, as_text
 from airflow_provider_cdc.sink.rebuild import RebuildDatabase
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.conftest import _FIXTURES
@@ -663,6 +663,38 @@ def test_a_lock_that_somebody_holds_for_a_while_is_waited_for(
             timer.join()
         other.dispose()
         assert [row["v"] for row in rows(engine, "p_s_b")] == [7]
+
+
+@pytest.mark.parametrize("way", [sink, staged], ids=["sink", "staged"])
+@pytest.mark.parametrize("kind", ["postgresql", "mariadb", "mysql"])
+def test_a_table_that_somebody_keeps_locked_stops_and_no_other(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str, way: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D2: a lock that nobody gives back was waited for without end, by all tables."""
+    with contextlib.contextmanager(_engine)(request, tmp_path, kind) as engine:
+        dialect = PostgreSql if kind == "postgresql" else MariaDb
+        monkeypatch.setattr(dialect, "PATIENCE", dialect.PATIENCE.replace("30", "1"))
+        shop = Shop(tmp_path, engine, "abc")
+        shop.put("abc", 1)
+        shop.connector.capture()
+        way(engine, shop.connector).apply()
+        shop.put("abc", 2)
+        shop.connector.capture()
+        other = sa.create_engine(engine.url)
+        with other.connect() as holder:
+            holder.exec_driver_sql("LOCK TABLE p_s_b" if kind == "postgresql" else "LOCK TABLES p_s_b WRITE")
+            for more in (3, 4):
+                with pytest.raises(TargetError, match=r"(?is)p\.s\.b cannot take a change.*lock") as caught:
+                    way(engine, shop.connector, flush__max__retries=1, flush__retry__delay__ms=10).apply()
+                assert "p.s.a:" not in str(caught.value)
+                shop.same("ac")
+                shop.put("abc", more)
+                shop.connector.capture()
+            if kind != "postgresql":
+                holder.exec_driver_sql("UNLOCK TABLES")
+        other.dispose()
+        way(engine, shop.connector).apply()
+        shop.same("abc")
 
 
 def _impatient(connection: Any, _: Any) -> None:

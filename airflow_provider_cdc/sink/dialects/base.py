@@ -96,6 +96,11 @@ class Dialect(abc.ABC):
     TRANSIENT: ClassVar[frozenset[str]] = frozenset()
     """Codes of errors after which the same transaction may succeed: deadlocks, locks that were waited for too long, servers that shut down."""
 
+    LOCKED: ClassVar[frozenset[str]] = frozenset()
+    """Those of them that say that somebody else's lock was waited for too long."""
+    PATIENCE: ClassVar[str] = ""
+    """Statement for :meth:`limit_waiting`; empty if the database waits for no lock without end."""
+
     def __init__(self, zone: str = "UTC") -> None:
         self.zone, self.longest = zone, self.LONGEST
 
@@ -354,6 +359,15 @@ class Dialect(abc.ABC):
         """
         for statement in self.AT_ONCE if at_once else self.DEFER:
             run(connection, statement)
+
+    def limit_waiting(self, connection: sa.Connection) -> None:
+        """Have no statement of the transaction wait without end for a table that somebody has locked."""
+        if self.PATIENCE:
+            run(connection, self.PATIENCE)
+
+    def locked(self, error: sa.exc.DBAPIError) -> bool:
+        """Whether somebody else's lock was waited for too long."""
+        return self.code(error) in self.LOCKED
 
     # -- comparisons --------------------------------------------------------------------------------------------------
 

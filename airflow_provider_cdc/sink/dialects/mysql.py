@@ -64,6 +64,8 @@ class MariaDb(StagingDialect):
     """Argument that says the order of coordinates, which the change log has as x and y."""
     LONGEST: ClassVar[int] = 64
     MOMENTS: ClassVar[bool] = False
+    LOCKED: ClassVar[frozenset[str]] = frozenset({"1205"})
+    PATIENCE: ClassVar[str] = "SET SESSION lock_wait_timeout = 30"
     TRANSIENT: ClassVar[frozenset[str]] = frozenset(
         {"1205", "1213", "1040", "1053", "1077", "2006", "2013", "1927", "4031"}
     )

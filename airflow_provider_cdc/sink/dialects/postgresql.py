@@ -46,6 +46,8 @@ class PostgreSql(StagingDialect):
         "WHERE k.contype = 'f'"
     )
     UNLESS_DEFERRED: ClassVar[str] = " AND NOT k.condeferrable"
+    LOCKED: ClassVar[frozenset[str]] = frozenset({"55P03"})
+    PATIENCE: ClassVar[str] = "SET LOCAL lock_timeout = '30s'"
     TRANSIENT: ClassVar[frozenset[str]] = frozenset({"40001", "40P01", "55P03", "57P01", "57P02", "57P03", "53300"})
 
     def __init__(self, zone: str = "UTC") -> None:
