@@ -580,6 +580,45 @@ def test_a_table_that_is_altered_before_it_is_read_again_keeps_its_rows_until_th
     assert connector.replay.operations["t"] == 2
 
 
+@pytest.mark.parametrize("kind", ["mariadb", "mysql97", "mysql80"])
+def test_readers_that_have_begun_a_table_read_it_to_its_end_while_a_statement_waits_to_alter_it(
+    db: Any, connector: Connector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sibling of L8: of a captured table that is read again, targets had a part for a while, upon which its events came."""
+    ids = range(1, 41)
+    db.sql(
+        "CREATE TABLE t (id INT PRIMARY KEY, a INT)",
+        f"INSERT INTO t VALUES {', '.join(f'({i}, {i})' for i in ids)}",
+        "ALTER TABLE t STATS_PERSISTENT=1",
+        "ANALYZE TABLE t",
+    )
+    connector.capture()
+    monkeypatch.setattr("airflow_provider_cdc.sources.mysql.snapshot.snapshot.CHUNK_ROWS", 5)
+    monkeypatch.setattr("airflow_provider_cdc.sources.mysql.snapshot.snapshot._PATIENCE_S", 1)
+    monkeypatch.setattr(Catalog, "rows", lambda _, tables: dict.fromkeys(tables, len(ids)))
+    read, alters = MySqlSnapshot.read, []
+    begun = threading.Event()
+
+    def watched(self: MySqlSnapshot, chunk: Chunk) -> Iterator[Any]:
+        if not alters:
+            alters.append(
+                threading.Thread(target=db.sql, args=("ALTER TABLE t FORCE", "UPDATE t SET a = 0 WHERE id = 39"))
+            )
+            alters[0].start()
+            time.sleep(0.5)
+            begun.set()
+        begun.wait(5)
+        yield from read(self, chunk)
+
+    monkeypatch.setattr(MySqlSnapshot, "read", watched)
+    db.sql("ALTER TABLE t MODIFY a VARCHAR(9)")
+    connector.capture({"snapshot.max.threads": 3})
+    alters[0].join(20)
+    connector.capture()
+    _equal(connector, db, "t")
+    assert connector.replay.operations["r"] == 2 * len(ids)
+
+
 def test_a_table_that_is_dropped_before_it_is_locked_is_gone(
     mariadb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

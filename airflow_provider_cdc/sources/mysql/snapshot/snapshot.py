@@ -52,6 +52,7 @@ _CHANGED = _GONE | {1412, 1684} | _LOCK_TIMEOUT
 """Errors of a reader for a table that was dropped or altered since its view was opened, or that a statement waits to alter."""
 _PATIENCE_S = 5
 """``lock_wait_timeout`` of the readers: DDL that waits for one reader would hold up the others, and so itself, for ever."""
+_POLL_S = 0.05
 _LOCK_TRIES = 5
 _SELECT = "SELECT HIGH_PRIORITY"
 """Reads before the writers that wait for the lock on a table without transactions: on MariaDB, plain reads would wait behind them, and so
@@ -88,6 +89,8 @@ class MySqlSnapshot(SnapshotSession):
         self.urgent: frozenset[TableId] = frozenset()
         self._guard = threading.Lock()
         self._unread: Counter[TableId] = Counter()
+        self._begun: dict[TableId, set[Connection]] = {}  # readers that DDL waits for
+        self._awaited: set[TableId] = set()  # DDL waits, and lets no further reader in
         self._held: Connection | None = None
         self._all_cut = False  # no further table without transactions will be cut
         try:
@@ -300,11 +303,11 @@ class MySqlSnapshot(SnapshotSession):
         if first is None or rows <= CHUNK_ROWS or ColumnType.of(first).base not in INTEGERS:
             return [Chunk(table, None, rows)]
         name = quoted_name(first.name)
-        connection = self._idle.get()
+        connection = self._reader(table)
+        if connection is None:
+            return []
         try:
             with translated(self._config, str(table)), connection.cursor() as cursor:
-                if not self._is_as_it_was(connection, table):
-                    return []
                 cursor.execute(f"{_SELECT} MIN({name}), MAX({name}) FROM {quoted(table)}")
                 low, high = cursor.fetchone() or (None, None)
         finally:
@@ -326,11 +329,10 @@ class MySqlSnapshot(SnapshotSession):
         sql = f"{_SELECT} {columns} FROM {quoted(chunk.table)}" + (
             f" WHERE {chunk.condition}" if chunk.condition else ""
         )
-        connection = self._idle.get()
+        connection = self._reader(chunk.table)
         try:
-            with translated(self._config, str(chunk.table)):
-                if not self._is_as_it_was(connection, chunk.table):
-                    return
+            if connection is None:
+                return
             if select is not None:
                 yield from self._selected(connection, schema, columns, select)
             else:
@@ -338,16 +340,41 @@ class MySqlSnapshot(SnapshotSession):
                     for images in ResultReader(schema, self._config).read(connection, sql):
                         yield read_block(schema, images, self.position, self.ts_us)
         finally:
-            self._idle.put(connection)
+            if connection is not None:
+                self._idle.put(connection)
             if chunk.table in self.urgent:
                 with self._guard:
                     self._unread[chunk.table] -= 1
                 self._release(others=False)
 
+    def _reader(self, table: TableId) -> Connection | None:
+        """An idle reader that sees a table as it was at the position; ``None`` if none does.
+
+        A statement that waits to alter the table lets in no reader that has not read of it yet. It waits for those that have: they read
+        the table to its end.
+        """
+        while True:
+            connection = self._idle.get()
+            with self._guard:
+                kept_out = table in self._awaited and connection not in self._begun[table]
+            try:
+                if not kept_out:
+                    with translated(self._config, str(table)):
+                        if self._is_as_it_was(connection, table):
+                            return connection
+            except BaseException:
+                self._idle.put(connection)
+                raise
+            self._idle.put(connection)
+            with self._guard:
+                if table in self.changed:
+                    return None
+            time.sleep(_POLL_S)
+
     def _is_as_it_was(self, connection: Connection, table: TableId) -> bool:
         """Whether a table has the structure that it had at the position. It keeps it then until the reader's view is closed: DDL waits.
 
-        If not, it is one of :attr:`changed`.
+        If not, it is one of :attr:`changed`, or other readers see it as it was.
         """
         with self._guard:
             if table in self.changed:
@@ -361,12 +388,18 @@ class MySqlSnapshot(SnapshotSession):
             if e.args[0] not in _CHANGED:
                 raise
             why = str(e.args[1])
+            with self._guard:
+                if e.args[0] in _LOCK_TIMEOUT and connection not in self._begun.get(table, {connection}):
+                    self._awaited.add(table)
+                    return False
         with self._guard:
             if why is None and self._catalog.columns(table) != self.schemas[table].columns:
                 why = "it has other columns"
             if why is not None and table not in self.changed:
                 log.info("Table %s was changed before it could be read (%s): its turn comes again.", table, why)
                 self.changed.add(table)
+            if why is None:
+                self._begun.setdefault(table, set()).add(connection)
         return why is None
 
     def _selected(self, connection: Connection, schema: TableSchema, columns: str, select: str) -> Iterator[RowBlock]:
