@@ -208,7 +208,7 @@ def _by_number(write: Write, route: Route) -> None:
         nothing = reduce.nothing(target.spark, pending, shape).select(*map(quoted, names))
         changes = nothing.withColumn(NUMBER, F.lit(1)).withColumn(SEQ, F.lit(0).cast("bigint"))
     if not pending.changes:
-        write.check_taken(pending.version)
+        write.refuse_removed_columns(pending.version)
     if set(pending.counts()) <= {"c", "r"} and (not pending.changes or write.bring_columns_up()):
         target.append(changes.drop(NUMBER, SEQ), marker)
     elif why := route.replaces(pending) or _by_places(write, changes, names):

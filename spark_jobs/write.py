@@ -321,13 +321,13 @@ class Write:
         start = present_version(self.target, pending, app, shape)
         if self.joins:  # what has changed in rows that the table does not have does not matter
             return Evolution(app, pending.version, self.types)
-        self.check_taken(start)
-        self._check_left_out(start)
+        self.refuse_removed_columns(start)
+        self._refuse_renamed_columns(start)
         found = evolution_of(pending, app, start, pending.version, shape)
         self._check_dropped(found)
         return found
 
-    def _check_left_out(self, start: int) -> None:
+    def _refuse_renamed_columns(self, start: int) -> None:
         """
         :param start: the schema version of the table's columns
         :raises TargetError: a column that the rule leaves out got a name that it does not: rows of the table have none of its values
@@ -347,10 +347,10 @@ class Write:
                 remedy=f"have the table read again: `{pending.read_again}`; or move it away: then it is built again from the change log",
             )
 
-    def check_taken(self, start: int) -> None:
+    def refuse_removed_columns(self, start: int) -> None:
         """
         :param start: schema version of the table's columns
-        :raises TargetError: the table has a column no more that the source had all the time: made again, it would be NULL in rows that are there
+        :raises TargetError: the table lacks a column that the source had all the time: made again, it would be NULL in rows that are there
         """
         pending, shape = self.pending, self.shape
         if start not in pending.schemas:

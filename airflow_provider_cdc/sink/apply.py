@@ -30,7 +30,7 @@ from airflow_provider_cdc.sink.markers import ALL, Markers, MarkerTable, Overtak
 from airflow_provider_cdc.sink.order import Held, Refused, Topics, ordered, references
 from airflow_provider_cdc.sink.pauses import Pauses
 from airflow_provider_cdc.sink.tables import Name
-from airflow_provider_cdc.sink.topics import chosen
+from airflow_provider_cdc.sink.topics import chosen, newly_selected, selection
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +112,7 @@ class Sink(CatchUp):
         self._ensure_tables(stands)
         if self._config.insert_mode is not InsertMode.INSERT:  # to repeat inserts would be an error
             self._retried(lambda connection: self._markers.separate(connection, [*stands]))
+        report = self._with_newly_selected(report)
         board = self._changelog.board(self._connector)
         work = WorkProgress("Apply", "batches", where=f"{TARGET} at {done.place}", board=board, logger=log)
         with Ticker(work, self._told):
@@ -120,6 +121,38 @@ class Sink(CatchUp):
         done.batch, done.behind = now.batch, now.behind
         done.seconds = round(time.monotonic() - began, 3)
         self._report(report, done)
+
+    def _with_newly_selected(self, report: dict[str, Any]) -> dict[str, Any]:
+        """Have tables of topics that were left out, and are taken now, begin where they ended.
+
+        :return: the report, which records the topics that are taken
+        """
+        now = selection(self._config)
+        before = report.get("selection", now)
+        if now == report.get("selection"):
+            return report
+        markers = self._retried(self._markers.read)
+        self._refuse_another(markers)
+        stands = report.get("stands", {})
+        found = (
+            newly_selected(self._changelog, self._connector, before, now, stands, markers.batch)
+            if before != now
+            else {}
+        )
+
+        def once(connection: sa.Connection) -> None:
+            held = self._markers.hold(connection)
+            for topic, batch in found.items():
+                if topic not in held.behind:
+                    log.info("The table of %s was left out, and goes on after batch %d.", topic, batch)
+                    self._markers.stop(connection, topic, batch, "it was left out until now")
+            self._markers.write(connection, held.batch)
+
+        if found:
+            self._retried(once)
+        report = {**report, "selection": now, "lagging": {**report.get("lagging", {}), **found}}
+        self._reports.write(report)
+        return report
 
     def take(self) -> Done:
         """What was done since the last time."""
@@ -136,7 +169,7 @@ class Sink(CatchUp):
         self._reports.write(
             {
                 "connector": self._connector, "target": TARGET, "location": done.place, "last_batch": done.batch, "tables": [*done.tables.values()],
-                "failed": done.failed, "lagging": done.behind, "stands": stands, "seconds": done.seconds, "rules": "", **self._noted,
+                "failed": done.failed, "lagging": done.behind, "stands": stands, "seconds": done.seconds, "rules": "", "selection": selection(self._config), **self._noted,
             }
         )  # fmt: skip
 

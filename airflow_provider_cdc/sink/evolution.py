@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.config import SchemaEvolution, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import ColumnThere, Dialect, There, run
-from airflow_provider_cdc.sink.earlier import Earlier
+from airflow_provider_cdc.sink.earlier_batches import EarlierBatches
 from airflow_provider_cdc.sink.existing_rows import constant_sql, fills_later
 from airflow_provider_cdc.sink.kinds import kind_of
 from airflow_provider_cdc.sink.tables import Field, Name, SinkTable, exclude_columns
@@ -38,14 +38,14 @@ def bring_up(
     config: SinkConfig,
     connector: str,
     change: KeyChange,
-    earlier: Earlier,
+    earlier: EarlierBatches,
 ) -> There:
     """Have the table there with all the columns that rows have, and with their key, if it has one that they had before.
 
     :param earlier: what the table has got of earlier batches; it is asked only if something is missing
     :return: the table as it is then
     :raises TargetError: ``schema.evolution=none``, and it lacks something; a new column has to have values, and nobody knows which; the table takes keys as
-        equal that are not; it cannot get the key; or somebody has taken the table or columns away, with values that do not come again
+        equal that are not; it cannot get the key; or the table or columns were removed by hand, with values that do not come again
     """
     there = dialect.inspect_table(connection, table)
     if there is None:
@@ -65,7 +65,7 @@ def bring_up(
         dialect.refuse_merging(connection, table, cdc("rebuild", connector, table.topic))
     lacking = [field for field in table.fields if there.columns and field.name not in there.columns]
     if lacking:
-        _refuse_taken(dialect, table, lacking, pending, connector, earlier)
+        _refuse_removed_columns(dialect, table, lacking, pending, connector, earlier)
         names = ", ".join(field.name for field in lacking)
         _allowed(config, f"The table {table.name} has no column {names}.", table, dialect.add(table, lacking))
         if frozenset(field.name for field in change.last.key) == wanted:
@@ -144,13 +144,13 @@ def _allowed(config: SinkConfig, what: str, table: SinkTable, statements: list[s
         )
 
 
-def _refuse_taken(
+def _refuse_removed_columns(
     dialect: Dialect,
     table: SinkTable,
     lacking: list[Field],
     pending: Pending,
     connector: str,
-    earlier: Earlier,
+    earlier: EarlierBatches,
 ) -> None:
     """:raises TargetError: the source had these columns all the time, and the table has them no more: rows that are there would have NULL"""
     origins = lineage(pending, base_version(pending))
@@ -168,7 +168,7 @@ def _refuse_taken(
 
 
 def _lost(what: str, which: str, table: SinkTable, connector: str, more: str = "") -> TargetError:
-    """Say that somebody has taken away what is not written again."""
+    """Return the error for values that were removed by hand and are not written again."""
     return TargetError(
         f"{what}: new batches do not have {which}.",
         where=f"topic {table.topic}",

@@ -21,7 +21,7 @@ from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import unavailable
 from airflow_provider_cdc.sink.dialects.base import Dialect, There, run
 from airflow_provider_cdc.sink.documents import Completion, completes, present_in
-from airflow_provider_cdc.sink.earlier import Earlier
+from airflow_provider_cdc.sink.earlier_batches import EarlierBatches
 from airflow_provider_cdc.sink.errors_table import ErrorsTable
 from airflow_provider_cdc.sink.evolution import KeyChange, bring_up, brought_up
 from airflow_provider_cdc.sink.existing_rows import moved_values, update_refused, update_statements
@@ -126,7 +126,9 @@ class TableWriter:
             former.add(frozenset(map(self.fold, key_before(self._changelog, self._connector, part.pending))))
         had = frozenset(there.columns if there is not None else ())
         change = KeyChange(former, self._wanted(last.pending))
-        earlier = Earlier(self._changelog, self._connector, self._config, self._written, part.pending, last.pending)
+        earlier = EarlierBatches(
+            self._changelog, self._connector, self._config, self._written, part.pending, last.pending
+        )
         given = (self._dialect, connection, table, part.pending, self._config, self._connector)
         return bring_up(*given, change, earlier), had
 
@@ -239,7 +241,7 @@ class TableWriter:
         return ""
 
     def _locked_out(self, error: sa.exc.DBAPIError) -> bool:
-        """Return whether somebody has locked one table for so long that the others are not to wait for it any more."""
+        """Return whether another session has locked one table for so long that the others no longer wait for it."""
         return self._gives_up and self._dialect.locked(error)
 
     def _either_way(self, connection: sa.Connection, parts: Sequence[KeyedPart]) -> None:

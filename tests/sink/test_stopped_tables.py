@@ -135,6 +135,68 @@ def test_a_row_that_the_source_has_mended_since_needs_one_run(
     assert (done.failed, done.behind) == ({}, {})
 
 
+def test_a_topic_that_was_left_out_and_is_taken_again_lacks_nothing(
+    target: Any, source: MemoryDatabase, connector: Connector
+) -> None:
+    engine, of = target
+    some = {"topics__regex": r"p\.s\.b"}
+    for name in ("s.a", "s.b", "s.c"):
+        source.create_table(name, COLUMNS, key=("id",))
+    put(source, connector, "s.a", "s.b", ids=(1, 2))
+    of(engine, connector).apply()
+    with source.transaction() as t:
+        t.delete("s.a", {"id": 1})
+    put(source, connector, "s.a", "s.b", "s.c", ids=(3,))
+    for number in (4, 5):
+        put(source, connector, "s.b", ids=(number,))
+        of(engine, connector, **some).apply()
+    same(engine, source, "s.b")
+    assert [row["id"] for row in rows(engine, "p_s_a")] == [1, 2]
+    of(engine, connector).apply()
+    same(engine, source, "s.a", "s.b", "s.c")
+    assert markers(engine) == {"*": connector.changelog.batches(connector.name)[-1]}
+    of(engine, connector, **some).apply()
+    of(engine, connector).apply()
+    same(engine, source, "s.a", "s.b", "s.c")
+
+
+def test_rows_of_a_topic_that_was_left_out_are_inserted_once(
+    source: MemoryDatabase, connector: Connector, tmp_path: Path
+) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    inserts = {"insert__mode": "insert", "delete__enabled": False, "truncate__enabled": False}
+    for name in ("s.a", "s.b"):
+        source.create_table(name, COLUMNS, key=("id",))
+    for number, some in enumerate(({}, {"topics": "p.s.b"}, {}, {"topics": "p.s.a"}, {})):
+        put(source, connector, "s.a", "s.b", ids=(number,))
+        sink(engine, connector, **inserts, **some).apply()
+    same(engine, source, "s.a", "s.b")
+    engine.dispose()
+
+
+def test_a_topic_whose_batches_were_removed_while_it_was_left_out_stays_behind(
+    target: Any, source: MemoryDatabase, connector: Connector, tmp_path: Path
+) -> None:
+    engine, of = target
+    for name in ("s.a", "s.b"):
+        source.create_table(name, COLUMNS, key=("id",))
+    put(source, connector, "s.b", ids=(1,))
+    of(engine, connector, topics="p.s.b").apply()
+    put(source, connector, "s.a", "s.b", ids=(2,))
+    of(engine, connector, topics="p.s.b").apply()
+    for number in (3, 4):
+        put(source, connector, "s.b", ids=(number,))
+    trimmed(connector, tmp_path)
+    of(engine, connector, topics="p.s.b").apply()
+    why = failed(target, connector)
+    assert list(why) == ["p.s.a"]
+    assert "snapshot test s.a --replace" in why["p.s.a"]
+    snapshot(connector, "s.a", replace=True)
+    connector.capture()
+    of(engine, connector).apply()
+    same(engine, source, "s.a", "s.b")
+
+
 def trimmed(connector: Connector, folder: Path) -> None:
     """Remove the batches that were there, which another target has had."""
     other = sa.create_engine(f"sqlite:///{folder}/other.db")

@@ -97,7 +97,7 @@ class Dialect(abc.ABC):
     """Codes of errors after which the same transaction may succeed: deadlocks, locks that were waited for too long, servers that shut down."""
 
     LOCKED: ClassVar[frozenset[str]] = frozenset()
-    """Those of them that say that somebody else's lock was waited for too long."""
+    """Those of them after which a lock of another session was waited for too long."""
     PATIENCE: ClassVar[str] = ""
     """Statement for :meth:`limit_waiting`; empty if the database waits for no lock without end."""
 
@@ -361,12 +361,12 @@ class Dialect(abc.ABC):
             run(connection, statement)
 
     def limit_waiting(self, connection: sa.Connection) -> None:
-        """Have no statement of the transaction wait without end for a table that somebody has locked."""
+        """Limit the time for which statements of the transaction wait for a table that another session has locked."""
         if self.PATIENCE:
             run(connection, self.PATIENCE)
 
     def locked(self, error: sa.exc.DBAPIError) -> bool:
-        """Whether somebody else's lock was waited for too long."""
+        """Return whether a lock of another session was waited for too long."""
         return self.code(error) in self.LOCKED
 
     # -- comparisons --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What batches before those that are pending had of a topic: rows that its table has got, and that do not come again."""
+"""Finds rows of a topic in batches before the pending ones: its table has got them, and they do not come again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sink.config import InsertMode, SinkConfig
 
 
-class Earlier:
-    """What was before some pending batches. The change log is read only if somebody asks.
+class EarlierBatches:
+    """The batches before some pending ones. The change log is read when a property is first read.
 
     :param parts: of what is pending, the first one included
     :param written: topics whose tables an apply has written
