@@ -46,7 +46,7 @@ def existing_rows(column: Column) -> Fill | None:
 
 def _implicit_default(t: ColumnType) -> str | None:
     """What a NOT NULL column without a default is filled with."""
-    if t.base in INTEGERS or t.base in ("decimal", "float", "double", "year"):
+    if t.base in INTEGERS or t.base in ("bit", "decimal", "float", "double", "year"):
         return "0"
     if t.base in TEXTS or t.base == "set":
         return ""

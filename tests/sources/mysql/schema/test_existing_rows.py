@@ -113,3 +113,19 @@ def test_common_changes_that_keep_all_values_read_nothing_again(alterations: Alt
             assert outcome is not None, (old, new)
             found[old, new, mode] = outcome.kept, outcome.exact
     assert {case: said for case, said in found.items() if said != (True, True)} == {}
+
+
+ADDED = (
+    "BIT(1)", "BIT(1) NOT NULL", "BIT(1) NOT NULL DEFAULT b'1'", "TINYINT(1) NOT NULL DEFAULT 1", "INT NOT NULL", "BIGINT DEFAULT -5", "VARCHAR(20) NOT NULL",
+    "VARCHAR(20) DEFAULT 'it''s'", "DECIMAL(5,2) NOT NULL DEFAULT 1.5", "DOUBLE DEFAULT 0.25", "DATE DEFAULT '2024-02-29'", "DATETIME NULL",
+    "DATETIME DEFAULT '2024-02-29 12:00:00'", "TIMESTAMP NULL", "ENUM('a','b') NOT NULL", "SET('a','b') NOT NULL", "JSON", "TEXT", "YEAR NOT NULL",
+)  # fmt: skip
+
+
+def test_common_new_columns_read_nothing_again(alterations: Alterations) -> None:
+    found = {}
+    for new in ADDED:
+        outcome = alterations.attempt(Alteration("", "INT", new, STRICT, "ADD added {v}"), ("1", "2"))
+        assert outcome is not None, new
+        found[new] = outcome.kept, outcome.exact
+    assert {case: said for case, said in found.items() if said != (True, True)} == {}
