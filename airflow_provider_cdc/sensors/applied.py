@@ -31,7 +31,8 @@ class AppliedSensor(StateSensor):
     :param target: kind of target, as of ``ApplyChangesOperator`` (templated)
     :param location: which target, where there are several of a kind, as of ``ApplyChangesOperator`` (templated); without it, all of
         them must have reached the point
-    :param topic: only the table of this topic must have reached the point (templated); without it, every table
+    :param topic: only the table of this topic must have reached the point (templated); without it, every table. Waits if the connector has captured no
+        table of it
     :param batch: number of a batch (templated)
     :param seq: a sequence number (templated)
     :param position: a position in the source's log, as a JSON object or its text (templated)

@@ -47,6 +47,7 @@ class AppliedTrigger(StateTrigger):
         super().__init__(connector, **common)
         self.target, self.location = target, location
         self.topic, self.batch, self.seq, self.position = topic, batch, seq, position
+        self._known = False
 
     def arguments(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("target", "location", "topic", "batch", "seq", "position")}
@@ -55,6 +56,8 @@ class AppliedTrigger(StateTrigger):
         access = None if record is None else access_of(record, self.state_conn_id)
         if record is None or access is None or not record.batch:
             return PollResult(f"Connector {self.connector} has captured nothing yet.", "nothing")
+        if self.topic is not None and not self._captures(self.topic, store):
+            return PollResult(f"Connector {self.connector} has captured no table of topic {self.topic} yet.", "topic")
         if self.batch is None:
             self.batch = self._find(store, record)
         if self.batch is None:
@@ -62,6 +65,18 @@ class AppliedTrigger(StateTrigger):
             text = f"Connector {self.connector} has not captured up to {wanted} yet; it is at {_at(record)}."
             return PollResult(text, "captured")
         return partial(self._applied, access, self.batch)
+
+    def _captures(self, topic: str, store: StateStore) -> bool:
+        """Return whether a topic may be one of the connector. Of another one it would be said that nothing is left to apply."""
+        from airflow_provider_cdc.core.config.topics import LONGEST, sanitized
+        from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+
+        if not self._known:
+            tables, name = SchemaHistory.of(store.schemas(self.connector)).ever, sanitized(topic)
+            # what comes before the name of the table may be set by the Airflow connection
+            named = len(name) == LONGEST or any(name.endswith(sanitized(table.name)) for table in tables)
+            self._known = named or any(topic in batch.topics for batch in store.batches(self.connector))
+        return self._known
 
     def _applied(self, access: ConnectorAccess, batch: int) -> PollResult:
         """What the targets have reported to the change log."""

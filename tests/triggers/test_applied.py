@@ -17,6 +17,7 @@ from tests.support.waiting import report, revived
 @pytest.fixture
 def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     shop = make_shop(monkeypatch, tmp_path, "applied")
+    shop.database.create_table("inventory.lines", {"id": "int64!"}, key=("id",))
     for key in (1, 2, 3):  # batches 1 to 3, one order in each
         shop.order(key)
         CaptureOperator(task_id="capture", definition=shop.definition, conn_id="shop").execute(context())
@@ -88,6 +89,14 @@ def test_a_table_of_a_topic_that_has_several_holds_up_those_who_wait_for_the_top
     assert f"{name}: disk is full" in found.text
     assert ask(shop, batch=1, topic=topic).event["applied"] == 1
     assert ask(shop, batch=2, topic="shop.inventory.lines").event["applied"] == 3
+
+
+def test_a_topic_that_the_connector_does_not_have_is_waited_for(shop: Shop) -> None:
+    report(shop, 3)
+    found = ask(shop, batch=2, topic="shop.inventory.order")
+    assert found.event is None
+    assert "has captured no table of topic shop.inventory.order yet" in found.text
+    assert ask(shop, batch=2, topic="shop.inventory.orders").event is not None
 
 
 def test_a_connector_that_has_not_run_is_waited_for(shop: Shop) -> None:
