@@ -30,7 +30,7 @@ from airflow_provider_cdc.sink.markers import ALL, Markers, MarkerTable, Overtak
 from airflow_provider_cdc.sink.order import Held, Refused, Topics, ordered, references
 from airflow_provider_cdc.sink.pauses import Pauses
 from airflow_provider_cdc.sink.tables import Name
-from airflow_provider_cdc.sink.topics import chosen, newly_selected, selection
+from airflow_provider_cdc.sink.topics import chosen, newly_selected, topic_selection
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Sink(CatchUp):
 
         :return: the report, which records the topics that are taken
         """
-        now = selection(self._config)
+        now = topic_selection(self._config)
         before = report.get("selection", now)
         if now == report.get("selection"):
             return report
@@ -169,7 +169,7 @@ class Sink(CatchUp):
         self._reports.write(
             {
                 "connector": self._connector, "target": TARGET, "location": done.place, "last_batch": done.batch, "tables": [*done.tables.values()],
-                "failed": done.failed, "lagging": done.behind, "stands": stands, "seconds": done.seconds, "rules": "", "selection": selection(self._config), **self._noted,
+                "failed": done.failed, "lagging": done.behind, "stands": stands, "seconds": done.seconds, "rules": "", "selection": topic_selection(self._config), **self._noted,
             }
         )  # fmt: skip
 

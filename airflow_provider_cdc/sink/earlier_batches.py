@@ -26,7 +26,7 @@ class EarlierBatches:
 
     @property
     def rows(self) -> bool:
-        """Whether the table equals its source only with rows that it has got before."""
+        """Whether the table needs rows that earlier batches brought."""
         pending, config = self._parts[0], self._config
         emptied = config.truncate_enabled and any(one.taken is not None or "t" in one.counts() for one in self._parts)
         if config.insert_mode is InsertMode.INSERT or emptied or pending.topic not in self._written:
@@ -35,13 +35,13 @@ class EarlierBatches:
 
     @property
     def schema(self) -> TableSchema | None:
-        """The columns that the source had when pending batches began; ``None`` if nobody knows."""
+        """The source's schema right before the pending batches; ``None`` if it is not known."""
         pending = self._parts[0]
         return pending.schemas.get(base_version(pending)) or self._found[1]
 
     @cached_property
     def _found(self) -> tuple[bool, TableSchema | None]:
-        """Whether there were events, and the last columns."""
+        """Find whether earlier batches have events of the topic, and its last schema."""
         pending, mark = self._parts[0], self._changelog.beginning(self._connector)
         first = mark.first if mark is not None else 1
         rows, schema = mark is not None and mark.may_lack(pending.topic), None

@@ -73,7 +73,7 @@ class TableWriter:
         self._retry = set[str]()
         """Topics that have failed before batches of this run that have more of them."""
         self._gives_up = False
-        """Whether a lock that was waited for too long stops its table; otherwise the transaction is tried again."""
+        """Whether a lock timeout stops the table. If not, the transaction is retried."""
         self._at_once = False
         """Whether constraints are looked at with each statement that the database could look at when the transaction ends."""
 

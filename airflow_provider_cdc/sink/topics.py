@@ -16,23 +16,22 @@ def chosen(topic: str, config: SinkConfig) -> bool:
     >>> chosen("shop.orders", SinkConfig.parse({"topics": "shop.customers"}))
     False
     """
-    return selects(selection(config), topic)
+    return _selects(config.topics, config.topics_regex, topic)
 
 
-def selection(config: SinkConfig) -> dict[str, Any]:
+def topic_selection(config: SinkConfig) -> dict[str, Any]:
     """Return the topics that a sink takes, as its report records them.
 
-    >>> selection(SinkConfig.parse({"topics": "shop.customers"}))
+    >>> topic_selection(SinkConfig.parse({"topics": "shop.customers"}))
     {'topics': ['shop.customers'], 'regex': None}
     """
     return {"topics": [*config.topics], "regex": config.topics_regex}
 
 
-def selects(selection: Mapping[str, Any], topic: str) -> bool:
-    """Return whether a recorded selection has a topic."""
-    if selection["topics"]:
-        return topic in selection["topics"]
-    return selection["regex"] is None or re.fullmatch(selection["regex"], topic) is not None
+def _selects(topics: Collection[str], regex: str | None, topic: str) -> bool:
+    if topics:
+        return topic in topics
+    return regex is None or re.fullmatch(regex, topic) is not None
 
 
 def newly_selected(
@@ -55,7 +54,12 @@ def newly_selected(
     def lacks(topics: Collection[str], batch: int) -> None:
         for topic in topics:
             at = int(stands.get(topic, {}).get("batch", 0))
-            if topic not in found and batch > at and selects(now, topic) and not selects(before, topic):
+            if (
+                topic not in found
+                and batch > at
+                and _selects(**now, topic=topic)
+                and not _selects(**before, topic=topic)
+            ):
                 found[topic] = at
 
     if mark is not None:

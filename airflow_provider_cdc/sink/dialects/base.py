@@ -97,7 +97,7 @@ class Dialect(abc.ABC):
     """Codes of errors after which the same transaction may succeed: deadlocks, locks that were waited for too long, servers that shut down."""
 
     LOCKED: ClassVar[frozenset[str]] = frozenset()
-    """Those of them after which a lock of another session was waited for too long."""
+    """Codes of errors that end the wait for a lock of another session."""
     PATIENCE: ClassVar[str] = ""
     """Statement for :meth:`limit_waiting`; empty if the database waits for no lock without end."""
 
