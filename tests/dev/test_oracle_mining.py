@@ -112,19 +112,22 @@ def test_a_rollback_undoes_every_row_and_is_marked(
     assert found == [(1, 0), (1, 0), (2, 1), (2, 1), (36, 0)]
 
 
-def test_partial_xids_are_shown_where_the_start_is_not_mined(
+def test_rows_that_a_rollback_writes_may_have_partial_xids(
     server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection
 ) -> None:
     run(owner, "CREATE TABLE ty (id NUMBER)")
-    run(owner, "INSERT INTO ty VALUES (1)", "SAVEPOINT s", "INSERT INTO ty VALUES (2)")
     start = server.scn()
-    run(owner, "ROLLBACK TO s", "COMMIT")
+    run(owner, "INSERT INTO ty VALUES (1)", "SAVEPOINT s", "INSERT INTO ty VALUES (2)", "ROLLBACK TO s", "ROLLBACK")
     server.configure(partial_xids=True)
     try:
-        found = mine(capture, start, columns="xid, xidsqn, rollback")
+        found = mine(capture, start, columns="operation_code, rollback, xid, xidsqn, rs_id", where="xidusn > 0")
     finally:
         server.configure(partial_xids=False)
-    assert [(xid[4:], serial, undo) for xid, serial, undo in found] == [(b"\xff" * 4, 0xFFFFFFFF, 1)]
+    partial = [(code, undo, xid[4:] == b"\xff" * 4, number == 0xFFFFFFFF) for code, undo, xid, number, _ in found]
+    assert partial == [
+        (6, 0, False, False), (1, 0, False, False), (1, 0, False, False), (2, 1, True, True), (2, 1, True, True), (36, 0, True, True)
+    ]  # fmt: skip
+    assert found[-1][4] == " 0x000000.00000000.0000 "
 
 
 def test_lobs_are_logged_as_a_sequence_that_ends_with_the_row(
@@ -269,7 +272,7 @@ def test_redo_that_is_not_flushed_is_not_mined(
     server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection
 ) -> None:
     run(owner, "CREATE TABLE ty (id NUMBER)")
-    server.configure(flush_timer=False)
+    server.configure(flush_timer=False, private_strands=False)
     try:
         start = server.scn()
         run(owner, "INSERT INTO ty VALUES (1)")
@@ -277,7 +280,95 @@ def test_redo_that_is_not_flushed_is_not_mined(
         server.sql("CREATE TABLE other (id NUMBER)")  # any commit of the same instance writes all redo before it
         assert [row[0] for row in mine(capture, start)] == [1, 5]
     finally:
-        server.configure(flush_timer=True)
+        server.configure(flush_timer=True, private_strands=True)
+
+
+def test_a_commit_need_not_be_on_disk_unless_it_waits(
+    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection
+) -> None:
+    run(owner, "CREATE TABLE ty (id NUMBER)")
+    server.configure(flush_timer=False, commits_wait=False)
+    try:
+        start = server.scn()
+        run(owner, "INSERT INTO ty VALUES (1)", "COMMIT")
+        assert mine(capture, start) == []
+        run(owner, "INSERT INTO ty VALUES (2)", "COMMIT WRITE IMMEDIATE WAIT")
+        assert [row[0] for row in mine(capture, start)] == [1, 1]
+    finally:
+        server.configure(flush_timer=True, commits_wait=True)
+
+
+@pytest.mark.parametrize("how", ["end", "full", "switch"])
+def test_redo_in_a_private_strand_is_not_in_the_log_and_comes_with_its_own_scns(
+    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection, how: str
+) -> None:
+    run(owner, "CREATE TABLE ty (id NUMBER)")
+    start = server.scn()
+    run(owner, "INSERT INTO ty VALUES (0)")
+    middle = server.scn()
+    server.sql("INSERT INTO ty VALUES (100)")
+    server.flush()
+    seen = "scn, sql_redo"
+    assert ["'100'" in sql for _, sql in mine(capture, start, columns=seen)] == [True]
+    if how == "end":
+        run(owner, "COMMIT")
+    elif how == "full":
+        run(owner, *(f"INSERT INTO ty VALUES ({i})" for i in range(1, 40)))
+    else:
+        server.switch_log()
+    server.flush()
+    found = mine(capture, start, columns=seen)
+    assert len(found) == (41 if how == "full" else 2)
+    assert ["'100'" in sql for _, sql in found[:2]] == [True, False], "rows come in the order of the log"
+    assert found[1][0] < middle < found[0][0]
+    run(owner, "COMMIT")
+
+
+def test_users_and_clients_are_known_where_the_start_is_mined(
+    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection
+) -> None:
+    run(owner, "CREATE TABLE ty (id NUMBER)", "BEGIN DBMS_SESSION.SET_IDENTIFIER('web'); END;")
+    start = server.scn()
+    run(owner, "INSERT INTO ty VALUES (1)")
+    middle = server.scn()
+    run(owner, "INSERT INTO ty VALUES (2)", "COMMIT")
+    names = "username, client_id, session_info"
+    assert [row[:2] for row in mine(capture, start, columns=names)] == [("APP", "web")] * 2
+    assert mine(capture, middle, columns=names, where="operation_code IN (1, 7)") == [("UNKNOWN", None, "UNKNOWN")] * 2
+
+
+def test_transaction_ids_are_of_a_container_and_the_same_in_another() -> None:
+    with Oracle({"pdbs": ["ORCLPDB1", "ORCLPDB2"]}) as server:
+        start = server.scn()
+        other = server.dsn.rpartition("/")[0] + "/ORCLPDB2"
+        for dsn in (server.owner_dsn, other):
+            server.sql("CREATE TABLE ty (id NUMBER)", "INSERT INTO ty VALUES (1)", dsn=dsn)
+        with closing(server.capture()) as capture:
+            run(capture, NLS)
+            found = mine(
+                capture, start, columns="src_con_id, src_con_name, operation_code, xid", where="src_con_id > 1"
+            )
+        assert {row[:2] for row in found} == {(3, "ORCLPDB1"), (4, "ORCLPDB2")}
+        one, two = ([(code, xid) for container, _, code, xid in found if container == number] for number in (3, 4))
+        assert one == two
+        assert {6, 1, 7} <= {code for code, _ in one}
+
+
+def test_open_transactions_are_seen_of_the_container_and_the_instance_of_the_session() -> None:
+    with Oracle({"threads": 2}) as server, closing(server.connect(thread=2)) as second:
+        server.sql("CREATE TABLE ty (id NUMBER)")
+        run(second, "INSERT INTO ty VALUES (1)")
+        counts = {}
+        for view in ("V$TRANSACTION", "GV$TRANSACTION"):
+            for thread in (1, 2):
+                for name in ("root", "pdb"):
+                    with closing(server.capture(thread=thread)) as capture:
+                        if name == "pdb":
+                            run(capture, "ALTER SESSION SET CONTAINER = ORCLPDB1")
+                        ((counts[view, thread, name],),) = rows(capture, f"SELECT COUNT(*) FROM {view}")
+        assert {key for key, count in counts.items() if count} == {
+            ("V$TRANSACTION", 2, "pdb"), ("GV$TRANSACTION", 1, "pdb"), ("GV$TRANSACTION", 2, "pdb")
+        }  # fmt: skip
 
 
 def test_injected_rows_are_shown_as_they_are(server: Oracle, capture: oracledb.Connection) -> None:
@@ -512,6 +603,7 @@ def test_committed_data_survives_kill_and_what_was_open_is_undone() -> None:
             "CREATE TABLE ty (id NUMBER PRIMARY KEY, v VARCHAR2(10))", "INSERT INTO ty VALUES (1, 'kept')", "COMMIT"
         )
         start = server.scn()
+        server.configure(private_strands=False)
         connection = server.connect()
         run(connection, "INSERT INTO ty VALUES (2, 'lost')", "UPDATE ty SET v = 'lost' WHERE id = 1")
         server.kill()

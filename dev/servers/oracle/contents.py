@@ -37,6 +37,9 @@ OPERATIONS = {
 }  # fmt: skip
 MARKS = {redo.START: "set transaction read write", redo.COMMIT: "commit", redo.ROLLBACK: "rollback"}
 UNKNOWN_SEQUENCE = 0xFFFFFFFF
+UNKNOWN = "UNKNOWN"
+NO_RECORD = " 0x000000.00000000.0000 "
+"""RS_ID of a ROLLBACK whose XID is not whole."""
 VALID, MAY_NOT_RUN = 0, 2
 NOT_RUNNABLE = "XML sql_redo not re-executable"
 MISMATCH = "Dictionary Version Mismatch"
@@ -55,6 +58,7 @@ class Renderer:
         self._writers: dict[tuple[int, int], Writer] = {}
         self._delimiter = "" if "NO_SQL_DELIMITER" in options else ";"
         self._started: set[int] = set()
+        self._places: dict[int, int] = {}
 
     def rows(
         self, records: Iterable[tuple[Any, ...]], commit: tuple[int, str] | None = None
@@ -70,38 +74,44 @@ class Renderer:
                 yield tuple([facts.get(name) for name in NAMES])
 
     def _facts(self, record: tuple[Any, ...], commit: tuple[int, str] | None) -> dict[str, Any] | None:
-        (number, scn, thread, sequence, at, segment, slot, serial, op, undo, object_id, version, row, user, _, body) = (
-            record
+        (_, scn, thread, sequence, at, segment, slot, serial, op, undo, object_id, version, row, user, _, body) = (
+            record[:16]
         )
+        container, number, client, place = record[16:]
         content: Any = None if body is None else marshal.loads(body)
         if op == redo.START:
             self._started.add(serial)
         if op == redo.INJECTED:
             return self._injected(record, content)
-        if undo and self._database.partial_xids and serial not in self._started:
-            serial = UNKNOWN_SEQUENCE
+        partial = self._database.partial_xids and (undo or op == redo.ROLLBACK)
+        if partial:
+            number = UNKNOWN_SEQUENCE
+        if serial not in self._started:  # known from the START alone
+            user, client = UNKNOWN, None
         facts: dict[str, Any] = {
             "SCN": scn, "TIMESTAMP": at, "THREAD#": thread, "SEQUENCE#": sequence, "USERNAME": user, "XIDUSN": segment,
-            "XIDSLT": slot, "XIDSQN": serial, "XID": redo.Xid(segment, slot, serial).raw, "OPERATION_CODE": op,
-            "OPERATION": OPERATIONS[op], "ROLLBACK": undo, "RS_ID": rs_id(sequence, number), "SSN": 0, "STATUS": VALID,
+            "XIDSLT": slot, "XIDSQN": number, "XID": redo.Xid(segment, slot, number).raw, "OPERATION_CODE": op,
+            "OPERATION": OPERATIONS[op], "ROLLBACK": undo, "RS_ID": rs_id(sequence, place), "SSN": 0, "STATUS": VALID,
             "ROW_ID": rowids.EMPTY, "DATA_OBJ#": object_id, "DATA_OBJV#": version, "DATA_OBJD#": 0, "RBASQN": sequence,
-            "RBABLK": number // 8, "RBABYTE": number % 8 * 64, "CON_ID": 0, "SESSION#": 1, "SERIAL#": 1,
-            "SESSION_INFO": f"login_username={user}", "SQL_REDO": None,
+            "RBABLK": place // 8, "RBABYTE": place % 8 * 64, "CON_ID": int(self._database.cdb), "SESSION#": 1, "SERIAL#": 1,
+            "SESSION_INFO": UNKNOWN if user == UNKNOWN else f"login_username={user}", "SQL_REDO": None, "CLIENT_ID": client,
+            **self._container(container),
         }  # fmt: skip
         if commit:
             facts |= {"COMMIT_SCN": commit[0], "COMMIT_TIMESTAMP": commit[1]}
         if op in MARKS:
             facts["SQL_REDO"] = MARKS[op] + self._delimiter
-            facts |= self._container(None)
+            if partial:
+                facts["RS_ID"] = NO_RECORD
             return facts
         writer = self._writer(object_id, version)
         table = writer.table
         facts |= {
             "SEG_OWNER": writer.owner, "SEG_NAME": writer.name, "TABLE_NAME": writer.name, "SEG_TYPE": 2,
-            "SEG_TYPE_NAME": "TABLE", "TABLE_SPACE": "USERS", **self._container(writer.logged),
+            "SEG_TYPE_NAME": "TABLE", "TABLE_SPACE": "USERS",
         }  # fmt: skip
         if op == redo.DDL:
-            facts |= content
+            facts |= content | {"USERNAME": user}
             return facts
         known = writer.logged or table
         data_id = known.data_id_at(scn) if known else object_id
@@ -122,7 +132,7 @@ class Renderer:
         column_id, part, lead, *in_place = content
         facts |= {
             "ROW_ID": row_id if in_place and op == lobs.SELECT_LOCATOR else rowids.EMPTY,
-            "RS_ID": rs_id(facts["SEQUENCE#"], lead),
+            "RS_ID": rs_id(facts["SEQUENCE#"], self._place(lead)),
         }
         column = _column(writer, column_id)
         if op in (lobs.XML_BEGIN, lobs.XML_WRITE, lobs.XML_END):
@@ -136,7 +146,7 @@ class Renderer:
         before, after = content[0], content[1]
         inline = len(content) > 2
         if inline:
-            facts["RS_ID"] = rs_id(facts["SEQUENCE#"], content[2])
+            facts["RS_ID"] = rs_id(facts["SEQUENCE#"], self._place(content[2]))
         long_ones = (
             [] if inline or undo else [key for key, value in after.items() if lobs.is_long(_column(writer, key), value)]
         )
@@ -179,10 +189,11 @@ class Renderer:
         return writer.string_write(part[1]) if op == lobs.STRING_WRITE else None
 
     def _injected(self, record: tuple[Any, ...], content: dict[str, Any]) -> dict[str, Any]:
-        number, scn, thread, sequence, at = record[:5]
+        _, scn, thread, sequence, at = record[:5]
+        home = self._database.container_id(self._database.home)
         facts: dict[str, Any] = {
-            "SCN": scn, "TIMESTAMP": at, "THREAD#": thread, "SEQUENCE#": sequence, "RS_ID": rs_id(sequence, number), "SSN": 0,
-            "ROLLBACK": 0, "STATUS": VALID, "ROW_ID": rowids.EMPTY, "CON_ID": 0, "CSF": 0, "SQL_REDO": None, **self._container(None),
+            "SCN": scn, "TIMESTAMP": at, "THREAD#": thread, "SEQUENCE#": sequence, "RS_ID": rs_id(sequence, record[19]), "SSN": 0,
+            "ROLLBACK": 0, "STATUS": VALID, "ROW_ID": rowids.EMPTY, "CON_ID": 0, "CSF": 0, "SQL_REDO": None, **self._container(home),
         }  # fmt: skip
         facts |= content
         if "XID" in facts and "XIDSQN" not in facts:
@@ -196,15 +207,19 @@ class Renderer:
             facts.setdefault("OPERATION", OPERATIONS.get(facts["OPERATION_CODE"], "UNSUPPORTED"))
         return facts
 
-    def _container(self, table: Table | None) -> dict[str, Any]:
+    def _container(self, number: int) -> dict[str, Any]:
+        """The container of a record: of its transaction, START and COMMIT included. NULL where there are none."""
         if not self._database.cdb:
-            return {"SRC_CON_NAME": None, "SRC_CON_ID": 0}
-        name = table.container if table else self._database.root
-        return {
-            "SRC_CON_NAME": name,
-            "SRC_CON_ID": self._database.container_id(name),
-            "SRC_CON_UID": zlib.crc32(name.encode()),
-        }
+            return {}
+        name = self._database.containers[number - 1]
+        return {"SRC_CON_NAME": name, "SRC_CON_ID": number, "SRC_CON_UID": zlib.crc32(name.encode())}
+
+    def _place(self, record: int) -> int:
+        if record not in self._places:
+            connection = self._session.miner.connection
+            assert connection is not None
+            self._places[record] = self._session.engine.redo.place_of(connection, record)
+        return self._places[record]
 
     def _writer(self, object_id: int, version: int) -> Writer:
         key = object_id, version

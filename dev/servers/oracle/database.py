@@ -263,10 +263,14 @@ class Database:
         self.flashback.expire(self.scn() if scn is None else scn)
 
     def configure(self, **options: Any) -> None:
-        """Change: flush_timer, partial_xids, binary_xml, unsupported (table names), destinations, switch_every, archiving, clock_seconds."""
+        """Change: flush_timer, private_strands, commits_wait, partial_xids, binary_xml, unsupported (table names), destinations, switch_every, archiving, clock_seconds."""
         for name, value in options.items():
             if name in ("flush_timer", "partial_xids", "binary_xml", "destinations"):
                 setattr(self, name, value)
+            elif name == "private_strands":
+                self.engine.redo.private_strands = value
+            elif name == "commits_wait":
+                self.engine.commits_wait = value
             elif name == "unsupported":
                 self.unsupported = set(value)
             elif name == "switch_every":

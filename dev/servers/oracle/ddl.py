@@ -64,7 +64,7 @@ def log(
         "USERNAME": session.user.name,
         "STATUS": 0,
     }
-    transaction = session.engine.begin(session.thread, session.user.name)
+    transaction = session.begin()
     with session.engine.writing():
         session.engine.record(transaction, 5, table=table, body=content)
         session.engine.commit(transaction)

@@ -40,6 +40,8 @@ class Engine:
         self.row_locks: dict[tuple[int, int], Transaction] = {}
         self._next_rows: dict[int, int] = {}
         self.lazy_flush = True
+        self.commits_wait = True
+        """``COMMIT_WAIT``: a commit is on disk when it returns."""
         self.clock_offset = datetime.timedelta()
         if not self.redo.fresh:
             self._recover()
@@ -86,11 +88,11 @@ class Engine:
 
     # transactions
 
-    def begin(self, thread: int, user: str) -> Transaction:
+    def begin(self, thread: int, user: str, container: int, client: str | None = None) -> Transaction:
         with self.lock:
-            xid = self.redo.new_xid(thread)
-            transaction = Transaction(xid, thread, user, self.redo.scn, self.now_text())
-            self.transactions[xid.sequence] = transaction
+            xid = self.redo.new_xid(thread, container)
+            transaction = Transaction(xid, thread, user, self.redo.scn, self.now_text(), client)
+            self.transactions[transaction.id] = transaction
             return transaction
 
     def commit(self, transaction: Transaction) -> None:
@@ -124,7 +126,8 @@ class Engine:
     def _end(self, transaction: Transaction, scn: int) -> None:
         self.redo.note_time(scn, self.now())
         self.redo.save_clock()
-        self.redo.flush(transaction.thread)
+        if self.commits_wait:
+            self.redo.flush(transaction.thread)
         if self.redo.wants_switch(transaction.thread):
             self.redo.switch(transaction.thread)
 
@@ -191,11 +194,12 @@ class Engine:
                 self.now_text(),
                 transaction.user,
                 scn=transaction.started_scn,
+                client=transaction.client,
             )
         identity = (table.id, table.version) if table else (0, 0)
         return self.redo.write(
             transaction.thread, transaction.xid, op, self.now_text(), transaction.user,
-            scn=scn, undo=undo, table=identity, row=row, body=body,
+            scn=scn, undo=undo, table=identity, row=row, body=body, client=transaction.client,
         )  # fmt: skip
 
     def record(self, transaction: Transaction, op: int, **facts: Any) -> int:
@@ -375,14 +379,17 @@ class Engine:
     def _recover(self) -> None:
         """Undo what a killed server left unfinished, with the records that such a recovery writes."""
         with self.writing():
+            self.db.execute("DELETE FROM redo WHERE place IS NULL")  # private strands were in memory
             for table in self.catalog.tables.values():
                 self.db.execute(f"DELETE FROM {table.storage} WHERE _bx IS NOT NULL")
                 self.db.execute(f"UPDATE {table.storage} SET _ex = NULL WHERE _ex IS NOT NULL")
             open_ones = self.db.execute(
-                "SELECT segment, slot, serial, thread, user FROM redo WHERE op IN (6, 7, 36) GROUP BY serial HAVING COUNT(*) = 1"
+                "SELECT segment, slot, number, container, serial, thread, user FROM redo WHERE op IN (6, 7, 36)"
+                " GROUP BY serial HAVING COUNT(*) = 1"
             ).fetchall()
-            for segment, slot, serial, thread, user in open_ones:
-                transaction = Transaction(Xid(segment, slot, serial), thread, user, 0, "", begun=True)
+            for segment, slot, number, container, serial, thread, user in open_ones:
+                xid = Xid(segment, slot, number, container, serial)
+                transaction = Transaction(xid, thread, user, 0, "", begun=True)
                 changes = self.db.execute(
                     "SELECT id, op, object, row FROM redo WHERE serial = ? AND op IN (1, 2, 3) AND undo = 0 AND undone = 0"
                     " ORDER BY id DESC",

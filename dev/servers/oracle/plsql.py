@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 WITHOUT_EFFECT = frozenset(
     {"DBMS_METADATA.SET_TRANSFORM_PARAM", "DBMS_STATS.GATHER_TABLE_STATS", "DBMS_OUTPUT.PUT_LINE", "DBMS_OUTPUT.ENABLE"}
-    | {"DBMS_APPLICATION_INFO.SET_MODULE", "DBMS_LOB.OPEN", "DBMS_LOB.CLOSE", "DBMS_SESSION.SET_IDENTIFIER"}
+    | {"DBMS_APPLICATION_INFO.SET_MODULE", "DBMS_LOB.OPEN", "DBMS_LOB.CLOSE"}
 )
 DML_WORDS = ("INSERT", "UPDATE", "DELETE", "COMMIT", "ROLLBACK", "SAVEPOINT", "LOCK", "SET")
 
@@ -173,7 +173,12 @@ class Block:
             "DBMS_LOGMNR.START_LOGMNR": self._start, "DBMS_LOGMNR.END_LOGMNR": self._end, "DBMS_LOGMNR_D.BUILD": self._build,
             "DBMS_LOB.WRITE": self._lob_write, "DBMS_LOB.WRITEAPPEND": self._lob_append, "DBMS_LOB.APPEND": self._lob_append,
             "DBMS_LOB.TRIM": self._lob_trim, "DBMS_LOB.ERASE": self._lob_erase, "DBMS_LOCK.SLEEP": _sleep, "DBMS_SESSION.SLEEP": _sleep,
+            "DBMS_SESSION.SET_IDENTIFIER": self._identify,
         }  # fmt: skip
+
+    def _identify(self, positional: list[Any], given: dict[str, Any]) -> None:
+        """The client id of the transactions that begin from now on."""
+        self.session.client_id = _arguments(("CLIENT_ID",), positional, given)["CLIENT_ID"]
 
     def _add_logfile(self, positional: list[Any], given: dict[str, Any]) -> None:
         self.session.privileges.need_package("DBMS_LOGMNR")

@@ -1,9 +1,10 @@
 """The redo: the SCN clock, the record of every change, log files with switches, archiving and purging."""
 
 import datetime
+import heapq
 import marshal
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,11 @@ LOB_TRIM, LOB_ERASE, LOB_WRITE = 11, 29, 10
 INJECTED = -1
 GROUPS = 3
 FIRST_SCN = 2_000_000
+FIRST_XID = 100
+STRAND_RECORDS = 24
+"""Records that a private strand holds."""
+STRANDS = 10
+"""Private strands of the database: transactions beyond them write into the log buffer at once."""
 AFTER_CRASH = 1000
 MEMBER_SIZE = 200 * 1024 * 1024
 NEVER = 2**64 - 1
@@ -22,9 +28,11 @@ NEVER = 2**64 - 1
 STORAGE = (
     "CREATE TABLE IF NOT EXISTS redo (id INTEGER PRIMARY KEY, scn INTEGER, thread INTEGER, sequence INTEGER, at TEXT,"
     " segment INTEGER, slot INTEGER, serial INTEGER, op INTEGER, undo INTEGER, object INTEGER, version INTEGER,"
-    " row INTEGER, user TEXT, undone INTEGER DEFAULT 0, body BLOB)",
+    " row INTEGER, user TEXT, undone INTEGER DEFAULT 0, body BLOB, container INTEGER, number INTEGER, client TEXT,"
+    " place INTEGER)",
     "CREATE INDEX IF NOT EXISTS redo_scn ON redo (scn)",
     "CREATE INDEX IF NOT EXISTS redo_xid ON redo (serial, segment, slot)",
+    "CREATE INDEX IF NOT EXISTS redo_place ON redo (place)",
     "CREATE TABLE IF NOT EXISTS logs (thread INTEGER, sequence INTEGER, body BLOB, PRIMARY KEY (thread, sequence))",
     "CREATE TABLE IF NOT EXISTS times (scn INTEGER PRIMARY KEY, at TEXT)",
     "CREATE TABLE IF NOT EXISTS clock (id INTEGER PRIMARY KEY CHECK (id = 1), scn INTEGER, serial INTEGER)",
@@ -33,11 +41,16 @@ STORAGE = (
 
 @dataclass(frozen=True)
 class Xid:
-    """A transaction id: undo segment, slot and sequence."""
+    """A transaction id: undo segment, slot and sequence. Each container has its own undo, so it may occur in several of them.
+
+    ``serial`` is the engine's own number of the transaction, which occurs once.
+    """
 
     segment: int
     slot: int
     sequence: int
+    container: int = 0
+    serial: int = 0
 
     @property
     def raw(self) -> bytes:
@@ -99,10 +112,19 @@ class Redo:
         self._serial: int = 100 if row is None else row[1] + 10
         for (body,) in connection.execute("SELECT body FROM logs ORDER BY thread, sequence"):
             self.logs.append(LogFile(*marshal.loads(body)))
-        last = connection.execute("SELECT MAX(id) FROM redo").fetchone()[0] or 0
-        self._last_id = last
-        self.flushed = dict.fromkeys(range(1, threads + 1), last)
-        """Per thread the last record that the log writer has put on disk: LogMiner sees no further."""
+        self._last_id: int = connection.execute("SELECT MAX(id) FROM redo").fetchone()[0] or 0
+        self._last_place: int = connection.execute("SELECT MAX(place) FROM redo").fetchone()[0] or 0
+        self._xids: dict[int, int] = dict(
+            connection.execute(
+                "SELECT container, MAX(number) + 10 FROM redo WHERE container IS NOT NULL GROUP BY container"
+            )
+        )
+        self.private_strands = True
+        """Redo of an open transaction is not in the log before its strand is full, its log is switched, or it ends. It has the SCNs at
+        which it was made, so the log is not in the order of SCNs."""
+        self._strands: dict[int, list[int]] = {}
+        self.flushed = dict.fromkeys(range(1, threads + 1), self._last_place)
+        """Per thread the last place that the log writer has put on disk: LogMiner sees no further."""
         self._last_time = 0.0
         for thread in range(1, threads + 1):
             if not any(log.thread == thread for log in self.logs):
@@ -126,28 +148,54 @@ class Redo:
     def save_clock(self) -> None:
         self._connection.execute("INSERT OR REPLACE INTO clock VALUES (1, ?, ?)", (self.scn, self._serial))
 
-    def new_xid(self, thread: int) -> Xid:
+    def new_xid(self, thread: int, container: int) -> Xid:
+        """The next transaction id of a container: another one gives the same."""
         self._serial += 1
-        return Xid(thread * 10 + self._serial % 10, self._serial % 34, self._serial)
+        number = self._xids[container] = self._xids.get(container, FIRST_XID) + 1
+        return Xid(thread * 10 + number % 10, number % 34, number, container, self._serial)
 
     # records
 
     def write(
         self, thread: int, xid: Xid, op: int, at: str, user: str, *,
         scn: int | None = None, undo: bool = False, table: tuple[int, int] = (0, 0), row: int | None = None, body: Any = None,
+        client: str | None = None,
     ) -> int:  # fmt: skip
         """One record; returns its number."""
         self._last_id += 1
-        log = self.current(thread)
+        record, log = self._last_id, self.current(thread)
+        if op == START and self.private_strands and len(self._strands) < STRANDS:
+            self._strands[xid.serial] = []
+        strand = self._strands.get(xid.serial) if xid.serial else None
         self._connection.execute(
-            "INSERT INTO redo VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)",
+            "INSERT INTO redo VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?)",
             (
-                self._last_id, scn or self.tick(), thread, log.sequence, at, xid.segment, xid.slot, xid.sequence, op, int(undo),
-                table[0], table[1], row, user, None if body is None else marshal.dumps(body),
+                record, scn or self.tick(), thread, log.sequence, at, xid.segment, xid.slot, xid.serial or xid.sequence, op, int(undo),
+                table[0], table[1], row, user, None if body is None else marshal.dumps(body), xid.container, xid.sequence, client,
+                None if strand is not None else self._place(),
             ),
         )  # fmt: skip
         self._since_switch[thread] += 1
-        return self._last_id
+        if strand is not None:
+            strand.append(record)
+            if op in (COMMIT, ROLLBACK) or len(strand) > STRAND_RECORDS:
+                self._empty_strand(xid.serial)
+        return record
+
+    def _place(self) -> int:
+        """The next place in the logs."""
+        self._last_place += 1
+        return self._last_place
+
+    def _empty_strand(self, serial: int) -> None:
+        """Put the records of a private strand into the log; what the transaction writes later goes there at once."""
+        for record in self._strands.pop(serial):
+            self._connection.execute("UPDATE redo SET place = ? WHERE id = ?", (self._place(), record))
+
+    def place_of(self, connection: sqlite3.Connection, record: int) -> int:
+        """Where a record is in the log; 0 while it is not in the log."""
+        found = connection.execute("SELECT place FROM redo WHERE id = ?", (record,)).fetchone()
+        return int(found[0] or 0) if found else 0
 
     def mark_undone(self, record: int) -> None:
         self._connection.execute("UPDATE redo SET undone = 1 WHERE id = ?", (record,))
@@ -155,7 +203,7 @@ class Redo:
     def flush(self, thread: int | None = None) -> None:
         """What the log writer does at a commit, and every three seconds."""
         for one in self.flushed if thread is None else [thread]:
-            self.flushed[one] = self._last_id
+            self.flushed[one] = self._last_place
 
     # log files
 
@@ -183,6 +231,8 @@ class Redo:
 
     def switch(self, thread: int) -> LogFile:
         """Close the current log of a thread, archive it unless that is held, and open the next."""
+        for serial in list(self._strands):
+            self._empty_strand(serial)
         old = self.current(thread)
         scn = self.tick()
         old.next, old.next_time = scn, _now()
@@ -221,11 +271,18 @@ class Redo:
     def read(
         self, connection: sqlite3.Connection, logs: Iterable[LogFile], start: int, end: int
     ) -> Iterable[tuple[Any, ...]]:
-        """Records of these logs between two SCNs, those on disk only."""
+        """Records of these logs between two SCNs, those on disk only: of a thread in the order of the log, threads merged by SCN."""
         wanted = {(log.thread, log.sequence) for log in logs}
         flushed = dict(self.flushed)
-        rows = connection.execute("SELECT * FROM redo WHERE scn BETWEEN ? AND ? ORDER BY scn, id", (start, end))
-        return (row for row in rows if (row[2], row[3]) in wanted and row[0] <= flushed[row[2]])
+
+        def of_thread(thread: int) -> Iterator[tuple[Any, ...]]:
+            rows = connection.execute(
+                "SELECT * FROM redo WHERE scn BETWEEN ? AND ? AND thread = ? AND place <= ? ORDER BY place",
+                (start, end, thread, flushed[thread]),
+            )
+            return (row for row in rows if (row[2], row[3]) in wanted)
+
+        return heapq.merge(*map(of_thread, flushed), key=lambda row: row[1])
 
 
 def _now() -> str:

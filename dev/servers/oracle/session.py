@@ -60,6 +60,7 @@ class Session:
         self.serializable = False
         self.private: dict[str, Table] = {}
         """Private temporary tables by name."""
+        self.client_id: str | None = None
         self.logged_on = self.engine.now()
         self._failure: OraError | None = None
         self._ended: Exception | None = None
@@ -73,6 +74,11 @@ class Session:
 
     def now(self) -> datetime.datetime:
         return self.engine.now()
+
+    def begin(self) -> Transaction:
+        """A new transaction of this session."""
+        container = self.database.container_id(self.container)
+        return self.engine.begin(self.thread, self.user.name, container, self.client_id)
 
     def failed(self, error: OraError) -> None:
         self._failure = error
@@ -180,8 +186,9 @@ class Session:
         reader = statement.reader()
         if reader.take("COMMIT"):
             reader.take("WORK")
+            wait = reader.take("WRITE", "IMMEDIATE", "WAIT")
             reader.end()
-            self.commit()
+            self.commit(wait=wait)
         elif reader.take("ROLLBACK"):
             reader.take("WORK")
             self._rollback(reader)
@@ -217,14 +224,17 @@ class Session:
     def transaction(self) -> Transaction:
         self.need_writable()
         if self.current is None:
-            self.current = self.engine.begin(self.thread, self.user.name)
+            self.current = self.begin()
         return self.current
 
-    def commit(self) -> None:
+    def commit(self, *, wait: bool = False) -> None:
+        """:param wait: for the log writer, whatever ``COMMIT_WAIT`` says"""
         self.fixed_scn = None
         transaction, self.current = self.current, None
         if transaction:
             self.engine.commit(transaction)
+            if wait:
+                self.engine.redo.flush(transaction.thread)
 
     def rollback(self) -> None:
         self.fixed_scn = None

@@ -58,6 +58,7 @@ class Transaction:
     user: str
     started_scn: int
     started_at: str
+    client: str | None = None
     undo: list[Undo] = field(default_factory=list)
     savepoints: dict[str, int] = field(default_factory=dict)
     sealed: int = 0
@@ -74,4 +75,4 @@ class Transaction:
 
     @property
     def id(self) -> int:
-        return self.xid.sequence
+        return self.xid.serial

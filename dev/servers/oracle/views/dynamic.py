@@ -126,15 +126,23 @@ def _parameters(session: "Session") -> Iterator[Row]:
         }
 
 
+def _own_transactions(session: "Session") -> Iterator[Row]:
+    """Those of the instance that the session is connected to."""
+    return (row for row in _transactions(session) if row["INST_ID"] == session.thread)
+
+
 def _transactions(session: "Session") -> Iterator[Row]:
+    """Those of all instances, of the session's container: users whose CONTAINER_DATA is not set see no other from the root, either."""
+    inside = session.container != session.database.root or session.user.name not in ("SYS", "SYSTEM")
     for transaction in session.engine.transactions.values():
-        if transaction.begun:
-            xid = transaction.xid
+        xid = transaction.xid
+        if transaction.begun and (not inside or xid.container == session.database.container_id(session.container)):
             yield {
+                "INST_ID": transaction.thread,
                 "ADDR": xid.raw, "XIDUSN": xid.segment, "XIDSLOT": xid.slot, "XIDSQN": xid.sequence, "STATUS": "ACTIVE",
                 "START_TIME": transaction.started_at[2:].replace("-", "/"), "START_DATE": transaction.started_at,
                 "START_SCN": transaction.started_scn, "START_SCNB": transaction.started_scn & 0xFFFFFFFF,
-                "START_SCNW": transaction.started_scn >> 32, "XID": xid.raw, "USED_UREC": len(transaction.undo), "CON_ID": 0,
+                "START_SCNW": transaction.started_scn >> 32, "XID": xid.raw, "USED_UREC": len(transaction.undo), "CON_ID": xid.container,
             }  # fmt: skip
 
 
@@ -183,7 +191,8 @@ VIEWS = [
     view("V$LOGMNR_LOGS", MINED_COLUMNS, _mined),
     view("V$LOGMNR_PARAMETERS", "START_SCN:N END_SCN:N OPTIONS:N INFO:T STATUS:N CON_ID:N", _parameters),
     View("V$LOGMNR_CONTENTS", contents.COLUMNS, nothing),
-    view("V$TRANSACTION", "ADDR:R XIDUSN:N XIDSLOT:N XIDSQN:N STATUS:T START_TIME:T START_DATE:D START_SCN:N START_SCNB:N START_SCNW:N XID:R USED_UREC:N CON_ID:N", _transactions),
+    view("GV$TRANSACTION", "INST_ID:N ADDR:R XIDUSN:N XIDSLOT:N XIDSQN:N STATUS:T START_TIME:T START_DATE:D START_SCN:N START_SCNB:N START_SCNW:N XID:R USED_UREC:N CON_ID:N", _transactions),
+    view("V$TRANSACTION", "ADDR:R XIDUSN:N XIDSLOT:N XIDSQN:N STATUS:T START_TIME:T START_DATE:D START_SCN:N START_SCNB:N START_SCNW:N XID:R USED_UREC:N CON_ID:N", _own_transactions),
     view("V$SESSION", "SID:N SERIAL#:N AUDSID:N USERNAME:T STATUS:T PROGRAM:T MACHINE:T OSUSER:T SCHEMANAME:T TYPE:T TADDR:R LOGON_TIME:D CON_ID:N", _sessions),
     view("V$STATNAME", "STATISTIC#:N NAME:T CLASS:N CON_ID:N", _statistic_names),
     view("V$MYSTAT", "SID:N STATISTIC#:N VALUE:N CON_ID:N", _statistics),
