@@ -20,6 +20,7 @@ from tests.support.crash_oracle import SMALL
 from tests.support.fork import Ended, Forks, Run
 from tests.support.history import History
 from tests.support.leftovers import consistent
+from tests.support.oracle_neighbour import Neighbour
 from tests.support.oracle_workload import KEYS, OracleWriter
 
 pytestmark = pytest.mark.crash
@@ -80,9 +81,9 @@ class Bench:
 
 # options of the server, and the seed; two instances are harder than one, whatever their dictionary is
 FORMS: dict[str, tuple[dict[str, Any], int]] = {
-    "redo_log_catalog": ({}, 31),
-    "redo_log_catalog-cluster": ({"threads": 2}, 32),
-    "hybrid-cluster": ({"threads": 2, "cdb": False}, 30),
+    "redo_log_catalog": ({"cdb": False}, 31),
+    "redo_log_catalog-cluster": ({"threads": 2, "pdbs": ["ORCLPDB1", "ORCLPDB2"]}, 32),
+    "hybrid-cluster": ({"threads": 2, "pdbs": ["ORCLPDB1", "ORCLPDB2"]}, 30),
 }
 
 
@@ -96,9 +97,12 @@ def test_a_stream_killed_at_random_moments_is_what_the_engine_held_at_any_scn(
     r = Random(seed)
     with ExitStack() as stack:
         server = stack.enter_context(Oracle(options))
+        server.configure(partial_xids=r.random() < 0.5, commits_wait=r.random() < 0.5)
         bench = Bench(server, oracle_forks, seed, folder, form.removesuffix("-cluster"))
         writer = stack.enter_context(closing(bench.writer))
         writer.prepare()
+        if server.cdb:
+            stack.enter_context(Neighbour(server, seed))
         writer.write(40)
         for turn in range(14):
             at = 0 if turn % 2 else r.randrange(1, 90)

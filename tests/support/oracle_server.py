@@ -1,5 +1,7 @@
 """What the tests of the Oracle test server share: statements, and a mining session from start to end."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import oracledb
@@ -67,3 +69,13 @@ def mine(
     found = rows(connection, f"SELECT {columns} FROM v$logmnr_contents WHERE {where}")
     run(connection, "BEGIN SYS.DBMS_LOGMNR.END_LOGMNR(); END;")
     return found
+
+
+@contextmanager
+def redo_at_once(server: Oracle) -> Iterator[None]:
+    """Have the redo of open transactions in the log at once, as that of large transactions is: no private strands."""
+    server.configure(private_strands=False)
+    try:
+        yield
+    finally:
+        server.configure(private_strands=True)

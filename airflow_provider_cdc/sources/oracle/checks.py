@@ -29,6 +29,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
     translated,
 )
 from airflow_provider_cdc.sources.oracle.privileges import (
+    CLUSTER_VIEWS,
     Grant,
     asked,
     privileges_of,
@@ -64,6 +65,8 @@ def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
     if any((f.fatal and "V_$DATABASE" in f.fix) or "V_$THREAD" in f.fix for f in found):
         return found
     database = database_of(connection)
+    if len(database.threads) > 1:
+        found += view_findings(connection, grant, CLUSTER_VIEWS)
     found += [*_modes(database), *_standby(connection, database, config), *_names(connection, database, config)]
     found += [*server_findings(connection, database, config, grant), *_destination(connection, config)]
     found += _advice(connection, database, config)

@@ -120,6 +120,22 @@ def enter_container(connection: Connection, config: OracleConfig) -> None:
             cursor.execute(f"ALTER SESSION SET CONTAINER = {_identifier(config.database_pdb_name)}")
 
 
+def container_id(connection: Connection, config: OracleConfig) -> int | None:
+    """The number of the captured container, as in ``SRC_CON_ID``; ``None`` if the database has no containers.
+
+    :param connection: to the root, or to a database without containers; it is there afterwards, too
+    """
+    root, number = rows(connection, _CONTAINER)[0]
+    if not int(number):
+        return None
+    if config.database_pdb_name:
+        enter_container(connection, config)
+        number = scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'CON_ID') FROM DUAL")
+        with connection.cursor() as cursor:
+            cursor.execute(f"ALTER SESSION SET CONTAINER = {root}")
+    return int(number)
+
+
 def _target(config: OracleConfig, host: str | None) -> dict[str, Any]:
     """The address to connect to, as arguments of the driver."""
     url = bare_url(config.database_url) if config.database_url else None
@@ -231,6 +247,7 @@ def utc_offset(connection: Connection) -> int:
     return sign * (int(hours) * 3600 + int(minutes or 0) * 60)
 
 
+_CONTAINER = "SELECT SYS_CONTEXT('USERENV', 'CON_NAME'), SYS_CONTEXT('USERENV', 'CON_ID') FROM DUAL"
 _DATABASE = """
 SELECT NAME, DBID, CDB, DATABASE_ROLE, OPEN_MODE, LOG_MODE, RESETLOGS_CHANGE#, SUPPLEMENTAL_LOG_DATA_MIN,
        SUPPLEMENTAL_LOG_DATA_ALL, SUPPLEMENTAL_LOG_DATA_PK, SUPPLEMENTAL_LOG_DATA_UI, SUPPLEMENTAL_LOG_DATA_FK

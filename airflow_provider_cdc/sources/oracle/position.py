@@ -33,12 +33,13 @@ class Commits:
 class OraclePosition:
     """A position between two transactions, in the order of commits.
 
-    :param scn: SCN from which mining resumes; every uncaptured transaction began at it or later
+    :param scn: SCN from which mining resumes; every open transaction with changes of captured tables began at it or later
     :param read_scn: all commits up to this SCN are captured
     :param commits: redo thread → its last captured commits, if they are after ``read_scn``
     :param resetlogs: SCN at which the database's incarnation began (``RESETLOGS_CHANGE#``); 0 = unknown
     :param dbid: ``DBID`` of the database; 0 = unknown
     :param given_up: ids of open transactions that were given up; they are not captured when they commit
+    :param names: id → user and client id of open transactions that began before ``scn``: LogMiner knows them from the START alone
     """
 
     scn: int
@@ -47,6 +48,7 @@ class OraclePosition:
     resetlogs: int = 0
     dbid: int = 0
     given_up: frozenset[str] = frozenset()
+    names: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
 
     def captured(self, scn: int, thread: int, transaction: str) -> bool:
         """Whether a commit is before this position."""
@@ -84,6 +86,8 @@ class OraclePosition:
             document["dbid"] = self.dbid
         if self.given_up:
             document["given_up"] = "-".join(sorted(self.given_up))
+        if self.names:
+            document["names"] = {id_: list(names) for id_, names in sorted(self.names.items())}
         return document
 
     @classmethod
@@ -97,8 +101,10 @@ class OraclePosition:
             commits = _commits(str(document.get("commit_scn") or ""))
             read = int(document.get("read_scn", max(0, scn - 1)))
             given_up = frozenset(filter(None, str(document.get("given_up") or "").split("-")))
-            return cls(scn, read, commits, int(document.get("resetlogs", 0)), int(document.get("dbid", 0)), given_up)
-        except (KeyError, ValueError) as e:
+            names = {str(id_): (user, client) for id_, (user, client) in dict(document.get("names") or {}).items()}
+            identity = int(document.get("resetlogs", 0)), int(document.get("dbid", 0))
+            return cls(scn, read, commits, *identity, given_up, names)
+        except (KeyError, TypeError, ValueError) as e:
             raise ConfigError(
                 f"{document!r} is not a position in an Oracle redo log: {e}.",
                 remedy='write it as {"scn": "324567897", "commit_scn": "324567900:1:6.28.807"}',

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,11 +19,12 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import LockingMode, MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import Database, code_of, rows, scalar
 
-_VIEWS: Final = (
-    "DATABASE", "LOG", "LOG_HISTORY", "LOGMNR_LOGS", "LOGMNR_CONTENTS", "LOGMNR_PARAMETERS", "LOGFILE", "ARCHIVED_LOG",
-    "ARCHIVE_DEST_STATUS", "TRANSACTION", "THREAD",
+_MERE_STATISTICS: Final = ("V$MYSTAT", "V$STATNAME")
+VIEWS: Final = (
+    "V$DATABASE", "V$LOG", "V$LOG_HISTORY", "V$LOGMNR_LOGS", "V$LOGMNR_CONTENTS", "V$LOGMNR_PARAMETERS", "V$LOGFILE", "V$ARCHIVED_LOG",
+    "V$ARCHIVE_DEST_STATUS", "V$TRANSACTION", "V$THREAD", *_MERE_STATISTICS,
 )  # fmt: skip
-_MERE_STATISTICS: Final = ("MYSTAT", "STATNAME")
+CLUSTER_VIEWS: Final = ("GV$TRANSACTION",)
 _FORBIDDEN: Final = {942, 1031}
 
 
@@ -79,17 +80,17 @@ def asked(connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
         return None
 
 
-def view_findings(connection: Connection, grant: Grant) -> Iterator[Finding]:
+def view_findings(connection: Connection, grant: Grant, names: Sequence[str] = VIEWS) -> Iterator[Finding]:
     """Findings for ``V$`` views that the account may not read."""
-    for name in (*_VIEWS, *_MERE_STATISTICS):
+    for name in names:
         try:
-            rows(connection, f"SELECT 1 FROM V${name} WHERE 1 = 0")
+            rows(connection, f"SELECT 1 FROM {name} WHERE 1 = 0")
         except oracledb.DatabaseError as e:
             if code_of(e) not in _FORBIDDEN:
                 continue  # another error than missing rights: V$LOGMNR_CONTENTS needs a LogMiner session
             yield Finding(
-                f"The account may not read V${name}.",
-                grant(f"SELECT ON V_${name}"),
+                f"The account may not read {name}.",
+                grant(f"SELECT ON {name.replace('V$', 'V_$')}"),
                 fatal=name not in _MERE_STATISTICS,
             )
 

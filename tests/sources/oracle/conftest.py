@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_cdc.sources.oracle.schema import catalog
 from dev.servers.oracle import Oracle
-from tests.support import oracle_real
+from tests.support import oracle_real, oracle_server
 from tests.support.oracle_server import drop_all
 
 
@@ -32,6 +32,13 @@ def schema(oracle: Oracle) -> Oracle:
     """The shared server, with nothing in the owner's schema."""
     drop_all(oracle)
     return oracle
+
+
+@pytest.fixture
+def redo_at_once(oracle: Oracle) -> Iterator[None]:
+    """The redo of open transactions is in the log at once, as that of large ones is."""
+    with oracle_server.redo_at_once(oracle):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -24,7 +24,7 @@ LARGE = "x" * 3000
 
 
 @pytest.fixture
-def db(schema: Oracle) -> Oracle:
+def db(schema: Oracle, redo_at_once: None) -> Oracle:
     for name in ("T", "U"):
         schema.sql(f"CREATE TABLE {name} (ID NUMBER(9) PRIMARY KEY, V VARCHAR2(4000))", LOGGED.format(name))
     return schema

@@ -216,7 +216,7 @@ def test_logs_that_switch_meanwhile_lose_and_repeat_nothing(own: Oracle, made: C
 def test_a_restart_repeats_nothing_that_is_captured_though_it_reads_it_again(
     own: Oracle, made: Callable[..., Connector]
 ) -> None:
-    connector = made(own)
+    connector = made(own, log_mining_buffer_carry_max_bytes=0)
     connector.capture()
     with own.connect() as connection:
         connection.cursor().execute("INSERT INTO T VALUES (2, 2)")

@@ -259,6 +259,7 @@ def test_transactions_are_counted_by_their_end(schema: Oracle, made: Callable[..
     _of_three_windows()
 
 
+@pytest.mark.usefixtures("redo_at_once")
 def test_an_open_transaction_is_seen_to_keep_the_offset_where_it_began(
     schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -288,6 +289,7 @@ def test_an_open_transaction_is_seen_to_keep_the_offset_where_it_began(
     assert (found["ScnFreezeCount"], found["OldestTransactionId"], found["BufferedChangesCount"]) == (0, "", 0)
 
 
+@pytest.mark.usefixtures("redo_at_once")
 def test_transactions_that_are_given_up_are_told_by_their_ids(schema: Oracle, made: Callable[..., Connector]) -> None:
     connector = made(log_mining_transaction_retention_ms=7_200_000)
     with schema.connect() as connection:
@@ -336,6 +338,7 @@ def test_ddl_that_is_not_understood_and_complaints_are_counted(schema: Oracle, m
     assert (found["UnparsableDdlCount"], found["WarningCount"], found["ErrorCount"]) == (1, 1, 0)
 
 
+@pytest.mark.usefixtures("redo_at_once")
 def test_spilled_changes_are_counted(schema: Oracle, made: Callable[..., Connector]) -> None:
     connector = made(log_mining_buffer_memory_max_bytes=0)
     with schema.connect() as connection:

@@ -395,6 +395,7 @@ def _as_other(db: Oracle, statement: str) -> None:
         db.admin("DROP USER OTHER CASCADE")
 
 
+@pytest.mark.usefixtures("redo_at_once")
 def test_a_transaction_that_is_open_for_too_long_is_given_up_with_an_error_in_the_log(
     db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -415,6 +416,7 @@ def test_a_transaction_that_is_open_for_too_long_is_given_up_with_an_error_in_th
         connector.capture()
 
 
+@pytest.mark.usefixtures("redo_at_once")
 def test_a_transaction_with_too_many_events_is_given_up(
     db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -430,6 +432,7 @@ def test_a_transaction_with_too_many_events_is_given_up(
     assert [r["value"]["after"]["ID"] for r in of_table(captured(connector), "T")] == [5, 6]
 
 
+@pytest.mark.usefixtures("redo_at_once")
 def test_waiting_changes_beyond_the_bound_are_in_files_of_the_configured_folder(
     db: Oracle, made: Callable[..., Connector], tmp_path: Path
 ) -> None:
@@ -465,8 +468,8 @@ def test_the_flush_table_has_the_configured_name_and_is_not_captured(
     with db.capture() as connection:
         (count,) = connection.cursor().execute("SELECT COUNT(*) FROM MY_FLUSH").fetchone()
     assert count == 1
-    assert LogWriterFlush(config, _database(db))._table == "MY_FLUSH"
-    assert LogWriterFlush(settings(db), _database(db))._table == "LOG_MINING_FLUSH"
+    assert LogWriterFlush(config, _database(db), dict)._table == "MY_FLUSH"
+    assert LogWriterFlush(settings(db), _database(db), dict)._table == "LOG_MINING_FLUSH"
     assert is_system(TableId(namespace=db.user.upper(), name="MY_FLUSH"), config), (
         "a database without containers has it among the tables"
     )

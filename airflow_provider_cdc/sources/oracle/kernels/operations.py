@@ -18,6 +18,8 @@ COMMIT: Final = 7
 SELECT_LOB_LOCATOR: Final = 9
 LOB_WRITE: Final = 10
 LOB_TRIM: Final = 11
+REPLICATION_MARKER: Final = 27
+"""Written by Oracle GoldenGate; its transaction has a START and no end."""
 LOB_ERASE: Final = 29
 MISSING_SCN: Final = 34
 ROLLBACK: Final = 36

@@ -13,6 +13,7 @@ from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, connect, translated
+from airflow_provider_cdc.sources.oracle.database_transactions import open_transactions
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import is_constant
 from airflow_provider_cdc.sources.oracle.schema.lookups import StoredColumns, StoredFormats
@@ -58,6 +59,9 @@ class CatalogLookups:
 
     def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
         return self._ask(lambda d: row_at(d.connection, d.config, schema, row_id, scn))
+
+    def open_transactions(self) -> dict[bytes, int]:
+        return self._ask(lambda d: open_transactions(d.connection, d.config))
 
     def close(self) -> None:
         if self._connection is not None:

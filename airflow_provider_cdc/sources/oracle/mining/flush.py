@@ -1,8 +1,11 @@
 """Makes the database flush its log buffer, so that LogMiner sees all redo up to an SCN.
 
-LogMiner reads files. Redo of open transactions may stay in the log buffer of each instance until something commits there, or for three
-seconds. If a window were mined before, this redo would be lost, because the next window begins after it. A commit in each instance
-flushes the buffer (Debezium Oracle connector, ``log.mining.flush.table.name``, ``rac.nodes``).
+LogMiner reads files. Redo may stay in the log buffer of each instance until something commits there, or for three seconds. If a window
+were mined before, this redo would be lost, because the next window begins after it. A commit in each instance flushes the buffer (Debezium
+Oracle connector, ``log.mining.flush.table.name``, ``rac.nodes``).
+
+It does not flush the private redo strands of open transactions: only their end, a full strand or a log switch does. So the transactions that
+are open are part of the answer.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import oracledb
@@ -43,6 +46,18 @@ _OPEN_THREADS: Final = "SELECT THREAD# FROM V$THREAD WHERE STATUS = 'OPEN'"
 _THREAD: Final = "SELECT THREAD# FROM V$INSTANCE"
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """How far the logs are complete.
+
+    :param scn: all redo up to it is in the logs, but for that of ``open_transactions``
+    :param open_transactions: XID → start SCN of transactions that may have redo in private strands, which is in no log yet
+    """
+
+    scn: int
+    open_transactions: dict[bytes, int] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class _Node:
     """An instance whose log buffer is flushed."""
@@ -63,23 +78,26 @@ class LogWriterFlush:
     property LogMiner runs on the standby, and the flush table is written on the primary.
 
     :param database: the mined database
+    :param open_transactions: asks for the transactions that are open now, XID → start SCN
     :raises ConfigError: ``log.mining.flush.table.name`` is not a name
 
     ::
 
-        end = flush.flush(windows.next(start, session.minable_scn()).end)
+        written = flush.flush(windows.next(start, session.minable_scn()).end)
     """
 
     def __init__(
         self,
         config: OracleConfig,
         database: Database,
+        open_transactions: Callable[[], dict[bytes, int]],
         *,
         open_connection: Callable[[str | None], Connection] | None = None,
         sleep: Callable[[float], None] = time.sleep,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
+        self._open_transactions = open_transactions
         self._open_connection = open_connection or (lambda host: connect(config, host=host))
         self._sleep = sleep
         self._clock = clock
@@ -93,8 +111,8 @@ class LogWriterFlush:
         elsewhere = bool(config.log_mining_readonly_hostname)
         self.needed = not config.log_mining_archive_log_only_mode and (elsewhere or database.writable)
         self._nodes = [_Node(host) for host in config.rac_nodes or (None,)] if self.needed else []
-        self._requested: deque[tuple[float, int]] = deque()
-        self._flushed_scn = 0
+        self._requested: deque[tuple[float, Written]] = deque()
+        self._written = Written(0)
         self._reported: set[frozenset[int]] = set()
 
     def __enter__(self) -> LogWriterFlush:
@@ -103,17 +121,19 @@ class LogWriterFlush:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def flush(self, scn: int) -> int:
+    def flush(self, scn: int) -> Written:
         """Have all redo up to ``scn`` written to the log files.
 
         :param scn: an SCN that the database has reached
-        :return: the SCN up to which all instances have written their redo: ``scn``, or less while an instance cannot be reached
+        :return: how far all instances have written their redo: to ``scn``, or less while an instance cannot be reached
         :raises SourceUnavailable: no instance can be reached
-        :raises PrerequisiteError: the flush table cannot be created or written
+        :raises PrerequisiteError: the flush table cannot be created or written, or open transactions cannot be seen
         """
         if not self.needed:
-            return scn
+            return Written(scn)
         now = self._clock()
+        # before the buffers are written: the redo of a transaction that has ended is in them, that of the others may not be
+        open_transactions = self._open_transactions()
         written = {node.thread for node in self._nodes if self._write(node, scn)}
         if not written:
             raise SourceUnavailable(
@@ -123,10 +143,8 @@ class LogWriterFlush:
                 remedy="check that the hosts of rac.nodes, or database.hostname, are up; a retry goes on where this run stopped",
             )
         left = frozenset(self._open_threads() - written)
-        self._requested.append((now, scn))
-        if not left:
-            self._flushed_scn = max(self._flushed_scn, scn)
-        elif left not in self._reported:
+        self._requested.append((now, Written(scn, open_transactions)))
+        if left and left not in self._reported:
             self._reported.add(left)
             log.warning(
                 "The instances of redo threads %s cannot be reached to flush their log buffers: their redo is mined %.0f s later. rac.nodes "
@@ -134,8 +152,8 @@ class LogWriterFlush:
                 ", ".join(map(str, sorted(left))), WRITTEN_AFTER,
             )  # fmt: skip
         while self._requested and (not left or self._requested[0][0] <= now - WRITTEN_AFTER):
-            self._flushed_scn = max(self._flushed_scn, self._requested.popleft()[1])
-        return min(scn, self._flushed_scn)
+            self._written = self._requested.popleft()[1]
+        return self._written
 
     def close(self) -> None:
         """Close the connections."""
@@ -180,7 +198,7 @@ class LogWriterFlush:
                 cursor.execute(f"UPDATE {self._table} SET LAST_SCN = :scn", scn=scn)
                 if not cursor.rowcount:
                     cursor.execute(f"INSERT INTO {self._table} (LAST_SCN) VALUES (:scn)", scn=scn)
-            connection.commit()
+                cursor.execute("COMMIT WRITE IMMEDIATE WAIT")  # COMMIT_LOGGING and COMMIT_WAIT may say otherwise
             if reached >= scn:
                 return True
             self._sleep(0.05)  # instances of a cluster synchronise their SCNs with each message between them

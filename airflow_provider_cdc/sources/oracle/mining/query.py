@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,6 +30,7 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import (
     LOB_CODES,
     MISSING_SCN,
     NO_ROW_ID,
+    REPLICATION_MARKER,
     ROLLBACK,
     START,
     STRING_CODES,
@@ -39,18 +41,17 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import (
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table
 from airflow_provider_cdc.sources.oracle.schema.sql_names import literal
 from airflow_provider_cdc.sources.oracle.schema.system_tables import SYSTEM_SCHEMAS, is_system
+from airflow_provider_cdc.sources.oracle.transactions.open_transactions import UNKNOWN
+from airflow_provider_cdc.sources.oracle.transactions.partial_xids import PARTIAL
 
 log = logging.getLogger(__name__)
 
-TRANSACTIONS: Final = (START, COMMIT, MISSING_SCN, ROLLBACK)
+TRANSACTIONS: Final = (START, COMMIT, MISSING_SCN, ROLLBACK, REPLICATION_MARKER)
 CHANGES: Final = (INSERT, DELETE, UPDATE, UNSUPPORTED)
-UNKNOWN: Final = "UNKNOWN"
 RECYCLED: Final = "BIN$"
 """Prefix of the names of dropped tables in the recycle bin."""
 STALE: Final = 2
 """``STATUS`` of rows that do not match LogMiner's dictionary: their table may have had another name or other columns."""
-OWN_USERS: Final = ("SYS", "SYSTEM")
-"""Users whose changes are never captured (Debezium Oracle connector, "Creating users for the connector")."""
 
 BATCH: Final = pa.schema(
     [
@@ -96,10 +97,13 @@ _PORTABLE = re.compile(rf"(?:(?:{_PLAIN}|\\[.$^*+?()\[\]{{}}|]|\.|\[[A-Za-z0-9_]
 _ESCAPED = re.compile(r"\\([.$])")
 
 
-def contents_query(config: OracleConfig) -> str:
+def contents_query(config: OracleConfig, container: int | None = None) -> str:
     """The SELECT, with the bind variables ``:low`` and ``:high`` for the first and last SCN.
 
-    Its columns are those of :data:`WIRE`. Rows come in LogMiner's order, by SCN.
+    Its columns are those of :data:`WIRE`. Rows come in LogMiner's order: that of the log, which is nearly that of the SCNs.
+
+    :param container: the container to capture. Each has its own undo and its own object numbers, so XIDs and ``DATA_OBJ#`` are the same in
+        several; ``SRC_CON_ID`` needs no dictionary. ``None`` = the database has no containers
     """
     long_values = STRING_CODES + (LOB_CODES + XML_CODES if config.lob_enabled else ())
     kinds = [
@@ -109,9 +113,8 @@ def contents_query(config: OracleConfig) -> str:
         f" OR (OPERATION_CODE = {INTERNAL} AND ROW_ID <> '{NO_ROW_ID}')) AND {_data(config)})",
     ]
     wanted = [f"({' OR '.join(kinds)})"]
-    if config.database_pdb_name:
-        pdb = literal(config.database_pdb_name.upper())
-        wanted.append(f"(SRC_CON_NAME IS NULL OR SRC_CON_NAME = {pdb} OR OPERATION_CODE IN ({_numbers(TRANSACTIONS)}))")
+    if container is not None:
+        wanted.append(f"(SRC_CON_ID = {container} OR OPERATION_CODE = {MISSING_SCN})")
     return (
         f"SELECT {', '.join(_SOURCES)} FROM V$LOGMNR_CONTENTS WHERE SCN >= :low AND SCN <= :high AND "
         + " AND ".join(wanted)
@@ -225,27 +228,20 @@ def _not_handed_over(patterns: Sequence[str]) -> None:
 
 
 def _users(config: OracleConfig) -> str:
-    """The conditions on user and client id. Rows without a user name are kept."""
+    """The conditions on user and client id. Rows of a transaction that began before the range are kept: they have neither."""
     tests = []
     for column, include, exclude in (
-        ("USERNAME", config.log_mining_username_include_list, config.log_mining_username_exclude_list),
+        ("UPPER(USERNAME)", config.log_mining_username_include_list, config.log_mining_username_exclude_list),
         ("CLIENT_ID", config.log_mining_clientid_include_list, config.log_mining_clientid_exclude_list),
     ):
-        fold = str.upper if column == "USERNAME" else str
-        expression = f"UPPER({column})" if column == "USERNAME" else column
+        fold = str if column == "CLIENT_ID" else str.upper
         for names, word in ((include, "IN"), (exclude, "NOT IN")):
             if names:
                 listed = ", ".join(literal(fold(name)) for name in names)
-                or_unknown = (
-                    f"{column} IS NULL OR {column} = '{UNKNOWN}'" if column == "USERNAME" else _null(column, word)
-                )
-                tests.append(f"({or_unknown} OR {expression} {word} ({listed}))")
-    return " AND ".join(tests)
-
-
-def _null(column: str, word: str) -> str:
-    """A row without a client id passes an exclude list and fails an include list."""
-    return f"{column} IS NULL" if word == "NOT IN" else "1 = 0"
+                without = "CLIENT_ID IS NULL OR " if column == "CLIENT_ID" and word == "NOT IN" else ""
+                tests.append(f"{without}{column} {word} ({listed})")
+    wanted = " AND ".join(f"({test})" for test in tests)
+    return f"(USERNAME IS NULL OR USERNAME = '{UNKNOWN}' OR {wanted})" if wanted else ""
 
 
 def _numbers(codes: Sequence[int]) -> str:
@@ -253,38 +249,38 @@ def _numbers(codes: Sequence[int]) -> str:
 
 
 class RowFilter:
-    """Filters rows after the query: by user and client id, and unsupported rows of tables that are not captured."""
+    """Filters rows after the query: unsupported rows of tables that are not captured, and rows that an earlier window had."""
 
     def __init__(self, config: OracleConfig, filters: Filters) -> None:
         self._config = config
         self._filters = filters
-        excluded = {name.upper() for name in config.log_mining_username_exclude_list} | set(OWN_USERS)
-        self._without = pa.array(sorted(excluded), pa.large_string())
-        include = config.log_mining_username_include_list
-        self._only = pa.array([*(name.upper() for name in include), UNKNOWN], pa.large_string()) if include else None
-        self._clients = (config.log_mining_clientid_include_list, config.log_mining_clientid_exclude_list)
         self._tables: dict[tuple[str, str], bool] = {}
 
     def filter(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows that pass. Starts and ends of transactions, and DDL, always pass."""
-        if not batch.num_rows:
-            return batch
-        change = pc.invert(pc.is_in(batch.column("code"), pa.array([*TRANSACTIONS, DDL], pa.int16())))
-        user = pc.utf8_upper(batch.column("user"))
-        wrong = pc.is_in(user, self._without)
-        if self._only is not None:
-            wrong = pc.or_(wrong, pc.and_(pc.is_valid(user), pc.invert(pc.is_in(user, self._only))))
-        include, exclude = self._clients
-        client = batch.column("client_id")
-        if include:
-            wrong = pc.or_(wrong, pc.invert(pc.is_in(client, pa.array(include, pa.large_string()))))
-        if exclude:
-            wrong = pc.or_(wrong, pc.is_in(client, pa.array(exclude, pa.large_string())))
-        wrong = pc.and_(wrong, change)
+        """The rows that are not known to be of no use."""
         unsupported = pc.equal(batch.column("code"), UNSUPPORTED)
         if pc.any(unsupported).as_py():
-            wrong = pc.or_(wrong, self._foreign(batch, unsupported))
-        return batch.filter(pc.invert(wrong)) if pc.any(wrong).as_py() else batch
+            return batch.filter(pc.invert(self._foreign(batch, unsupported)))
+        return batch
+
+    @staticmethod
+    def without_earlier(batch: pa.RecordBatch, start: int, late: Mapping[bytes, int]) -> pa.RecordBatch:
+        """The rows of a window, and the earlier ones of some transactions.
+
+        :param start: SCN after which the window begins
+        :param late: XID → start SCN of these transactions
+        """
+        scns = batch.column("scn").to_numpy()
+        wanted = scns > start
+        if wanted.all():
+            return batch
+        in_slot = {xid[:4]: (xid, scn) for xid, scn in late.items()}
+        xids = batch.column("xid")
+        for i in np.flatnonzero(~wanted).tolist():
+            xid = xids[i].as_py() or b""
+            whole, scn = in_slot.get(xid[:4], (b"", 0))
+            wanted[i] = whole and scns[i] >= scn and (xid == whole or xid.endswith(PARTIAL))
+        return batch.filter(pa.array(wanted))
 
     def _foreign(self, batch: pa.RecordBatch, unsupported: pa.Array) -> pa.Array:
         """Mask of unsupported rows of tables that are known not to be captured."""

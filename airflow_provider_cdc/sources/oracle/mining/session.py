@@ -19,8 +19,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 import oracledb
@@ -35,6 +36,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
     Connection,
     code_of,
     connect,
+    container_id,
     current_scn,
     rows,
     scalar,
@@ -48,9 +50,11 @@ from airflow_provider_cdc.sources.oracle.mining.log_switch import LogsMoved, Pro
 from airflow_provider_cdc.sources.oracle.mining.query import WIRE, RowFilter, contents_query, decoded
 from airflow_provider_cdc.sources.oracle.mining.redo_dictionary import RedoDictionaries
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import PAUSES, LogCollector, LogFile
+from airflow_provider_cdc.sources.oracle.transactions.open_transactions import MineAgain
 
 log = logging.getLogger(__name__)
 
+NO_XIDS: Final[Mapping[bytes, int]] = MappingProxyType({})
 FETCH_ROWS: Final = 10_000
 _SWITCHES = "SELECT COUNT(*) FROM V$LOG_HISTORY WHERE FIRST_TIME > SYSDATE - 1"
 _MEMORY: Final = {
@@ -97,7 +101,7 @@ class MiningSession:
         )
         self._sleep = sleep
         self._clock = clock
-        self._sql = contents_query(config)
+        self._sql = ""
         self._connection: Connection | None = None
         self._logs: LogCollector | None = None
         self._mined_before = False
@@ -122,6 +126,8 @@ class MiningSession:
         """The connection, in the root of a container database; opened at first use."""
         if self._connection is None:
             self._connection = self._open_connection()
+            with translated(self._config):
+                self._sql = contents_query(self._config, container_id(self._connection, self._config))
         return self._connection
 
     @property
@@ -168,42 +174,47 @@ class MiningSession:
 
     # -- mining
 
-    def open(self, start: int, end: int, first: bool = False) -> None:
+    def open(self, start: int, end: int, first: bool = False, late: Mapping[bytes, int] = NO_XIDS) -> None:
         """Start LogMiner for a window: the SCNs after ``start`` (``start`` included if ``first``) up to and including ``end``.
 
         :param end: an SCN whose redo is on disk: from :meth:`minable_scn`, flushed
+        :param late: XID → start SCN of transactions whose rows before the window are wanted, too
         :raises PositionLost: logs of the window do not exist any more
         :raises SourceUnavailable: logs are still being archived, or the connection is lost
         """
-        low = start if first else start + 1
+        low = _low(start, first, late)
         if low <= end:
             self._retry(lambda: self._begin(low, end), f"SCN {low} to {end}")
 
-    def rows(self, start: int, end: int, first: bool = False) -> Generator[pa.RecordBatch, None, None]:
+    def rows(
+        self, start: int, end: int, first: bool = False, late: Mapping[bytes, int] = NO_XIDS
+    ) -> Generator[pa.RecordBatch, None, None]:
         """The rows of the window, in LogMiner's order, as batches with the schema :data:`.query.BATCH`.
 
         If a log is switched meanwhile, the remaining rows are read from its archived copy: none comes twice, none is lost.
 
+        :param late: as for :meth:`open`
+        :raises MineAgain: the rows before the switch come in another order now
         :raises SourceUnavailable: the connection is lost, or logs are switched again and again
         :raises PositionLost: logs of the window do not exist any more
         """
-        progress = Progress(start if first else start + 1)
+        progress = Progress(_low(start, first, late))
         attempts = 0
         while progress.low <= end:
-            before = progress.low, progress.rows
+            before = progress.rows
             try:
-                yield from self._fetch(progress, end)
+                for batch in self._fetch(progress, end):
+                    kept = batch if first else self._row_filter.without_earlier(batch, start, late)
+                    if kept.num_rows:
+                        yield kept
                 return
             except LogsMoved as e:
-                attempts = 0 if (progress.low, progress.rows) != before else attempts + 1
-                if not progress.ordered:
-                    raise self._order_changed(progress) from e
+                attempts = 0 if progress.rows != before else attempts + 1
                 if attempts >= len(PAUSES):
                     raise self._mining_failed(e, f"SCN {progress.low} to {end}") from e
                 self._note_retry(e, PAUSES[attempts])
                 self._forget()
-                low = progress.low
-                self._retry(lambda low=low: self._begin(low, end), f"SCN {low} to {end}")  # type: ignore[misc]
+                self._retry(lambda: self._begin(progress.low, end), f"SCN {progress.low} to {end}")
 
     def close(self) -> None:
         """End the session and the connection."""
@@ -327,18 +338,16 @@ class MiningSession:
             yield decoded(pa.table(fetched), self._utc_offset)
 
     def _without_delivered(self, batch: pa.RecordBatch, skip: int, progress: Progress) -> tuple[pa.RecordBatch, int]:
-        """The batch without the rows of its first SCN that were already delivered before the logs were collected again."""
+        """The batch without the rows that were already delivered before the logs were collected again."""
         here = min(skip, batch.num_rows)
         if here and skip == here and identity(batch, here - 1) != progress.last:
             raise self._order_changed(progress)
         return batch.slice(here), skip - here
 
-    def _order_changed(self, progress: Progress) -> SourceUnavailable:
-        return SourceUnavailable(
-            f"LogMiner gave the rows of SCN {progress.low} in another order than before.",
-            where=f"SCN {progress.low}",
-            safe="Nothing is lost; the offset is untouched.",
-            remedy="a retry goes on where the last batch ended",
+    @staticmethod
+    def _order_changed(progress: Progress) -> MineAgain:
+        return MineAgain(
+            f"after a log switch the first {progress.rows} rows from SCN {progress.low} on come in another order"
         )
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -361,3 +370,8 @@ class MiningSession:
             )
             batch = batch.filter(pc.invert(missing))
         return self._row_filter.filter(batch)
+
+
+def _low(start: int, first: bool, late: Mapping[bytes, int]) -> int:
+    """The first SCN to mine."""
+    return min([start if first else start + 1, *late.values()])

@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.errors import PositionLost
+from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.spi.carried import Carried, CarriedLost
@@ -27,6 +28,8 @@ from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.transactions.carried.open_rows import CarriedTransactions
+from airflow_provider_cdc.sources.oracle.transactions.continuation import ContinuationRows
+from airflow_provider_cdc.sources.oracle.transactions.open_transactions import MineAgain
 from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 
 log = logging.getLogger(__name__)
@@ -67,18 +70,19 @@ class LogMinerStream:
         # do not read beyond ``until``: tables whose snapshot is of that position are added to the stream there
         self._last = max(until.read_scn, *(c.scn for c in until.commits.values()), 0) if until else FOREVER
         self._session = MiningSession(config, Filters(config), metrics.session)
-        self._flush = LogWriterFlush(config, database)
+        self._flush = LogWriterFlush(config, database, lookups.open_transactions)
         self._carried = CarriedTransactions(config, carried, metrics.carried)
         self._current, self._took = 0, 0.0
         self._measured: dict[str, Value] = {}
         self._inside = False
+        self._mined_again: OraclePosition | None = None
         self._at(verified(start, database))
 
     def _at(self, position: OraclePosition) -> None:
         """Begin to mine where the oldest open transaction began."""
         config, tables, lookups, metrics = self._config, self._tables, self._lookups, self._metrics
         ddl = DdlApplier(config, tables, lookups)
-        self._processor = RowProcessor(config, position, tables, lookups, ddl, metrics.rows)
+        self._processor = RowProcessor(config, position, tables, lookups, ddl, metrics.rows, self._until)
         self._windows = Windows(config, metrics.windows)
         self._read, self._first = position.scn, True
 
@@ -87,7 +91,7 @@ class LogMinerStream:
 
         :raises PositionLost: redo logs that are needed do not exist any more
         :raises SourceUnavailable: the connection is lost, or logs are not archived yet
-        :raises SourceLogDamaged: redo is missing or out of order
+        :raises SourceLogDamaged: redo is missing, or commits are out of order
         :raises StorageUnavailable: the storage of what is carried over does not answer
         """
         try:
@@ -101,7 +105,12 @@ class LogMinerStream:
                     done = self._until is not None and self._processor.position.reached(self._until)
                     carried = self._carried.save(self._processor, self._read, last=done)
                 except CarriedLost as e:
-                    yield from self._again(e)
+                    self._carried.lost(e, self._processor.position)
+                    yield from self._again()
+                    continue
+                except MineAgain as e:
+                    self._note_mined_again(e)
+                    yield from self._again()
                     continue
                 yield carried or Heartbeat(self._processor.position)
                 if done:
@@ -123,13 +132,15 @@ class LogMinerStream:
         session, windows = self._session, self._windows
         current = session.minable_scn()
         window = windows.next(self._read, current, time_of=session.scn_time, log_ends=session.log_ends)
-        end = self._flush.flush(min(window.end, self._last))
-        if end <= self._read and not (self._first and end == self._read):
+        written = self._flush.flush(min(window.end, self._last))
+        read, end, first = self._read, written.scn, self._first
+        if end <= read and not (first and end == read):
             return
+        late = self._processor.transactions.begin_window(read, written.open_transactions)
         began, rows = time.monotonic(), 0
-        session.open(self._read, end, self._first)
-        with contextlib.closing(session.rows(self._read, end, self._first)) as batches:
-            for part in _gathered(batches):
+        session.open(read, end, first, late)
+        with contextlib.closing(session.rows(read, end, first, late)) as batches:
+            for part in in_scn_order(batches):
                 rows += part.num_rows
                 for item in self._processor.process(part):
                     self._inside = isinstance(item, LogBlock) and item.open
@@ -144,10 +155,24 @@ class LogMinerStream:
             session.measure()
         self._metrics.stepped(self._gauges(), rows, seconds)
 
-    def _again(self, why: CarriedLost) -> Iterator[LogItem]:
-        """Mine again what was carried over and cannot be read, from where all is captured that was delivered so far."""
+    def _note_mined_again(self, why: MineAgain) -> None:
+        """
+        :raises SourceUnavailable: that happened at the same position before
+        """
+        position = self._processor.position
+        if position == self._mined_again:
+            raise SourceUnavailable(
+                f"The log was mined twice from one position on, and its rows are not in order: {why}.",
+                where=str(position),
+                safe="Nothing is lost; the offset is untouched.",
+                remedy="a retry goes on where the last batch ended",
+            ) from why
+        self._mined_again = position
+        log.info("The log is mined again from SCN %d on: %s.", position.scn, why)
+
+    def _again(self) -> Iterator[LogItem]:
+        """Mine again from where all is captured that was delivered so far."""
         position, schemas = self._processor.position, self._processor.versions.state()
-        self._carried.lost(why, position)
         self._processor.close()
         if self._inside:
             self._inside = False
@@ -217,15 +242,29 @@ def verified(position: OraclePosition, database: Database) -> OraclePosition:
     return replace(position, resetlogs=database.resetlogs, dbid=database.dbid)
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The batches, concatenated to tables of :data:`PIECE_ROWS` rows or more."""
-    waiting: list[pa.RecordBatch] = []
+def in_scn_order(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows of a window with whole statements, in tables of :data:`PIECE_ROWS` rows or more, in the order of their SCNs.
+
+    LogMiner gives the rows of a redo thread in the order of the log, where each write has the redo of several strands one after the other.
+    So rows are sorted with those that come next, another :data:`PIECE_ROWS`. Rows of one SCN stay as they are.
+
+    :raises SourceLogDamaged: the continuation of a statement is missing
+    """
+    continuations = ContinuationRows()
+    waiting: list[pa.Table] = []
     count = 0
     for batch in batches:
-        waiting.append(batch)
-        count += batch.num_rows
-        if count >= PIECE_ROWS:
-            yield pa.Table.from_batches(waiting)
-            waiting, count = [], 0
+        waiting.append(continuations.join(pa.Table.from_batches([batch])))
+        count += waiting[-1].num_rows
+        if count >= 2 * PIECE_ROWS:
+            rows = _by_scn(pa.concat_tables(waiting))
+            yield rows.slice(0, count - PIECE_ROWS)
+            waiting, count = [rows.slice(count - PIECE_ROWS)], PIECE_ROWS
+    continuations.end()
     if count:
-        yield pa.Table.from_batches(waiting)
+        yield _by_scn(pa.concat_tables(waiting))
+
+
+def _by_scn(rows: pa.Table) -> pa.Table:
+    scns = rows.column("scn").to_numpy()
+    return rows if (np.diff(scns) >= 0).all() else rows.take(pa.array(np.argsort(scns, kind="stable")))

@@ -60,6 +60,12 @@ class Lookups(Protocol):
     def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
         """A row as of an SCN, one element; ``None`` if it cannot be read."""
 
+    def open_transactions(self) -> dict[bytes, int]:
+        """XID → start SCN of the transactions that are open now, in all instances.
+
+        :raises NotGranted: the user may not see them
+        """
+
 
 class NoLookups:
     """Lookups without a catalog: every answer is "not known"."""
@@ -84,3 +90,6 @@ class NoLookups:
 
     def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
         return None
+
+    def open_transactions(self) -> dict[bytes, int]:
+        return {}

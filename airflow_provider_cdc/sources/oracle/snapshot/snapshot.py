@@ -30,7 +30,7 @@ from typing import Final
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.errors import ConfigError, NotGranted, PrerequisiteError, TransientError
+from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, TransientError
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.snapshot.policy import lock_refused, lock_statements
@@ -43,10 +43,9 @@ from airflow_provider_cdc.sources.oracle.connect import (
     connect,
     current_scn,
     database_of,
-    enter_container,
-    scalar,
     translated,
 )
+from airflow_provider_cdc.sources.oracle.database_transactions import open_transactions
 from airflow_provider_cdc.sources.oracle.errors import SNAPSHOT_TOO_OLD, TABLE_CHANGED, translate
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
@@ -70,9 +69,6 @@ CHUNK_BLOCKS: Final = 16_384
 LOCK_SECONDS: Final = 60
 _ROWS_IN_BLOCK: Final = 50
 """Estimate of the rows per block, for tables without statistics."""
-
-_TRANSACTIONS = "SELECT MIN(START_SCN) FROM V$TRANSACTION WHERE START_SCN > 0"
-_NO_RIGHTS: Final = {942, 1031}
 
 
 class OracleSnapshot(SnapshotSession):
@@ -151,31 +147,10 @@ class OracleSnapshot(SnapshotSession):
     def _oldest_change(self, main: Connection) -> int:
         """An SCN at or before the first change of every transaction that is open now or begins later.
 
-        Each node of a cluster shows its own transactions only, and root and pluggable database may show different ones.
+        Transactions do not cross containers, so those of the tables' container count.
         """
-        found = [current_scn(main)]
-        for host in self._config.rac_nodes or (None,):
-            with contextlib.closing(connect(self._config, host=host)) as connection:
-                try:
-                    scns = [scalar(connection, _TRANSACTIONS)]
-                    if self._config.database_pdb_name:
-                        enter_container(connection, self._config)
-                        scns.append(scalar(connection, _TRANSACTIONS))
-                except oracledb.DatabaseError as e:
-                    if code_of(e) not in _NO_RIGHTS:
-                        raise
-                    raise self._blind(e) from e
-            found += [int(scn) for scn in scns if scn is not None]
-        return min(found)
-
-    def _blind(self, e: oracledb.DatabaseError) -> NotGranted:
-        everywhere = " CONTAINER=ALL" if self._config.database_pdb_name else ""
-        return NotGranted(
-            f"Open transactions cannot be seen, so their changes would be lost: {e}",
-            where="V$TRANSACTION",
-            safe="Nothing was read; the offset is untouched.",
-            remedy=f"GRANT SELECT ON V_$TRANSACTION TO {self._config.database_user}{everywhere}",
-        )
+        now = current_scn(main)
+        return min([now, *open_transactions(main, self._config).values()])
 
     # -- reading ------------------------------------------------------------------------------------------------------
 

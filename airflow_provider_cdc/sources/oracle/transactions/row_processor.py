@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem
@@ -20,7 +21,15 @@ from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
 from airflow_provider_cdc.sources.oracle.counters import RowCounters
-from airflow_provider_cdc.sources.oracle.kernels.operations import COMMIT, FOREVER, ROLLBACK, START
+from airflow_provider_cdc.sources.oracle.kernels.operations import (
+    COMMIT,
+    DDL,
+    FOREVER,
+    REPLICATION_MARKER,
+    ROLLBACK,
+    START,
+    UNSUPPORTED,
+)
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
@@ -28,13 +37,16 @@ from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVer
 from airflow_provider_cdc.sources.oracle.transactions import ddl_rows
 from airflow_provider_cdc.sources.oracle.transactions.block_builder import BlockBuilder
 from airflow_provider_cdc.sources.oracle.transactions.commits import commits_at, position_after
-from airflow_provider_cdc.sources.oracle.transactions.continuation import ContinuationRows
 from airflow_provider_cdc.sources.oracle.transactions.deduplicate import duplicates
+from airflow_provider_cdc.sources.oracle.transactions.open_transactions import UNKNOWN, Transaction
 from airflow_provider_cdc.sources.oracle.transactions.segments import ROWS
 from airflow_provider_cdc.sources.oracle.transactions.table_resolver import table_numbers
 from airflow_provider_cdc.sources.oracle.transactions.transaction_buffer import CommittedRows, TransactionBuffer
 
 Int64s = npt.NDArray[np.int64]
+
+ORDERED = (COMMIT, DDL)
+"""Codes of rows that come in the order of their SCNs: what they do depends on what was before."""
 
 
 class RowProcessor:
@@ -44,6 +56,8 @@ class RowProcessor:
     :param tables: the schemas in force
     :param lookups: answers questions that the log leaves open
     :param ddl: applies DDL statements to the schemas of captured tables
+    :param until: where the stream ends. Tables whose snapshot is of this position are captured from there on, with the changes that
+        transactions which were open then have made before: its ``scn`` is needed until then
     :ivar position: the position after the last delivered item; only this class moves it
     :ivar transactions: the open transactions and their changes
     """
@@ -56,6 +70,7 @@ class RowProcessor:
         lookups: Lookups,
         ddl: DdlApplier,
         counters: RowCounters,
+        until: OraclePosition | None = None,
     ) -> None:
         self._start, self._counters = start, counters
         self._versions = SchemaVersions(tables, lookups, config.catalog)
@@ -63,9 +78,8 @@ class RowProcessor:
             self._versions.note_present_names()
         self._ddl_rows = ddl_rows.DdlRows(config, start, self._versions, ddl, counters)
         self._blocks = BlockBuilder(config, self._versions, lookups, counters)
-        self._continuations = ContinuationRows()
         self._scn = 0
-        self.transactions = TransactionBuffer(config, start, counters)
+        self.transactions = TransactionBuffer(config, start, counters, until.scn if until else FOREVER)
         self.position = start
 
     @property
@@ -75,30 +89,24 @@ class RowProcessor:
 
     # -- rows in --------------------------------------------------------------------------------------------------------
 
-    def process(self, batch: pa.Table) -> Iterator[LogItem]:
+    def process(self, rows: pa.Table) -> Iterator[LogItem]:
         """The items that the next rows complete.
 
-        :param batch: rows with the columns of ``mining.query.BATCH``
-
-        :raises SourceLogDamaged: the rows are not in the order of their SCNs, or redo is missing
+        :param rows: columns of ``mining.query.BATCH``, with whole statements, in the order of their SCNs
+        :raises SourceLogDamaged: commits are not in the order of their SCNs, or redo is missing
+        :raises MineAgain: the first rows of a transaction were not read
         """
-        rows = self._continuations.join(batch)
         if not rows.num_rows:
             return
-        scns = rows.column("scn").to_numpy()
-        if scns[0] < self._scn or (np.diff(scns) < 0).any():
-            raise SourceLogDamaged(
-                "LogMiner gave rows whose SCN is lower than that of the rows before.",
-                where=f"SCN {self._scn} to {int(scns.max())}",
-                safe="Everything before is captured.",
-                remedy="run the capture again; if the error stays, look into the database's alert log",
-            )
-        self._scn, self._counters.ts_us = int(scns[-1]), rows.column("ts_us")[-1].as_py()
         codes = rows.column("code").to_numpy()
+        self._check_order(rows.column("scn").to_numpy()[np.isin(codes, ORDERED)])
+        self._counters.ts_us = rows.column("ts_us")[-1].as_py()
         lo = 0
         for at in np.flatnonzero(np.isin(codes, ddl_rows.CODES)):
             yield from self._changes(rows.slice(lo, int(at) - lo))
             row = rows.slice(int(at), 1).to_pylist()[0]
+            if row["code"] == UNSUPPORTED and self.transactions.leaves_out(row["xid"]):
+                continue
             for item, position in self._ddl_rows.items(row, self.position, self.transactions.low(FOREVER)):
                 self.position = position
                 yield item
@@ -106,13 +114,11 @@ class RowProcessor:
         yield from self._changes(rows.slice(lo))
 
     def end(self, scn: int) -> Heartbeat:
-        """All rows up to an SCN were processed: move the position there.
-
-        :raises SourceLogDamaged: the continuation of a redo statement is missing
-        """
-        self._continuations.end()
+        """All rows up to an SCN were processed: move the position there."""
+        transactions = self.transactions
+        transactions.end_window(scn)
         self.position = replace(
-            self.position.read(scn), scn=self.transactions.low(scn), given_up=self.transactions.given_up
+            self.position.read(scn), scn=transactions.low(scn), given_up=transactions.given_up, names=transactions.names()
         )  # fmt: skip
         self._versions.forget(self.position.scn)
         return Heartbeat(self.position)
@@ -128,6 +134,23 @@ class RowProcessor:
     def close(self) -> None:
         self.transactions.close()
 
+    def _check_order(self, scns: Int64s) -> None:
+        """
+        :param scns: of commits and DDL statements; those that are captured may come again
+        :raises SourceLogDamaged: they do not ascend
+        """
+        scns = scns[scns > self.position.read_scn]
+        if not len(scns):
+            return
+        if scns[0] < self._scn or (np.diff(scns) < 0).any():
+            raise SourceLogDamaged(
+                "LogMiner gave commits whose SCN is lower than that of commits before.",
+                where=f"SCN {self._scn} to {int(scns.max())}",
+                safe="Everything before is captured.",
+                remedy="run the capture again; if the error stays, look into the database's alert log",
+            )
+        self._scn = int(scns[-1])
+
     # -- rows of transactions ---------------------------------------------------------------------------------------------
 
     def _changes(self, rows: pa.Table) -> Iterator[LogItem]:
@@ -139,7 +162,7 @@ class RowProcessor:
         ends = np.flatnonzero((codes == COMMIT) | (codes == ROLLBACK))
         last = dict(zip(serials[ends].tolist(), ends.tolist(), strict=True))
         _check_ends(rows, serials, codes, last)
-        changes = self._captured(rows, serials, codes)
+        changes = self._captured(rows, serials, codes, met)
         commits = commits_at(rows, ends[codes[ends] == COMMIT], serials, met)
         wanted = [c for c in commits if not self._start.captured(c.scn, c.thread, c.id)]
         ended = [met[s] for s in last]
@@ -147,21 +170,25 @@ class RowProcessor:
         newest = (wanted[-1].id, wanted[-1].scn) if wanted else ("", 0)
         self._counters.ended(len(wanted), rolled_back, *newest)
         now = self.transactions.add(changes, wanted, ended)
+        self.transactions.forget([met[s] for s in serials[codes == REPLICATION_MARKER].tolist()])
         if self.transactions.give_up_oversized():
             self.position = replace(self.position, given_up=self.transactions.given_up)
         for committed in self.transactions.commit(now, wanted, ended):
             yield from self._items(committed)
 
-    def _captured(self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16]) -> pa.Table:
+    def _captured(
+        self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16], met: dict[int, Transaction]
+    ) -> pa.Table:
         """The changes of captured tables, with the columns of :data:`.segments.ROWS`."""
-        control = (codes == START) | (codes == COMMIT) | (codes == ROLLBACK)
+        control = np.isin(codes, (START, COMMIT, ROLLBACK, REPLICATION_MARKER))
         numbers = table_numbers(rows, ~control, self._versions)
         keep = numbers >= 0
         self._counters.filtered += int((~control & ~keep).sum())
         keep &= ~duplicates(rows, serials, keep)
-        keep &= self.transactions.not_given_up(serials)
+        keep &= self.transactions.wanted(serials, met)
         self._counters.changes += int(keep.sum())
         columns = {name: rows.column(name) for name in ROWS.names if name not in ("tx", "table")}
+        columns["user"] = with_users(columns["user"], serials, met)
         columns |= {"tx": pa.array(serials), "table": pa.array(numbers)}
         waiting = pa.table([columns[name] for name in ROWS.names], schema=ROWS)
         return waiting if keep.all() else waiting.filter(pa.array(keep))
@@ -173,6 +200,16 @@ class RowProcessor:
             if isinstance(item, LogBlock):
                 self.position = position
             yield item
+
+
+def with_users(users: pa.ChunkedArray, serials: Int64s, met: dict[int, Transaction]) -> pa.ChunkedArray:
+    """The users of rows; where LogMiner does not know them, those of their transactions."""
+    unknown = pc.fill_null(pc.equal(users, UNKNOWN), True)
+    if not pc.any(unknown).as_py():
+        return users
+    some, at = np.unique(serials, return_inverse=True)
+    names = pa.array([met[serial].user for serial in some.tolist()], pa.large_string())
+    return pc.if_else(unknown, pc.coalesce(names.take(pa.array(at)), users), users)
 
 
 def _check_ends(rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16], last: dict[int, int]) -> None:

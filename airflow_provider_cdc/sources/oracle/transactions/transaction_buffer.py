@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from airflow_provider_cdc.sources.oracle.transactions.open_transactions import O
 from airflow_provider_cdc.sources.oracle.transactions.rollback import not_rolled_back
 from airflow_provider_cdc.sources.oracle.transactions.segments import CarriedRows, Segment
 from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import SpillBuffer
+from airflow_provider_cdc.sources.oracle.transactions.users import UserFilter
 
 log = logging.getLogger(__name__)
 
@@ -50,11 +51,15 @@ class TransactionBuffer:
     """Owns the open transactions and their buffered changes.
 
     :param start: the position to begin at; transactions that were given up before it stay given up
+    :param needed: SCN from which the log is needed, whatever is open
     """
 
-    def __init__(self, config: OracleConfig, start: OraclePosition, counters: RowCounters) -> None:
+    def __init__(
+        self, config: OracleConfig, start: OraclePosition, counters: RowCounters, needed: int = FOREVER
+    ) -> None:
+        self._needed = needed
         self._most = config.log_mining_buffer_transaction_events_threshold
-        self._open = OpenTransactions(start.given_up)
+        self._open = OpenTransactions(start, UserFilter(config))
         self._buffer = SpillBuffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
         self._counters = counters
 
@@ -68,6 +73,11 @@ class TransactionBuffer:
     def oldest(self) -> Transaction | None:
         """The oldest open transaction that is not given up."""
         return min((t for t in self._open if not t.given_up), key=lambda t: t.first_scn, default=None)
+
+    @property
+    def worth_carrying(self) -> bool:
+        """Whether the log would have to be mined again without what is open."""
+        return bool(self._buffer.counts) or self._open.hidden
 
     @property
     def given_up(self) -> frozenset[str]:
@@ -85,24 +95,45 @@ class TransactionBuffer:
         return self._buffer.nbytes
 
     def low(self, otherwise: int) -> int:
-        """SCN at which the oldest transaction began that is not given up; ``otherwise`` without one."""
-        return self._open.low(otherwise)
+        """SCN from which mining has to resume, see :meth:`.open_transactions.OpenTransactions.low`."""
+        return min(self._open.low(otherwise, self._buffer.counts), self._needed)
+
+    def names(self) -> dict[str, tuple[str | None, str | None]]:
+        """Users and client ids for the position, see :meth:`.open_transactions.OpenTransactions.names`."""
+        return self._open.names(self._buffer.counts)
+
+    # -- windows --------------------------------------------------------------------------------------------------------
+
+    def begin_window(self, start: int, in_database: Mapping[bytes, int]) -> dict[bytes, int]:
+        """Begin with the rows of a window. What is read again is not buffered any more.
+
+        :param start: SCN after which it begins
+        :param in_database: XID → start SCN of the transactions that were open after its end was chosen
+        :return: XID → start SCN of the transactions of which all rows have to be read, from before the window, too
+        """
+        late, again = self._open.begin_window(start, in_database)
+        self._buffer.drop([serial for serial in again if serial in self._buffer.counts])
+        return late
+
+    def end_window(self, end: int) -> None:
+        """All rows up to an SCN were processed."""
+        self._open.end_window(end)
 
     # -- what is carried over -----------------------------------------------------------------------------------------
 
-    def restore(self, transactions: Sequence[tuple[str, int, int, bool]], segments: Sequence[Segment]) -> None:
+    def restore(self, state: Mapping[str, list[Any]], segments: Sequence[Segment]) -> None:
         """Begin with transactions that were open at the end of another stream. To be called first.
 
-        :param transactions: from :meth:`state`
-        :param segments: their rows; the serial of each transaction is its number in ``transactions``
+        :param state: from :meth:`state`
+        :param segments: their rows; the serial of each transaction is its place in the state
         """
-        self._open.restore(transactions)
+        self._open.restore(state)
         self._buffer.restore(segments)
         given_up = [t.serial for t in self._open if t.given_up and t.serial in self._buffer.counts]
         if given_up:
             self._buffer.drop(given_up)
 
-    def state(self) -> list[tuple[str, int, int, bool]]:
+    def state(self) -> dict[str, list[Any]]:
         """The open transactions, fit for JSON."""
         return self._open.state()
 
@@ -120,14 +151,15 @@ class TransactionBuffer:
 
     def number(self, rows: pa.Table) -> tuple[Int64s, dict[int, Transaction]]:
         """The serial of each row's transaction, and serial → transaction. Unknown XIDs become open transactions."""
-        return self._open.number(
-            rows.column("xid").combine_chunks(), rows.column("scn").to_numpy(), rows.column("ts_us").to_numpy()
-        )
+        return self._open.number(rows)
 
-    def not_given_up(self, serials: Int64s) -> npt.NDArray[np.bool_]:
-        """Mask of the rows whose transaction is not given up."""
-        given_up = [t.serial for t in self._open if t.given_up]
-        return ~np.isin(serials, given_up) if given_up else np.ones(len(serials), np.bool_)
+    def wanted(self, serials: Int64s, met: Mapping[int, Transaction]) -> npt.NDArray[np.bool_]:
+        """Mask of the rows whose transaction is neither given up nor left out.
+
+        :param met: serial → transaction
+        """
+        unwanted = [serial for serial, t in met.items() if t.given_up or t.left_out]
+        return ~np.isin(serials, unwanted) if unwanted else np.ones(len(serials), np.bool_)
 
     def add(self, changes: pa.Table, commits: list[Commit], ended: list[Transaction]) -> pa.Table:
         """Buffer the changes of transactions that are still open, or that have buffered rows already.
@@ -159,7 +191,18 @@ class TransactionBuffer:
 
     def give_up_before(self, ts_us: int) -> list[Transaction]:
         """Give up transactions that began before a moment (µs since the epoch); returns them."""
-        return self._give_up([t for t in self._open if not t.given_up and t.first_ts_us < ts_us])
+        changed = self._buffer.counts
+        return self._give_up(
+            [t for t in self._open if not t.given_up and t.first_ts_us < ts_us and t.serial in changed]
+        )
+
+    def leaves_out(self, xid: bytes) -> bool:
+        """Whether changes of an open transaction are not captured, because of its user."""
+        return self._open.leaves_out(xid)
+
+    def forget(self, transactions: Iterable[Transaction]) -> None:
+        """Forget transactions without changes of captured tables."""
+        self._open.end([t for t in transactions if t.serial not in self._buffer.counts], ())
 
     # -- transactions out -------------------------------------------------------------------------------------------------------
 
@@ -171,10 +214,10 @@ class TransactionBuffer:
         counts = dict(
             zip(*(a.tolist() for a in np.unique(now.column("tx").to_numpy(), return_counts=True)), strict=True)
         )
-        self._open.end(ended)
+        self._open.end(ended, {c.serial for c in commits})
         sizes = [self._buffer.counts.get(c.serial, 0) + counts.get(c.serial, 0) for c in commits]
         left = [(commit, size) for commit, size in zip(commits, sizes, strict=True) if size]
-        begins = resume_scns([commit for commit, _ in left], self._open.low(FOREVER))
+        begins = resume_scns([commit for commit, _ in left], self.low(FOREVER))
         group: list[Commit] = []
         rows = group_low = 0
         for (commit, size), low in zip(left, begins, strict=True):

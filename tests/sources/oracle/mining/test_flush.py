@@ -11,6 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.connect import Database, connect, current_scn, database_of, rows
+from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.mining.flush import RETRY_AFTER, WRITTEN_AFTER, LogWriterFlush
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import changes, mined, session_of, settings
@@ -21,7 +22,7 @@ from tests.support.oracle_server import run
 def server() -> Iterator[Oracle]:
     with Oracle() as server:
         server.sql("CREATE TABLE ty (id NUMBER)")
-        server.configure(flush_timer=False)
+        server.configure(flush_timer=False, private_strands=False)
         yield server
 
 
@@ -29,7 +30,7 @@ def server() -> Iterator[Oracle]:
 def cluster() -> Iterator[Oracle]:
     with Oracle({"threads": 2}) as server:
         server.sql("CREATE TABLE ty (id NUMBER)")
-        server.configure(flush_timer=False)
+        server.configure(flush_timer=False, private_strands=False)
         yield server
 
 
@@ -47,7 +48,8 @@ class Clock:
 
 def flushing(server: Oracle, clock: Clock | None = None, **properties: object) -> LogWriterFlush:
     more = {"clock": clock} if clock else {}
-    return LogWriterFlush(settings(server, **properties), facts(server), sleep=lambda seconds: None, **more)  # type: ignore[arg-type]
+    config = settings(server, **properties)
+    return LogWriterFlush(config, facts(server), dict, sleep=lambda seconds: None, **more)  # type: ignore[arg-type]
 
 
 def two_windows(server: Oracle, flush: LogWriterFlush | None, thread: int = 1) -> list[str]:
@@ -58,12 +60,12 @@ def two_windows(server: Oracle, flush: LogWriterFlush | None, thread: int = 1) -
         run(owner, "INSERT INTO ty VALUES (1)")
         middle = session.minable_scn()
         if flush:
-            middle = flush.flush(middle)
+            middle = flush.flush(middle).scn
         found = mined(session, start, middle)
         run(owner, "COMMIT")
         end = session.minable_scn()
         if flush:
-            end = flush.flush(end)
+            end = flush.flush(end).scn
         return changes(found + mined(session, middle, end, first=False))
 
 
@@ -76,13 +78,35 @@ def test_a_change_in_the_log_buffer_is_written_before_it_is_mined(server: Oracle
         assert two_windows(server, flush) == ["""insert into "APP"."TY"("ID") values ('1');"""]
 
 
+def test_a_commit_that_does_not_wait_is_written_too(server: Oracle) -> None:
+    server.configure(commits_wait=False)
+    with flushing(server) as flush:
+        assert two_windows(server, flush) == ["""insert into "APP"."TY"("ID") values ('1');"""]
+
+
+def test_open_transactions_are_those_of_before_the_flush_in_every_instance(cluster: Oracle) -> None:
+    config = settings(cluster, rac__nodes=",".join(cluster.nodes))
+    with (
+        closing(CatalogLookups(config)) as lookups,
+        LogWriterFlush(config, facts(cluster), lookups.open_transactions) as flush,
+    ):
+        assert flush.flush(cluster.scn()).open_transactions == {}
+        before = cluster.scn()
+        with closing(cluster.connect(thread=1)) as one, closing(cluster.connect(thread=2)) as two:
+            for connection in (one, two):
+                run(connection, "INSERT INTO ty VALUES (1)")
+            found = flush.flush(cluster.scn()).open_transactions
+        assert len(found) == 2
+        assert all(scn > before for scn in found.values())
+
+
 def test_the_table_is_made_in_the_schema_of_the_capture_user_and_has_one_row(server: Oracle) -> None:
     for table in ("LOG_MINING_FLUSH", "OTHER_FLUSH"):
         for _ in range(2):
             with flushing(server, log__mining__flush__table__name=table) as flush:
                 for _ in range(3):
                     scn = server.scn()
-                    assert flush.flush(scn) == scn
+                    assert flush.flush(scn).scn == scn
         with closing(server.capture()) as connection:
             assert rows(connection, f"SELECT COUNT(*), MAX(last_scn) FROM {table}") == [(1, scn)]
 
@@ -103,14 +127,14 @@ def test_an_instance_that_no_node_names_is_mined_when_it_has_written_by_itself(
     clock = Clock()
     with flushing(cluster, clock) as flush:
         first = cluster.scn()
-        assert flush.flush(first) == 0
+        assert flush.flush(first).scn == 0
         clock.now += WRITTEN_AFTER / 2
         second = cluster.scn()
-        assert flush.flush(second) == 0
+        assert flush.flush(second).scn == 0
         clock.now += WRITTEN_AFTER / 2
-        assert flush.flush(cluster.scn()) == first
+        assert flush.flush(cluster.scn()).scn == first
         clock.now += WRITTEN_AFTER / 2
-        assert flush.flush(cluster.scn()) == second
+        assert flush.flush(cluster.scn()).scn == second
     assert caplog.text.count("redo threads 2 cannot be reached") == 1
     assert "rac.nodes" in caplog.text
 
@@ -124,30 +148,32 @@ def test_a_node_that_is_down_delays_and_is_tried_again(cluster: Oracle, caplog: 
             return connect(config, host="127.0.0.1:1")
         return connect(config, host=host)
 
-    with LogWriterFlush(config, facts(cluster), open_connection=to, sleep=lambda seconds: None, clock=clock) as flush:
+    with LogWriterFlush(
+        config, facts(cluster), dict, open_connection=to, sleep=lambda seconds: None, clock=clock
+    ) as flush:
         down["node"] = cluster.nodes[1]
         before = cluster.scn()
-        assert flush.flush(before) == 0
+        assert flush.flush(before).scn == 0
         assert f"{cluster.nodes[1]} cannot flush its log buffer now" in caplog.text
         clock.now += WRITTEN_AFTER
-        assert flush.flush(cluster.scn()) == before
+        assert flush.flush(cluster.scn()).scn == before
         down["node"] = ""
-        assert flush.flush(cluster.scn()) == before, "not tried again so soon"
+        assert flush.flush(cluster.scn()).scn == before, "not tried again so soon"
         clock.now += RETRY_AFTER
         now = cluster.scn()
-        assert flush.flush(now) == now
+        assert flush.flush(now).scn == now
         cluster.close_thread(2)
         for node in flush._nodes[1:]:
             flush._drop(node)
         down["node"] = cluster.nodes[1]
         now = cluster.scn()
-        assert flush.flush(now) == now, "an instance that is closed has nothing to write"
+        assert flush.flush(now).scn == now, "an instance that is closed has nothing to write"
 
 
 def test_a_database_that_does_not_answer_is_an_error(server: Oracle) -> None:
     config = settings(server)
     database = facts(server)
-    with LogWriterFlush(config, database) as flush:
+    with LogWriterFlush(config, database, dict) as flush:
         scn = server.scn()
         flush.flush(scn)
         server.kill()
@@ -160,7 +186,7 @@ def test_a_database_that_does_not_answer_is_an_error(server: Oracle) -> None:
 def test_no_flush_where_only_archived_logs_are_mined(server: Oracle) -> None:
     with flushing(server, log__mining__archive__log__only__mode=True) as flush:
         assert not flush.needed
-        assert flush.flush(5) == 5
+        assert flush.flush(5).scn == 5
     with closing(server.capture()) as connection:
         assert rows(connection, "SELECT COUNT(*) FROM user_tables") == [(0,)]
 
@@ -172,9 +198,9 @@ def test_mining_on_a_standby_writes_on_the_primary(caplog: pytest.LogCaptureFixt
             standby = database_of(connection)
             scn = current_scn(connection)
         assert not standby.writable
-        assert not LogWriterFlush(settings(server), standby).needed
+        assert not LogWriterFlush(settings(server), standby, dict).needed
         named = settings(server, log__mining__readonly__hostname=f"{server.host}:{server._standby_port}")
-        with LogWriterFlush(named, standby) as flush:
-            assert flush.flush(scn) == scn
+        with LogWriterFlush(named, standby, dict) as flush:
+            assert flush.flush(scn).scn == scn
         with closing(server.capture()) as connection:
             assert rows(connection, "SELECT COUNT(*) FROM log_mining_flush") == [(1,)]

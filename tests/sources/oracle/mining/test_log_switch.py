@@ -9,7 +9,6 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.config.filters import Filters
@@ -17,8 +16,6 @@ from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.sources.oracle.connect import database_of
 from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
-from airflow_provider_cdc.sources.oracle.mining.log_switch import Progress
-from airflow_provider_cdc.sources.oracle.mining.query import BATCH
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogFile
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from airflow_provider_cdc.sources.oracle.mining.windows import Windows
@@ -137,27 +134,6 @@ def test_an_online_log_that_is_used_again_while_it_is_read_is_read_on_in_its_cop
             assert session.counters.retries == 1
 
 
-@pytest.mark.parametrize(
-    ("batches", "low", "taken", "ordered"),
-    [
-        ([[5, 7], [7, 9]], 9, 1, True), ([[5, 7], [7, 7], [7]], 7, 4, True), ([[5], [6, 6]], 6, 2, True),
-        ([[5, 7], [6, 8]], 8, 1, False), ([[5, 8, 7]], 7, 1, False),
-    ],
-)  # fmt: skip
-def test_a_place_in_a_window_needs_rows_by_ascending_scn(
-    batches: list[list[int]], low: int, taken: int, ordered: bool
-) -> None:
-    progress = Progress(5)
-    for scns in batches:
-        progress.advance(batch_of(scns))
-    assert (progress.low, progress.rows, progress.ordered) == (low, taken, ordered)
-
-
-def batch_of(scns: list[int]) -> pa.RecordBatch:
-    blank: dict[str, Any] = dict.fromkeys(BATCH.names)
-    return pa.RecordBatch.from_pylist([blank | {"scn": scn} for scn in scns], schema=BATCH)
-
-
 class Writer(threading.Thread):
     """Makes transactions in one instance, and counts the rows."""
 
@@ -195,6 +171,7 @@ class Trouble(threading.Thread):
 def test_many_switches_at_random_moments_lose_no_row_and_give_none_twice() -> None:
     """Two instances write, switch, hold back archiving and delete what was mined; windows follow each other the whole time."""
     with Oracle({"threads": 2, "switch_every": 40}) as server:
+        server.configure(private_strands=False)
         server.sql(
             "CREATE TABLE ty (id NUMBER, v VARCHAR2(20))", "ALTER TABLE ty ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
         )
@@ -204,7 +181,7 @@ def test_many_switches_at_random_moments_lose_no_row_and_give_none_twice() -> No
         stop = threading.Event()
         writers, trouble = [Writer(server, instance, stop) for instance in (1, 2)], Trouble(server, stop)
         found: list[tuple[int, str]] = []
-        with MiningSession(config, Filters(config)) as session, LogWriterFlush(config, facts) as flush:
+        with MiningSession(config, Filters(config)) as session, LogWriterFlush(config, facts, dict) as flush:
             windows = Windows(config)
             start = at = session.minable_scn()
             for worker in (*writers, trouble):
@@ -216,7 +193,7 @@ def test_many_switches_at_random_moments_lose_no_row_and_give_none_twice() -> No
                     stop.set()
                     for worker in (*writers, trouble):
                         worker.join()
-                end = flush.flush(windows.next(at, session.minable_scn()).end)
+                end = flush.flush(windows.next(at, session.minable_scn()).end).scn
                 found += _inserts(mined(session, at, end, at == start))
                 trouble.mined_to = at = end
             assert session.counters.sessions > 10

@@ -19,6 +19,7 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH, RowFilter, contents_query, portable
+from airflow_provider_cdc.sources.oracle.transactions.users import UserFilter
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 from tests.support.oracle_server import NLS, ONLINE, add_logs, rows, run
@@ -57,7 +58,7 @@ class Log:
     def __init__(self, server: Oracle, connection: oracledb.Connection) -> None:
         self.server, self.connection = server, connection
         self.first = server.scn()
-        scns = server.inject([{"SRC_CON_NAME": server.pdb, **row} for row in ROWS])
+        scns = server.inject(ROWS)
         self.rows = dict(zip(scns, ROWS, strict=True))
         self.last = server.scn()
         add_logs(connection, self.first)
@@ -65,7 +66,7 @@ class Log:
 
     def kept(self, config: OracleConfig) -> list[dict[str, Any]]:
         with self.connection.cursor() as cursor:
-            cursor.execute(contents_query(config), low=self.first, high=self.last)
+            cursor.execute(contents_query(config, 3), low=self.first, high=self.last)
             return [self.rows[row[0]] for row in cursor.fetchall()]
 
     def config(self, **properties: Any) -> OracleConfig:
@@ -204,17 +205,17 @@ def test_only_user_ddl_is_kept_of_all_tables(log: Log) -> None:
 
 
 def test_long_values_are_asked_for_where_they_are_captured(log: Log) -> None:
-    assert codes(log.kept(log.config())) == {0, 1, 2, 3, 5, 6, 7, 34, 36, 91, 255}
-    assert codes(log.kept(log.config(lob__enabled=True))) == {0, 1, 2, 3, 5, 6, 7, 9, 10, 34, 36, 68, 91, 255}
+    assert codes(log.kept(log.config())) == {0, 1, 2, 3, 5, 6, 7, 27, 34, 36, 91, 255}
+    assert codes(log.kept(log.config(lob__enabled=True))) == {0, 1, 2, 3, 5, 6, 7, 9, 10, 27, 34, 36, 68, 91, 255}
     internal = [row for row in log.kept(log.config()) if row["OPERATION_CODE"] == 0]
     assert [row.get("ROW_ID") for row in internal] == ["AAAE5KAAEAAAAFfAAA"]
 
 
-def test_rows_of_other_pluggable_databases_are_left_out_but_not_the_ends_of_transactions(log: Log) -> None:
+def test_rows_of_other_containers_are_left_out_with_the_ends_of_their_transactions(log: Log) -> None:
     first = log.server.scn()
     log.server.inject([
-        _row(OPERATION_CODE=code, SEG_OWNER="APP", TABLE_NAME="ORDERS", SRC_CON_NAME=pdb)
-        for code in (1, 7) for pdb in ("ORCLPDB1", "ORCLPDB2", "CDB$ROOT", None)
+        _row(OPERATION_CODE=code, SEG_OWNER="APP", TABLE_NAME="ORDERS", SRC_CON_ID=container)
+        for code in (1, 7, 34) for container in (1, 3, 4, 0, None)
     ])  # fmt: skip
     last = log.server.scn()
     config = log.config()
@@ -222,11 +223,14 @@ def test_rows_of_other_pluggable_databases_are_left_out_but_not_the_ends_of_tran
         run(connection, NLS)
         add_logs(connection, first)
         run(connection, f"BEGIN sys.dbms_logmnr.start_logmnr(startScn => {first}, endScn => {last}, options => {ONLINE}); END;")  # fmt: skip
-        sql = contents_query(config).replace("SELECT SCN,", "SELECT SRC_CON_NAME,", 1)
+        sql = contents_query(config, 3).replace("SELECT SCN,", "SELECT SRC_CON_ID,", 1)
         sql = sql.replace(":low", str(first)).replace(":high", str(last))
         found = [(row[1], row[0]) for row in rows(connection, sql)]
-    assert [pdb for code, pdb in found if code == 1] == ["ORCLPDB1", None]
-    assert [pdb for code, pdb in found if code == 7] == ["ORCLPDB1", "ORCLPDB2", "CDB$ROOT", None]
+    assert [container for code, container in found if code == 1] == [3]
+    assert [container for code, container in found if code == 7] == [3]
+    assert [container for code, container in found if code == 34] == [1, 3, 4, 0, None], (
+        "missing redo is of no container"
+    )
 
 
 def users(rows_: list[dict[str, Any]], code: int = 1) -> set[tuple[Any, Any]]:
@@ -237,8 +241,8 @@ ALL_USERS = {(user, client) for user in ("SCOTT", "scott", "SYS", "UNKNOWN", Non
 CASES: list[tuple[dict[str, str], Any]] = [
     ({"log__mining__username__include__list": "Scott"}, lambda user, client: user in ("SCOTT", "scott", "UNKNOWN", None)),
     ({"log__mining__username__exclude__list": "SCOTT"}, lambda user, client: user not in ("SCOTT", "scott")),
-    ({"log__mining__clientid__include__list": "web"}, lambda user, client: client == "web"),
-    ({"log__mining__clientid__exclude__list": "web,x"}, lambda user, client: client != "web"),
+    ({"log__mining__clientid__include__list": "web"}, lambda user, client: client == "web" or user in ("UNKNOWN", None)),
+    ({"log__mining__clientid__exclude__list": "web,x"}, lambda user, client: client != "web" or user in ("UNKNOWN", None)),
 ]  # fmt: skip
 
 
@@ -262,23 +266,19 @@ def batch(*rows_: dict[str, Any]) -> pa.RecordBatch:
 
 @pytest.mark.parametrize(("lists", "wanted"), CASES)
 def test_without_a_mode_the_same_users_are_kept(log: Log, lists: dict[str, str], wanted: Any) -> None:
-    config = log.config(**lists)
-    pairs = sorted(ALL_USERS, key=str)
-    kept = RowFilter(config, Filters(config)).filter(
-        batch(*({"user": user, "client_id": client} for user, client in pairs))
-    )
-    found = {(row["user"], row["client_id"]) for row in kept.to_pylist()}
-    assert found == {pair for pair in ALL_USERS if wanted(*pair) and pair[0] != "SYS"}
+    users_ = UserFilter(log.config(**lists))
+    for user, client in ALL_USERS - {("UNKNOWN", None), ("UNKNOWN", "web"), ("UNKNOWN", "WEB")}:
+        assert users_.wanted(user, client) == (wanted(user, client) and user != "SYS")
 
 
-def test_changes_of_sys_and_system_are_not_captured_but_their_ddl_and_commits_are_seen(log: Log) -> None:
-    kept = RowFilter(log.config(), Filters(log.config())).filter(
-        batch(*({"user": user, "code": code} for user in ("SYS", "SYSTEM", "APP") for code in (1, 3, 5, 6, 7, 36, 255)))
-    )
-    assert {(row["user"], row["code"]) for row in kept.to_pylist()} == {
-        *((user, code) for user in ("SYS", "SYSTEM") for code in (5, 6, 7, 36)),
-        *(("APP", code) for code in (1, 3, 5, 6, 7, 36, 255)),
-    }  # fmt: skip
+def test_rows_of_before_the_window_are_those_of_some_transactions_from_their_beginnings_on() -> None:
+    one, other = bytes.fromhex("0100020003000000"), bytes.fromhex("0100050003000000")
+    partial = one[:4] + b"\xff\xff\xff\xff"
+    given_ = [(5, one), (6, one), (7, partial), (7, other), (5, partial), (8, None), (10, one), (11, other), (12, None)]
+    kept = RowFilter.without_earlier(batch(*({"scn": scn, "xid": xid} for scn, xid in given_)), 10, {one: 6})
+    assert [(row["scn"], row["xid"]) for row in kept.to_pylist()] == [
+        (6, one), (7, partial), (10, one), (11, other), (12, None)
+    ]  # fmt: skip
 
 
 def test_unsupported_rows_are_those_of_captured_tables_and_of_unknown_ones(log: Log) -> None:

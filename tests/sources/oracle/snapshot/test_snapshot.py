@@ -207,14 +207,15 @@ def test_without_open_transactions_the_log_is_read_from_the_snapshot_on(schema: 
 
 
 @pytest.mark.parametrize("node", [1, 2])
-def test_open_transactions_of_every_node_of_a_cluster_count(node: int) -> None:
+def test_open_transactions_of_every_node_of_a_cluster_count_whether_rac_nodes_names_it_or_not(node: int) -> None:
     with Oracle({"threads": 2}) as server:
         make(server, {"ID": "NUMBER(9)"}, [])
         with closing(server.connect(thread=node)) as connection, connection.cursor() as cursor:
             cursor.execute("INSERT INTO T1 VALUES (1)")
-            began = server.admin("SELECT MIN(START_SCN) FROM V$TRANSACTION")[0][0]
-            with OracleSnapshot(settings(server, rac__nodes=",".join(server.nodes)), [T1], 1) as session:
-                assert session.position.scn == began
+            began = server.admin("SELECT MIN(START_SCN) FROM GV$TRANSACTION")[0][0]
+            for nodes in ({"rac__nodes": ",".join(server.nodes)}, {}):
+                with OracleSnapshot(settings(server, **nodes), [T1], 1) as session:
+                    assert session.position.scn == began
 
 
 def test_unseen_open_transactions_are_an_error_with_the_grant() -> None:

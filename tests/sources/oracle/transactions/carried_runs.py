@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +22,9 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Database
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
 from airflow_provider_cdc.sources.oracle.mining import stream
+from airflow_provider_cdc.sources.oracle.mining.flush import Written
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH
+from airflow_provider_cdc.sources.oracle.mining.session import NO_XIDS
 from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
@@ -91,24 +93,48 @@ class Log:
     """Stands for LogMiner on a log: serves its rows, window by window.
 
     :param ends: SCNs at which windows end
+    :param hidden: seed of which transactions have private strands, and for how long; 0 = none
     :ivar mined: rows served so far
     """
 
-    def __init__(self, rows: list[dict[str, Any]], ends: list[int], seed: int) -> None:
+    def __init__(self, rows: list[dict[str, Any]], ends: list[int], seed: int, hidden: int = 0) -> None:
         self.rows_, self.ends, self.mined, self.at = rows, ends, 0, 0
         self._random = random.Random(seed)
         self.begin_seconds = 0.0
         self.windows: list[tuple[int, int]] = []
+        self.lives: dict[bytes, tuple[int, int]] = {}
+        for one in rows:
+            if one["code"] == 6:
+                self.lives[one["xid"]] = one["scn"], 1 << 62
+            elif one["code"] in (7, 36) and one["xid"] in self.lives:
+                self.lives[one["xid"]] = self.lives[one["xid"]][0], one["scn"]
+        strands = random.Random(hidden)
+        # XID → SCN from which on its rows are in the log
+        self.shown = {
+            xid: min(last, scn + strands.choice((0, 5, 60, 1 << 62)))
+            for xid, (scn, last) in self.lives.items()
+            if hidden and strands.random() < 0.7
+        }
 
     def minable_scn(self) -> int:
         return next((end for end in self.ends if end > self.at), self.ends[-1])
 
-    def open(self, start: int, end: int, first: bool = False) -> None:
-        self.windows.append((start if first else start + 1, end))
+    def open_at(self, end: int) -> dict[bytes, int]:
+        """The transactions that are open at an SCN, as the database shows them."""
+        # a commit is in the log before the transaction leaves the view
+        race = self._random.choice((0, 0, 1, 20)) if self.shown else 0
+        return {xid: scn for xid, (scn, last) in self.lives.items() if scn <= end < last + race}
 
-    def rows(self, start: int, end: int, first: bool = False) -> Iterator[pa.RecordBatch]:
-        low = start if first else start + 1
-        found = [one for one in self.rows_ if low <= one["scn"] <= end]
+    def open(self, start: int, end: int, first: bool = False, late: Mapping[bytes, int] = NO_XIDS) -> None:
+        self.windows.append((min([start if first else start + 1, *late.values()]), end))
+
+    def rows(
+        self, start: int, end: int, first: bool = False, late: Mapping[bytes, int] = NO_XIDS
+    ) -> Iterator[pa.RecordBatch]:
+        low, _ = self.windows[-1]
+        found = [one for one in self.rows_ if low <= one["scn"] <= end and self.shown.get(one["xid"], 0) <= end]
+        if not first:
+            found = [one for one in found if one["scn"] > start or one["xid"] in late]
         while found:
             size = self._random.choice((1, 2, 7, 50, 400))
             self.mined += len(found[:size])
@@ -134,6 +160,7 @@ class Runs:
     """Runs of one connector.
 
     :param properties: of the connector
+    :param hidden: see :class:`Log`
     :ivar events: all that was committed
     :ivar carried: what the offset names
     """
@@ -142,6 +169,7 @@ class Runs:
     story: Story
     ends: list[int]
     properties: dict[str, Any] = field(default_factory=dict)
+    hidden: int = 0
     events: list[Event] = field(default_factory=list)
     position: OraclePosition = field(default_factory=lambda: OraclePosition(0, 0, resetlogs=1, dbid=7))
     carried: CarriedFile | None = None
@@ -169,14 +197,13 @@ class Runs:
         carrier.begin(self.carried, [])
         tables = TwoTables(self.config)
         tables.tables = dict(self.tables)
-        log = Log(self.story.rows, [end for end in self.ends if end <= until], seed)
+        log = Log(self.story.rows, [end for end in self.ends if end <= until], seed, self.hidden)
         log.at = self.position.read_scn
         metrics = self.metrics = StreamMetrics(self.config)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(stream, "MiningSession", lambda *_: log)
-            patch.setattr(
-                stream, "LogWriterFlush", lambda *_: SimpleNamespace(flush=lambda end: end, close=lambda: None)
-            )
+            flush = SimpleNamespace(flush=lambda end: Written(end, log.open_at(end)), close=lambda: None)
+            patch.setattr(stream, "LogWriterFlush", lambda *_: flush)
             clock = SimpleNamespace(time=lambda: log.windows[-1][1] / 1000, monotonic=time.monotonic, sleep=time.sleep)
             patch.setattr(stream, "time", clock)
             patch.setattr(stream, "PIECE_ROWS", 40)

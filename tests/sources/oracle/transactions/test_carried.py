@@ -21,8 +21,8 @@ def _ends(story: Story, seed: int) -> list[int]:
     return sorted({*r.sample(range(story.rows[0]["scn"], last), 40), last})
 
 
-def _uninterrupted(folder: Path, story: Story, ends: list[int], **properties: Any) -> Runs:
-    runs = Runs(folder, story, ends, properties)
+def _uninterrupted(folder: Path, story: Story, ends: list[int], hidden: int = 0, **properties: Any) -> Runs:
+    runs = Runs(folder, story, ends, properties, hidden)
     runs.run(ends[-1])
     return runs
 
@@ -49,11 +49,26 @@ def test_runs_that_end_anywhere_give_the_events_of_one_run_and_mine_each_row_onc
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(20))
+def test_redo_in_private_strands_is_captured_when_it_reaches_the_log(seed: int, tmp_path: Path) -> None:
+    """Its rows have SCNs that windows before have covered."""
+    story = Story(seed, STEPS)
+    ends = _ends(story, seed)
+    assert _uninterrupted(tmp_path / "one", story, ends, hidden=seed + 1).events == story.events
+    runs = Runs(tmp_path / "many", story, ends, hidden=seed + 1)
+    for end in [*sorted(random.Random(seed).sample(ends[:-1], 20)), ends[-1]]:
+        runs.run(end, seed=end)
+        assert runs.events == story.events[: len(runs.events)]
+    assert runs.events == story.events
+    assert runs.mined < 3 * len(story.rows)
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(20))
 def test_runs_that_are_killed_anywhere_give_the_events_of_one_run(seed: int, tmp_path: Path) -> None:
     story = Story(seed, STEPS)
     ends = _ends(story, seed)
-    runs = Runs(tmp_path / "many", story, ends)
+    runs = Runs(tmp_path / "many", story, ends, hidden=seed % 4)
     r = random.Random(seed)
     killed = 0
     for end in [*sorted(r.sample(ends[:-1], 25)), ends[-1]]:
@@ -78,7 +93,7 @@ DAMAGE = ("delete a file", "delete all", "cut", "flip", "release")
 def test_what_is_lost_or_damaged_is_mined_again(seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     story = Story(seed, STEPS)
     ends = _ends(story, seed)
-    runs = Runs(tmp_path / "many", story, ends)
+    runs = Runs(tmp_path / "many", story, ends, hidden=seed % 4)
     r = random.Random(seed)
     done = 0
     for end in [*sorted(r.sample(ends[:-1], 25)), ends[-1]]:

@@ -20,12 +20,14 @@ from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH
+from airflow_provider_cdc.sources.oracle.mining.stream import in_scn_order
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.ddl import Statement
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlEffect
 from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
+from airflow_provider_cdc.sources.oracle.transactions.continuation import ContinuationRows
 from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 from tests.sources.oracle.redo.redo_tables import config
 
@@ -132,8 +134,9 @@ def events_of(item: LogBlock) -> list[Event]:
 
 def run(t: RowProcessor, rows: list[dict[str, Any]], sizes: Iterator[int]) -> list[LogItem]:
     items: list[LogItem] = []
+    statements = ContinuationRows()
     for batch in batches(rows, sizes):
-        items += t.process(batch)
+        items += t.process(statements.join(batch))
     items.append(t.end(rows[-1]["scn"]))
     return items
 
@@ -360,7 +363,10 @@ def test_shuffled_duplicated_or_missing_rows_never_give_a_wrong_row(seed: int) -
                 del rows[at]
     made = Counter(work.changes)
     try:
-        items = run(processor(), rows, sizes(seed))
+        items: list[LogItem] = []
+        t = processor()
+        for piece in in_scn_order(b for batch in batches(rows, sizes(seed)) for b in batch.to_batches()):
+            items += t.process(piece)
     except CdcError:
         return
     given = Counter(e for item in items if isinstance(item, LogBlock) for e in events_of(item))

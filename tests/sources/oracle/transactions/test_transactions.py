@@ -122,6 +122,7 @@ def test_events_come_by_commit_whatever_the_order_of_the_changes(db: Oracle, mad
 # transactions that wait
 
 
+@pytest.mark.usefixtures("redo_at_once")
 def test_a_transaction_that_is_open_for_longer_than_its_retention_is_given_up_and_told(
     db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -169,6 +170,7 @@ def test_without_a_retention_a_transaction_is_waited_for(
     assert not [r for r in caplog.records if "is given up" in r.message]
 
 
+@pytest.mark.usefixtures("redo_at_once")
 def test_a_waiting_transaction_with_too_many_events_is_given_up_and_told(
     db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -68,7 +68,7 @@ class CarriedTransactions:
         self._scn = int(state["scn"])
         segments = [_segment(self._carried, one, processor) for one in state["segments"]]
         processor.versions.restore(state["schemas"])
-        processor.transactions.restore(state["transactions"], segments)
+        processor.transactions.restore(state, segments)
         self._counters.carried(sum(one.live_rows for one in segments), (_rows(one).file.bytes for one in segments))
         log.info(
             "%d open transactions with %d changes were carried over: mining goes on after SCN %d, where it had ended, and not at %d, where "
@@ -106,7 +106,7 @@ class CarriedTransactions:
         carried, transactions = self._carried, processor.transactions
         if carried is None or scn <= self._scn:
             return None
-        if transactions.oldest is not None and (last or carried.due) and self._allowed():
+        if transactions.worth_carrying and (last or carried.due) and self._allowed():
             try:
                 file = self._put(carried, processor, scn)
             except (NotCarried, StorageUnavailable, StorageFull) as e:
@@ -150,7 +150,7 @@ class CarriedTransactions:
             if sum(file.bytes for file in files) > self._most:
                 raise self._too_large()
             state = {
-                "scn": scn, "dbid": position.dbid, "resetlogs": position.resetlogs, "transactions": transactions.state(),
+                "scn": scn, "dbid": position.dbid, "resetlogs": position.resetlogs, **transactions.state(),
                 "segments": [_described(segment, processor) for segment in segments], "schemas": versions.state(),
             }  # fmt: skip
             return segments, carried.put(state, files)
