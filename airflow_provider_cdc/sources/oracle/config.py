@@ -130,7 +130,7 @@ class OracleConfig(RelationalConfig):
         description="How often a chunk is read again that the undo no longer covers (ORA-01555) or whose table changed (ORA-01466).",
     )
     log_mining_strategy: Strategy = Field(
-        MiningStrategy.REDO_LOG_CATALOG,
+        MiningStrategy.HYBRID,
         alias="log.mining.strategy",
         description="The dictionary from which LogMiner takes names of tables and columns.",
     )

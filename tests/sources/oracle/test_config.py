@@ -123,7 +123,7 @@ DOCUMENTED = [
 DEFAULTS = {
     "database_port": 1521, "database_connection_adapter": "logminer", "snapshot_locking_mode": "shared", "query_fetch_size": 10_000,
     "binary_handling_mode": "bytes", "decimal_handling_mode": "precise", "interval_handling_mode": "numeric",
-    "time_precision_mode": "adaptive", "log_mining_strategy": "redo_log_catalog", "log_mining_query_filter_mode": "none",
+    "time_precision_mode": "adaptive", "log_mining_strategy": "hybrid", "log_mining_query_filter_mode": "none",
     "log_mining_buffer_type": "memory", "log_mining_session_max_ms": 0, "log_mining_restart_connection": False,
     "log_mining_batch_size_min": 1_000, "log_mining_batch_size_max": 100_000, "log_mining_batch_size_default": 20_000,
     "log_mining_sleep_time_min_ms": 0, "log_mining_sleep_time_max_ms": 3_000, "log_mining_sleep_time_default_ms": 1_000,

@@ -31,10 +31,10 @@ PAUSES: Final = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 _FACTS = "SELECT RESETLOGS_CHANGE#, DATABASE_ROLE FROM V$DATABASE"
 _THREADS = "SELECT THREAD#, STATUS, ENABLED, ENABLE_CHANGE#, DISABLE_CHANGE#, CHECKPOINT_CHANGE# FROM V$THREAD"
 _ONLINE = """
-SELECT MIN(f.MEMBER), l.THREAD#, l.SEQUENCE#, l.FIRST_CHANGE#, l.NEXT_CHANGE#, l.STATUS
+SELECT MIN(f.MEMBER), l.THREAD#, l.SEQUENCE#, l.FIRST_CHANGE#, l.NEXT_CHANGE#, l.STATUS, l.ARCHIVED
 FROM V$LOG l JOIN V$LOGFILE f ON f.GROUP# = l.GROUP#
 WHERE l.STATUS IN ('CURRENT', 'ACTIVE', 'INACTIVE') AND f.STATUS IS NULL
-GROUP BY l.THREAD#, l.SEQUENCE#, l.FIRST_CHANGE#, l.NEXT_CHANGE#, l.STATUS"""
+GROUP BY l.THREAD#, l.SEQUENCE#, l.FIRST_CHANGE#, l.NEXT_CHANGE#, l.STATUS, l.ARCHIVED"""
 _ARCHIVED = """
 SELECT NAME, THREAD#, SEQUENCE#, FIRST_CHANGE#, NEXT_CHANGE#, DEST_ID, DICTIONARY_BEGIN, DICTIONARY_END
 FROM V$ARCHIVED_LOG
@@ -167,6 +167,15 @@ def _gap(thread: Thread, files: list[LogFile], start: int, end: int) -> Gap | No
     return Gap(thread.number, at, None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The archived logs that end after SCN ``low``, and the state of the online logs when they were asked for."""
+
+    state: tuple[int, tuple[Any, ...]]
+    low: int
+    files: dict[tuple[int, int], LogFile]
+
+
 class LogCollector:
     """Finds the logs of a range of SCNs.
 
@@ -185,6 +194,7 @@ class LogCollector:
         self._config = config
         self._sleep = sleep
         self._destinations: dict[int, int] | None = None
+        self._kept: _Kept | None = None
         self._named = _names(config.log_mining_archive_destination_name)
 
     # -- existing logs
@@ -201,6 +211,9 @@ class LogCollector:
             listing = self.listing(start)
             if start < listing.resetlogs:
                 raise self._former_incarnation(start, listing)
+            if listing.gap(start, end) is not None:
+                self.forget()
+                listing = self.listing(start)
             gap = listing.gap(start, end)
             if gap is None:
                 return listing.covering(start, end)
@@ -221,13 +234,32 @@ class LogCollector:
             archived_only = self._archived_only(role)
             # online logs first: a log that is archived and overwritten between the queries is then in both results
             online = [] if archived_only else rows(self._connection, _ONLINE)
-            archived = self._archived(int(resetlogs), low)
+            archived = self._archived_since(online, int(resetlogs), low)
             threads = [_thread(row) for row in rows(self._connection, _THREADS)]
         found = {(one.thread, one.sequence): one for one in (_online(row) for row in online) if one.reaches(low)}
         found |= archived
         files = tuple(sorted(found.values(), key=lambda one: (one.thread, one.sequence)))
         used = tuple(one for one in threads if one is not None)
         return LogListing(int(resetlogs), used, files, archived_only)
+
+    def forget(self) -> None:
+        """Ask for the archived logs again, as logs may have been deleted or restored."""
+        self._kept = None
+
+    def _archived_since(
+        self, online: list[tuple[Any, ...]], resetlogs: int, low: int
+    ) -> dict[tuple[int, int], LogFile]:
+        """The archived logs that end after SCN ``low``.
+
+        ``V$ARCHIVED_LOG`` is read from the control file, and may have ten thousands of rows. A log is added to it when one is switched and
+        archived, which ``V$LOG`` shows; so it is asked again only then.
+        """
+        state = resetlogs, tuple(sorted((row[1], row[2], row[5], row[6]) for row in online))
+        kept = self._kept
+        by_age = self._config.log_mining_archive_log_hours > 0
+        if kept is None or not online or by_age or kept.state != state or low < kept.low:
+            kept = self._kept = _Kept(state, low, self._archived(resetlogs, low))
+        return {key: one for key, one in kept.files.items() if one.reaches(low)}
 
     def archived_only(self) -> bool:
         """Whether only archived logs are mined: if configured, and always on a physical standby."""
@@ -354,7 +386,7 @@ def _names(text: str | None) -> list[str]:
 
 
 def _online(row: tuple[Any, ...]) -> LogFile:
-    name, thread, sequence, first, following, status = row
+    name, thread, sequence, first, following, status, _ = row
     return LogFile(
         str(name), int(thread), int(sequence), int(first), None if status == "CURRENT" else int(following), False
     )

@@ -297,6 +297,8 @@ class MiningSession:
     def _forget(self) -> None:
         """End LogMiner's session, if there is one."""
         self.files = ()
+        if self._logs is not None:
+            self._logs.forget()
         if self._connection is not None:
             logminer.end(self._connection, self._config)
 

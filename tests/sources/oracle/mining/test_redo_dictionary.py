@@ -12,12 +12,10 @@ from airflow_provider_cdc.sources.oracle.connect import rows
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import changes, ids, insert, mined, now, session_of, settings
-from tests.sources.oracle.redo.redo_tables import config
 from tests.support.oracle_server import run
 
 
 def test_a_dictionary_in_the_redo_knows_the_structure_of_then(server: Oracle) -> None:
-    assert config().log_mining_strategy == "redo_log_catalog"
     with session_of(server, log__mining__strategy="redo_log_catalog") as session:
         at = server.scn()
         session.open(at, now(server), True)

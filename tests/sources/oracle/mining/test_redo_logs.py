@@ -14,6 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.connect import connect
+from airflow_provider_cdc.sources.oracle.mining import redo_logs
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import Gap, LogCollector, LogFile, LogListing, Thread
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
@@ -157,6 +158,7 @@ def test_a_closed_thread_is_needed_up_to_where_it_was_closed(cluster: Oracle) ->
         logs = collector(cluster, connection)
         assert {one.thread for one in logs.collect(start, cluster.scn())} == {1, 2}
         cluster.purge(before=closed)
+        logs.forget()
         assert [one for one in logs.collect(later, cluster.scn()) if one.thread == 1]
         with pytest.raises(PositionLost, match="thread 2"):
             logs.collect(start, cluster.scn())
@@ -219,6 +221,38 @@ def test_what_is_never_archived_is_an_error_that_a_retry_may_mend(server: Oracle
     ):
         collector(server, connection, log__mining__archive__log__only__mode=True).collect(start, server.scn())
     assert "V$ARCHIVE_DEST_STATUS" in str(error.value)
+
+
+def test_archived_logs_are_asked_for_again_only_when_a_log_was_switched_or_archived(
+    server: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their view may have ten thousands of rows."""
+    asked: list[str] = []
+    ask = redo_logs.rows
+
+    def counted(connection: object, sql: str, **binds: object) -> list[tuple[object, ...]]:
+        asked.append(sql)
+        return ask(connection, sql, **binds)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(redo_logs, "rows", counted)
+    with closing(server.capture()) as connection:
+        logs = collector(server, connection)
+        counts = []
+        for step in ("", "", "hold", "switch", "", "release", "", "purge", ""):
+            if step == "hold":
+                server.hold_archiving()
+            elif step == "switch":
+                server.switch_log()
+            elif step == "release":
+                server.release_archiving()
+            elif step == "purge":
+                server.purge()
+                logs.forget()
+            before = len(asked)
+            scn = server.scn()
+            assert logs.collect(scn, scn)
+            counts.append(sum("FROM V$ARCHIVED_LOG" in sql for sql in asked[before:]))
+    assert counts == [1, 0, 0, 1, 0, 1, 0, 1, 0]
 
 
 def test_a_log_that_two_destinations_have_is_read_once(server: Oracle) -> None:
