@@ -3,11 +3,14 @@
 Each cycle ends with one transaction: rows of change tables, rows of IBMSNAP_UOW, synchpoints in IBMSNAP_REGISTER, and IBMSNAP_RESTART, from which it
 goes on after it was stopped or killed. So each change gets to its change table exactly once.
 
-* SYNCHPOINT and SYNCHTIME of the global row move on when nothing happens, too. All that was committed before SYNCHTIME, by the database's clock, is in.
-* A registration whose CD_OLD_SYNCHPOINT is NULL gets the LSN from which it is captured, when the agent starts or is told to read registrations again.
-  One that was in another STATE than A until then, too: it misses what happened in between.
-* CD_NEW_SYNCHPOINT is the LSN of the newest transaction that has changed the table; NULL before the first one.
-* A signal CAPSTART in IBMSNAP_SIGNAL sets a registration to STATE A, CAPSTOP to I, REINIT reads registrations again, STOP ends the agent.
+* SYNCHPOINT and SYNCHTIME of the global row are those of the newest transaction in the log: they stand still while nobody changes a table that is
+  logged for replication. All that was committed before SYNCHTIME, by the database's clock, is in.
+* CD_OLD_SYNCHPOINT and CD_NEW_SYNCHPOINT of registrations stay NULL, unless the option ``synchpoints`` says otherwise: then CD_OLD_SYNCHPOINT is the LSN
+  from which the table is captured, since the agent has read the registration, and CD_NEW_SYNCHPOINT that of its newest change. What was in another
+  STATE than A until then misses what happened in between.
+* A signal CAPSTART in IBMSNAP_SIGNAL sets a registration to STATE A, and its CD_OLD_SYNCHPOINT; CAPSTOP to I, REINIT reads registrations again, STOP ends
+  the agent. A signal of the type USER gets the LSN of its commit.
+* Every PRUNE_INTERVAL, with AUTOPRUNE, what was committed more than RETENTION_LIMIT minutes ago goes from change tables, IBMSNAP_UOW and IBMSNAP_SIGNAL.
 * IBMSNAP_CAPTRACE says what it was told, IBMSNAP_CAPMON how much it has done, every five minutes.
 * COMMIT_INTERVAL and SLEEP_INTERVAL of IBMSNAP_CAPPARMS count where they are other ones than ASN's defaults; otherwise the server's own, short ones do.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import datetime
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -67,6 +71,7 @@ class Agent(threading.Thread):
         self._took = 0.0
         self._asked_at = 0.0
         self._monitored = -MONITOR_SECONDS
+        self._prune_interval, self._pruned_at = math.inf, time.monotonic()
         self._rows = self._transactions = 0
 
     @property
@@ -97,6 +102,10 @@ class Agent(threading.Thread):
     def _begin(self) -> None:
         with whole(self._connection):
             self._at = self._restart()
+            self._connection.execute(
+                "UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = (SELECT MAX_COMMITSEQ FROM ASNCDC.IBMSNAP_RESTART), "
+                "SYNCHTIME = (SELECT MAX_COMMIT_TIME FROM ASNCDC.IBMSNAP_RESTART) WHERE GLOBAL_RECORD = 'Y' AND SYNCHPOINT IS NULL"
+            )
             self._known = {}
             self._looks.clear()
             self._parameters()
@@ -177,9 +186,10 @@ class Agent(threading.Thread):
 
     def _parameters(self) -> None:
         (parameters,) = self._connection.rows(
-            "SELECT COMMIT_INTERVAL, SLEEP_INTERVAL FROM ASNCDC.IBMSNAP_CAPPARMS WITH CS"
+            "SELECT COMMIT_INTERVAL, SLEEP_INTERVAL, PRUNE_INTERVAL, AUTOPRUNE FROM ASNCDC.IBMSNAP_CAPPARMS WITH CS"
         )
-        commit, sleep = parameters
+        commit, sleep, prune, autoprune = parameters
+        self._prune_interval = float(prune) if autoprune == "Y" else math.inf
         if commit != ASN_DEFAULTS[0]:
             self.pace.commit_interval = float(commit)
         if sleep != ASN_DEFAULTS[1]:
@@ -211,22 +221,31 @@ class Agent(threading.Thread):
 
     def _write(self, look: Look, between: tuple[int, int]) -> None:
         run = self._connection
-        if run.rows("SELECT 1 FROM DB2LOG.UNITS WHERE N > ? AND N <= ? FETCH FIRST 1 ROW ONLY", between):
+        moment = f"TIMESTAMP('{look.at}')"
+        if newest := run.rows(
+            "SELECT COMMITSEQ, LOGMARKER FROM DB2LOG.UNITS WHERE N > ? AND N <= ? ORDER BY N DESC FETCH FIRST 1 ROW ONLY",
+            between,
+        ):
             self._drop_those_without_table()
             changed = self._changed(between)
             self._mark_lobs(changed, between)
             for changes in changed:
                 self._copy(self._known[changes.table], changes, between)
             self._units(changed, between)
-        lsn, moment = literal(positions.lsn(look.end, self._log.length)), f"TIMESTAMP('{look.at}')"
-        run.execute(
-            f"UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = {lsn}, SYNCHTIME = {moment} WHERE GLOBAL_RECORD = 'Y'"
-        )
-        run.execute(
-            f"UPDATE ASNCDC.IBMSNAP_RESTART SET MAX_COMMITSEQ = {lsn}, MAX_COMMIT_TIME = {moment}, MIN_INFLIGHTSEQ = {lsn}, CURR_COMMIT_TIME = {moment}"
-        )
+            lsn, moment = literal(bytes(newest[0][0])), f"TIMESTAMP('{newest[0][1]}')"
+            run.execute(
+                f"UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = {lsn}, SYNCHTIME = {moment} WHERE GLOBAL_RECORD = 'Y'"
+            )
+            run.execute(
+                f"UPDATE ASNCDC.IBMSNAP_RESTART SET MAX_COMMITSEQ = {lsn}, MAX_COMMIT_TIME = {moment}, MIN_INFLIGHTSEQ = {lsn}, CURR_COMMIT_TIME = {moment}"
+            )
         self._at = look.end
-        self._signals()
+        if newest:
+            self._received(between)
+            self._signals()
+        if time.monotonic() > self._pruned_at + self._prune_interval:
+            self._pruned_at = time.monotonic()
+            registrations.prune_old(run)
         if time.monotonic() > self._monitored + MONITOR_SECONDS:
             self._monitored = time.monotonic()
             run.execute(
@@ -253,7 +272,7 @@ class Agent(threading.Thread):
         inserts = registration.inserts(changes, self._log.length)
         count = sum(max(0, self._connection.execute(sql, between)) for sql in inserts)
         self._rows += count
-        if count > 0:
+        if count > 0 and self._settings.synchpoints != "none":
             self._connection.execute(
                 "UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_NEW_SYNCHPOINT = (SELECT U.COMMITSEQ FROM DB2LOG.UNITS U WHERE U.N = (SELECT MAX(V.N) FROM "
                 f"DB2LOG.UNITS V JOIN {changes.name} S ON S.XID = V.XID WHERE V.N > ? AND V.N <= ?)) WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",
@@ -261,7 +280,7 @@ class Agent(threading.Thread):
             )
 
     def _units(self, changed: list[Changes], between: tuple[int, int]) -> None:
-        if not changed:
+        if not changed or not self._settings.insert_uow:
             return
         tables = [changes.name for changes in changed]
         having = " OR ".join(f"EXISTS (SELECT 1 FROM {name} S WHERE S.XID = U.XID)" for name in tables)
@@ -300,9 +319,9 @@ class Agent(threading.Thread):
         return look.end
 
     def _read_registrations(self, *, starting: bool) -> None:
-        found = registrations.read(self._connection)
+        found = registrations.read(self._connection, self._log, self._settings.lob_writes)
         lsn = literal(positions.lsn(self._at, self._log.length))
-        for table in found:
+        for table in found if self._settings.synchpoints == "both" else ():
             where = "WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?"
             if starting or table in self._known:
                 where += " AND CD_OLD_SYNCHPOINT IS NULL"
@@ -325,9 +344,23 @@ class Agent(threading.Thread):
                     table,
                 )
 
+    def _received(self, between: tuple[int, int]) -> None:
+        """Say of signals of users where in the log they are."""
+        for changes in self._log.of(registrations.SIGNALS):
+            signals = self._connection.rows(
+                f"SELECT U.COMMITSEQ, S.A1 FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N > ? AND U.N <= ? AND S.A2 = 'USER'",
+                between,
+            )
+            for lsn, moment in signals:
+                self._connection.execute(
+                    f"UPDATE ASNCDC.IBMSNAP_SIGNAL SET SIGNAL_STATE = 'R', SIGNAL_LSN = {literal(bytes(lsn))} WHERE SIGNAL_TIME = TIMESTAMP('{moment}')"
+                )
+
     def _signals(self) -> None:
         run = self._connection
-        if not run.rows("SELECT 1 FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_STATE = 'P' FETCH FIRST 1 ROW ONLY WITH UR"):
+        if not run.rows(
+            "SELECT 1 FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_TYPE = 'CMD' AND SIGNAL_STATE = 'P' FETCH FIRST 1 ROW ONLY WITH UR"
+        ):
             return
         rows = run.rows(
             "SELECT SIGNAL_TIME, SIGNAL_SUBTYPE, SIGNAL_INPUT_IN FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_TYPE = 'CMD' AND SIGNAL_STATE = 'P' ORDER BY SIGNAL_TIME WITH CS"
@@ -340,6 +373,12 @@ class Agent(threading.Thread):
                     table,
                 )
             self._read_registrations(starting=False)
+            if kind == "CAPSTART" and table:
+                lsn = literal(positions.lsn(self._at, self._log.length))
+                run.execute(
+                    f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_OLD_SYNCHPOINT = {lsn} WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ? AND CD_OLD_SYNCHPOINT IS NULL",
+                    table,
+                )
             run.execute(
                 f"UPDATE ASNCDC.IBMSNAP_SIGNAL SET SIGNAL_STATE = 'C' WHERE SIGNAL_TIME = TIMESTAMP('{moment}') AND SIGNAL_STATE = 'P'"
             )

@@ -54,9 +54,7 @@ def serve_changes(
     first = mark.to_bytes(8, "big").ljust(16, b"\0")
     last = mark.to_bytes(8, "big") + b"\0\0" + (transactions - 1).to_bytes(6, "big")
     connection.execute(
-        f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_NEW_SYNCHPOINT = {positions.literal(last)}, CD_OLD_SYNCHPOINT = "
-        f"COALESCE(CD_OLD_SYNCHPOINT, {positions.literal(positions.lsn(positions.unit(mark - 1, 0), 16))}) WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?",
-        table,
+        f"UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = {positions.literal(last)}, SYNCHTIME = CURRENT_TIMESTAMP WHERE GLOBAL_RECORD = 'Y'"
     )
     connection.commit()
     return {"first": first.hex(), "last": last.hex(), "changes": count, "transactions": transactions}

@@ -19,7 +19,7 @@ from dev.servers.db2.derby import Derby
 from dev.servers.db2.dialect import Masked
 from dev.servers.db2.driver import Connection, again, connection_string, whole
 from dev.servers.db2.errors import Db2Error, undefined
-from dev.servers.db2.log import Log, Table
+from dev.servers.db2.log import INSERT, Log, Table
 from dev.servers.db2.positions import literal, quoted
 from dev.servers.db2.privileges import Privileges
 from dev.servers.db2.settings import Settings
@@ -53,11 +53,12 @@ class Database:
         self._engine.start()
         self._private = Shim(self, 0, ("127.0.0.1", self._engine.port), self._secret)
         self._private.start()
-        self._log = Log(self._connect("LOG"), settings.lsn_bytes)
+        self._log = Log(self._connect("LOG"), settings.lsn_bytes, seconds=settings.log_seconds)
         self._log.recover()
+        self._log.enable(registrations.SIGNALS, INSERT)  # what the agent itself writes there is none of its concern
         self._catalog = catalog.Catalog(self._connect("CATALOG"), self._log)
         self._types = self._catalog.distinct_types()
-        self._privileges = Privileges(self._connect("RIGHTS"))
+        self._privileges = Privileges(self._connect("RIGHTS"), settings.groups)
         self._work = self._connect("ASNCDC")
         self._busy = threading.RLock()
         self._agent = Agent(self._connect("ASNCAP"), self._log, settings)
@@ -82,6 +83,11 @@ class Database:
     def lock_timeout(self) -> float | None:
         """LOCKTIMEOUT."""
         return self.settings.lock_timeout
+
+    @property
+    def lsn_bytes(self) -> int:
+        """How long LSNs are."""
+        return self.settings.lsn_bytes
 
     def password(self, user: str) -> str | None:
         """The password of a user: the name in lower case, unless it was set to another one."""
@@ -178,6 +184,7 @@ class Database:
         given = {
             "upd_to_del_ins": self.settings.upd_to_del_ins,
             "before_prefix": self.settings.before_prefix,
+            "lob_columns": self.settings.lob_columns,
             **options,
         }
         with self._busy, self._agent.lock, self._log.lock:
@@ -297,6 +304,11 @@ class Database:
         with self._busy, self._agent.lock:
             limit = literal(bytes.fromhex(before or self.published()))
             return self._transaction(lambda: self._prune(limit, tables))
+
+    def prune_old(self) -> None:
+        """Prune what is older than RETENTION_LIMIT, as the agent does every PRUNE_INTERVAL."""
+        with self._busy, self._agent.lock:
+            self._transaction(lambda: (registrations.prune_old(self._work), self._work.commit()))
 
     def _prune(self, limit: str, tables: list[list[str]] | None) -> int:
         rows = self._work.rows(

@@ -78,6 +78,31 @@ def length_of(number: str, unit: str | None) -> int:
     return int(number) << {"": 0, "K": 10, "M": 20, "G": 30}[(unit or "").upper()]
 
 
+LONGEST_LSN = 16
+_LSNS = re.compile(
+    r"((?:\w+\.)?(?:IBMSNAP_COMMITSEQ|IBMSNAP_INTENTSEQ|CD_OLD_SYNCHPOINT|CD_NEW_SYNCHPOINT|SYNCHPOINT|SIGNAL_LSN))\s*(<>|[<>]=?|=)\s*(\?|B?X\x01\d+\x01)",
+    re.IGNORECASE,
+)
+
+
+def _padded(text: str, lsn_bytes: int) -> str:
+    """Compare LSNs as Db2 does: of two strings of unequal length it puts blanks behind the shorter one, FOR BIT DATA or not. Derby does not.
+
+    :param lsn_bytes: how long those in tables are: the longest need no blanks, and so are found by their indexes
+    """
+
+    def of(match: re.Match[str]) -> str:
+        column, operator, value = match.groups()
+        long = column if lsn_bytes == LONGEST_LSN else _long(column)
+        return f"{long} {operator} {_long(value)}"
+
+    return _LSNS.sub(of, text)
+
+
+def _long(value: str) -> str:
+    return f"CAST(CAST({value} AS CHAR({LONGEST_LSN}) FOR BIT DATA) AS VARCHAR({LONGEST_LSN}) FOR BIT DATA)"
+
+
 RULES: list[tuple[re.Pattern[str], Replacement]] = [
     (re.compile(pattern, re.IGNORECASE), replacement)
     for pattern, replacement in [
@@ -143,13 +168,14 @@ _RESERVED = re.compile(r"\b(IDENTITY|DEFAULT|GENERATED|NULLS|VIRTUAL|DEFINER|VAL
 """Columns of the catalogue that are reserved words of Derby, and not of Db2."""
 
 
-def translated(sql: Masked, user: str, *, structure: bool) -> str:
+def translated(sql: Masked, user: str, *, structure: bool, lsn_bytes: int = LONGEST_LSN) -> str:
     """The statement in Derby's words.
 
     :param user: who is logged on; Derby knows a name for each connection instead
     :param structure: it makes or alters something
+    :param lsn_bytes: how long LSNs are
     """
-    text = sql.text
+    text = sql.text if structure else _padded(sql.text, lsn_bytes)
     if CATALOGS.search(text):
         text = _RESERVED.sub(lambda match: f'"{match.group().upper()}"', text)
     for pattern, replacement in RULES:

@@ -151,6 +151,10 @@ class Db2(Server):
         given = [list(table) for table in tables] if tables is not None else None
         return int(self.control("prune", before=before.hex() if before else None, tables=given))
 
+    def prune_old(self) -> None:
+        """Prune what is older than RETENTION_LIMIT, as the agent does every PRUNE_INTERVAL."""
+        self.control("prune_old")
+
     def published(self) -> bytes:
         """The LSN up to which all is in the change tables."""
         return bytes.fromhex(self.control("published"))

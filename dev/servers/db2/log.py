@@ -33,6 +33,7 @@ OPEN = "SELECT XID FROM SYSCS_DIAG.TRANSACTION_TABLE WHERE STATUS <> 'IDLE' AND 
 LOB_TYPES = ("CLOB", "BLOB")
 AT_ONCE = 200
 INSERT, DELETE, UPDATE = "I", "D", "U"
+EVENTS = INSERT + DELETE + UPDATE
 
 
 @dataclass
@@ -75,8 +76,8 @@ class Look:
 class Log:
     """The tables of changes of one database."""
 
-    def __init__(self, connection: Connection, length: int) -> None:
-        self._connection, self.length = connection, length
+    def __init__(self, connection: Connection, length: int, *, seconds: bool = False) -> None:
+        self._connection, self.length, self._seconds = connection, length, seconds
         self.lock = threading.RLock()
         self.changes: list[Changes] = []
         self._low = 0
@@ -120,12 +121,15 @@ class Log:
                     changes.active = active
                 raise
 
-    def enable(self, table: Table) -> None:
-        """Log the changes of a table from now on, and keep a copy of the rows that it has."""
+    def enable(self, table: Table, events: str = EVENTS) -> None:
+        """Log the changes of a table from now on, and keep a copy of the rows that it has.
+
+        :param events: letters of the events that are logged
+        """
         with self._whole():
             if self.active(table) is None:
                 self._look(first=False)
-                self._begin(table, [])
+                self._begin(table, [], events)
                 self._began()
 
     def disable(self, table: Table) -> None:
@@ -181,7 +185,7 @@ class Log:
         with self.lock:
             return [(row[3], row[5]) for row in columns_of(self._connection, table)]
 
-    def _begin(self, table: Table, origins: list[str]) -> None:
+    def _begin(self, table: Table, origins: list[str], events: str = EVENTS) -> None:
         columns = self.columns(table)
         names = [name for name, _ in columns]
         lobs = [number for number, (_, kind) in enumerate(columns, 1) if kind in LOB_TYPES]
@@ -200,7 +204,7 @@ class Log:
         execute(f"LOCK TABLE {source} IN SHARE MODE")
         execute(f"CREATE TABLE DB2LOG.S{number} AS SELECT * FROM {source} WITH NO DATA")
         execute(f"INSERT INTO DB2LOG.S{number} SELECT * FROM {source}")
-        for trigger in _triggers(number, source, names):
+        for trigger in _triggers(number, source, names, events):
             execute(trigger)
         since = self._last_mark  # until it is known
         changes = Changes(number, table, names, origins or names, lobs, since)
@@ -292,6 +296,7 @@ class Log:
     def _take(self, new: list[tuple[int, str, str]], mark: int, at: datetime.datetime) -> int:
         end = positions.unit(mark, 0)
         values = []
+        at = at.replace(microsecond=0) if self._seconds else at
         for order, (last, xid, user) in enumerate(new, 1):
             end = positions.unit(mark, order)
             lsn = positions.literal(positions.lsn(end, self.length))
@@ -315,7 +320,7 @@ def columns_of(connection: Connection, table: Table) -> list[Row]:
     return sorted((row for row in rows if (row[1], row[2]) == table), key=lambda row: row[16])
 
 
-def _triggers(number: int, source: str, names: list[str]) -> list[str]:
+def _triggers(number: int, source: str, names: list[str], logged: str) -> list[str]:
     after, before = (
         [f"A{order}" for order in range(1, len(names) + 1)],
         [f"B{order}" for order in range(1, len(names) + 1)],
@@ -331,6 +336,7 @@ def _triggers(number: int, source: str, names: list[str]) -> list[str]:
         f"INSERT INTO DB2LOG.T{number} (LSN, XID, OP, AUTHID, {', '.join(columns)}) "
         f"VALUES (NEXT VALUE FOR DB2LOG.LSN, {XID}, '{event}', CURRENT_USER, {', '.join(values)})"
         for event, word, rows, columns, values in events
+        if event in logged
     ]
 
 

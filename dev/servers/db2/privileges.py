@@ -1,12 +1,16 @@
-"""GRANT, REVOKE, and whether a user may read or change a table. Everybody may everything unless the server's option ``authorize`` is set."""
+"""GRANT, REVOKE, and whether a user may read or change a table. Everybody may everything unless the server's option ``authorize`` is set.
+
+What somebody may comes from the table, its schema, or the database, and is granted to the user, to PUBLIC, to a group, or to a role of one of these.
+"""
 
 from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Mapping, Sequence
 
 from dev.servers.db2.dialect import NAME, Masked
-from dev.servers.db2.driver import Connection, whole
+from dev.servers.db2.driver import Connection, Row, whole
 from dev.servers.db2.errors import Db2Error, not_authorized, unsupported
 from dev.servers.db2.log import Table
 
@@ -17,9 +21,12 @@ ON_DATABASE = {
     name: f"{name}AUTH"
     for name in ("CONNECT", "DBADM", "DATAACCESS", "BINDADD", "CREATETAB", "LOAD", "SECADM", "ACCESSCTRL", "SQLADM")
 }
-ALL = "YYYYYYYY"
+ON_SCHEMAS = {f"{name}IN": f"{name}INAUTH" for name in ("SELECT", "INSERT", "UPDATE", "DELETE")}
+_ROLE = re.compile(
+    rf"^(GRANT|REVOKE)\s+ROLE\s+({NAME})\s+(?:TO|FROM)\s+(?:(USER|GROUP|ROLE)\s+)?({NAME})$", re.IGNORECASE
+)
 _STATEMENT = re.compile(
-    rf"^(GRANT|REVOKE)\s+(.+?)\s+ON\s+(DATABASE|(?:TABLE\s+)?(?:({NAME})\s*\.\s*)?({NAME}))\s+(?:TO|FROM)\s+(?:(USER|GROUP|ROLE)\s+)?({NAME})"
+    rf"^(GRANT|REVOKE)\s+(.+?)\s+ON\s+(DATABASE|SCHEMA\s+({NAME})|(?:TABLE\s+)?(?:({NAME})\s*\.\s*)?({NAME}))\s+(?:TO|FROM)\s+(?:(USER|GROUP|ROLE)\s+)?({NAME})"
     r"(?:\s+WITH\s+GRANT\s+OPTION|\s+BY\s+ALL)?$",
     re.IGNORECASE | re.DOTALL,
 )
@@ -34,25 +41,31 @@ FREE = ("SYSCAT", "SYSIBM", "SYSIBMADM", "DB2CAT", "SYSPROC")
 class Privileges:
     """Who may what."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection, self._lock = connection, threading.RLock()
+    def __init__(self, connection: Connection, groups: Mapping[str, Sequence[str]]) -> None:
+        self._connection, self._groups, self._lock = connection, groups, threading.RLock()
 
     def change(self, grantor: str, sql: Masked) -> None:
         """A GRANT or REVOKE."""
+        if role := _ROLE.match(sql.text):
+            verb, name, kind, grantee = role.groups()
+            where = {
+                "GRANTEE": sql.name(grantee), "GRANTEETYPE": _type_of(sql.name(grantee), kind), "ROLENAME": sql.name(name),
+            }  # fmt: skip
+            with self._lock, whole(self._connection):
+                self._set("ROLEAUTH", ["ADMIN"], "N", where, grantor)
+                if verb.upper() == "REVOKE":
+                    condition = " AND ".join(f"{column} = ?" for column in where)
+                    self._connection.execute(f"DELETE FROM DB2CAT.ROLEAUTH WHERE {condition}", tuple(where.values()))
+                self._connection.commit()
+            return
         match = _STATEMENT.match(sql.text)
         if match is None:
             raise unsupported(sql.shown(sql.text)[:200])
-        verb, listed, target, schema, table, kind, grantee = match.groups()
+        verb, listed, target, whole_schema, schema, table, kind, grantee = match.groups()
         words = [word.strip().upper() for word in listed.split(",")]
         given = "Y" if verb.upper() == "GRANT" else "N"
         who = sql.name(grantee)
-        grantee_type = (
-            "G"
-            if who == "PUBLIC" or (kind or "").upper() == "GROUP"
-            else "R"
-            if (kind or "").upper() == "ROLE"
-            else "U"
-        )
+        grantee_type = _type_of(who, kind)
         with self._lock, whole(self._connection):
             if target.upper() == "DATABASE":
                 self._set(
@@ -62,6 +75,9 @@ class Privileges:
                     {"GRANTEE": who, "GRANTEETYPE": grantee_type},
                     grantor,
                 )
+            elif whole_schema:
+                where = {"GRANTEE": who, "GRANTEETYPE": grantee_type, "SCHEMANAME": sql.name(whole_schema)}
+                self._set("SCHEMAAUTH", _columns(words, ON_SCHEMAS), given, where, grantor)
             else:
                 if words in (["ALL"], ["ALL PRIVILEGES"]):
                     words = [name for name in ON_TABLES if name != "CONTROL"]
@@ -107,21 +123,41 @@ class Privileges:
                 if table[0] not in FREE and table[0] != user and not self._may(user, table, wanted):
                     raise not_authorized(user, wanted, ".".join(table))
 
+    def _of(self, user: str, columns: str, name: str, where: str = "1 = 1", *values: str) -> list[Row]:
+        """What is granted to a user, one way or another."""
+        found = []
+        for kind, grantee in self._identities(user):
+            found += self._connection.rows(
+                f"SELECT {columns} FROM DB2CAT.{name} WHERE GRANTEETYPE = ? AND GRANTEE = ? AND {where}",
+                (kind, grantee, *values),
+            )
+        return found
+
+    def _identities(self, user: str) -> list[tuple[str, str]]:
+        found = [("U", user), ("G", "PUBLIC"), *(("G", group) for group in self._groups.get(user, ()))]
+        for kind, grantee in found:  # the list grows by the roles of roles
+            roles = self._connection.rows(
+                "SELECT ROLENAME FROM DB2CAT.ROLEAUTH WHERE GRANTEETYPE = ? AND GRANTEE = ?", (kind, grantee)
+            )
+            found += [("R", role) for (role,) in roles if ("R", role) not in found]
+        return found
+
     def _of_database(self, user: str) -> set[str]:
-        rows = self._connection.rows(
-            "SELECT DBADMAUTH, DATAACCESSAUTH FROM DB2CAT.DBAUTH WHERE GRANTEE IN (?, 'PUBLIC')", (user,)
-        )
+        rows = self._of(user, "DBADMAUTH, DATAACCESSAUTH", "DBAUTH")
         self._connection.commit()
         return {value for row in rows for value in row}
 
     def _may(self, user: str, table: Table, wanted: str) -> bool:
-        rows = self._connection.rows(
-            f"SELECT {COLUMNS[wanted]}, CONTROLAUTH FROM DB2CAT.TABAUTH WHERE GRANTEE IN (?, 'PUBLIC') AND TABSCHEMA = ? AND TABNAME = ?",
-            (user, *table),
-        )
+        rows = self._of(user, f"{COLUMNS[wanted]}, CONTROLAUTH", "TABAUTH", "TABSCHEMA = ? AND TABNAME = ?", *table)
+        if wanted + "IN" in ON_SCHEMAS:
+            rows += self._of(user, ON_SCHEMAS[wanted + "IN"], "SCHEMAAUTH", "SCHEMANAME = ?", table[0])
         known = self._connection.rows("SELECT 1 FROM DB2CAT.TABLES WHERE TABSCHEMA = ? AND TABNAME = ?", table)
         self._connection.commit()
         return not known or any("Y" in row for row in rows)  # of what is not there, the engine says so
+
+
+def _type_of(grantee: str, kind: str | None) -> str:
+    return "G" if grantee == "PUBLIC" else (kind or "USER")[0].upper()
 
 
 def _columns(words: list[str], known: dict[str, str]) -> list[str]:

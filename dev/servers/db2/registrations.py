@@ -7,6 +7,7 @@ treated as before until then.
 
 from __future__ import annotations
 
+import datetime
 import re
 from dataclasses import dataclass
 
@@ -16,10 +17,12 @@ from dev.servers.db2.log import LOB_TYPES, Changes, Log, Table
 from dev.servers.db2.positions import in_sql, quoted, text
 
 SCHEMA = "ASNCDC"
+SIGNALS = (SCHEMA, "IBMSNAP_SIGNAL")
 HEAD = (
     "CAST(X'' AS VARCHAR(16) FOR BIT DATA) AS IBMSNAP_COMMITSEQ, CAST(X'' AS VARCHAR(16) FOR BIT DATA) AS IBMSNAP_INTENTSEQ, "
     "CAST('' AS CHAR(1)) AS IBMSNAP_OPERATION"
 )
+INDICATORS = {"CLOB": "'U'", "BLOB": "X'55'"}
 HEAD_NAMES = ("IBMSNAP_COMMITSEQ", "IBMSNAP_INTENTSEQ", "IBMSNAP_OPERATION")
 
 
@@ -35,6 +38,10 @@ class Registration:
     """Of columns with the image before the change; empty: there are none."""
     columns: list[str]
     """Of the change table, without those of ASN."""
+    lobs: dict[str, str]
+    """Those of them that are large objects, and their types."""
+    lob_writes: str = "indicator"
+    """What goes into them."""
 
     def inserts(self, changes: Changes, length: int) -> list[str]:
         """Statements that copy what one table of changes has between two numbers of transactions."""
@@ -57,6 +64,12 @@ class Registration:
             order = _order(changes, name)
             if order is not None and order not in changes.lobs:
                 found[column] = f"S.{image}{order}"
+            elif order is not None and column in self.lobs:
+                if self.lob_writes == "values":
+                    found[column] = f"S.{image}{order}"
+                elif self.lob_writes == "indicator" and image == "A":
+                    kind = self.lobs[column]
+                    found[column] = f"CASE WHEN S.L{order} = 'U' THEN CAST({INDICATORS[kind]} AS {kind}(1)) END"
             elif order is not None and image == "A":
                 found[column] = f"S.L{order}"
         return found
@@ -79,8 +92,11 @@ def _order(changes: Changes, name: str) -> int | None:
     return None
 
 
-def read(connection: Connection) -> dict[Table, Registration]:
-    """The registrations in state A that have a change table."""
+def read(connection: Connection, log: Log, lob_writes: str) -> dict[Table, Registration]:
+    """The registrations in state A that have a change table.
+
+    :param lob_writes: what the agent writes into columns of large objects
+    """
     columns: dict[Table, list[str]] = {}
     for owner, name, column in connection.rows(
         "SELECT S.SCHEMANAME, T.TABLENAME, C.COLUMNNAME FROM ASNCDC.IBMSNAP_REGISTER R JOIN SYS.SYSSCHEMAS S ON S.SCHEMANAME = R.CD_OWNER "
@@ -96,17 +112,22 @@ def read(connection: Connection) -> dict[Table, Registration]:
     for owner, name, cd_owner, cd_table, pairs, prefix in rows:
         if of_table := columns.get((cd_owner, cd_table)):
             own = [column for column in of_table if column not in HEAD_NAMES]
-            found[(owner, name)] = Registration((owner, name), (cd_owner, cd_table), pairs == "Y", prefix or "", own)
+            lobs = {}
+            if any(changes.lobs for changes in log.of((owner, name))):
+                lobs = {column: kind for column, kind in log.columns((cd_owner, cd_table)) if _is_lob(kind)}
+            found[(owner, name)] = Registration(
+                (owner, name), (cd_owner, cd_table), pairs == "Y", prefix or "", own, lobs, lob_writes
+            )
     return found
 
 
 def add(
     connection: Connection, log: Log, table: Table, *, upd_to_del_ins: bool = True, before_prefix: str | None = None,
-    columns: list[str] | None = None, change_table: str | None = None, state: str = "A",
+    columns: list[str] | None = None, change_table: str | None = None, state: str = "A", lob_columns: str = "lob",
 ) -> None:  # fmt: skip
     """What ``ASNCDC.ADDTABLE`` does: log the changes of the table, make a change table, register it.
 
-    Large objects are columns ``CHAR(1)`` in the change table, as in those of ASN: ``U`` where the value was changed.
+    :param lob_columns: what large objects are in the change table: a ``lob`` of the same type, or a ``letter``, ``U`` where the value was changed
     """
     found = log.columns(table)
     if not found:
@@ -118,7 +139,8 @@ def add(
     if log.columns((SCHEMA, name)):
         raise Db2Error(-601, "42710", f"{SCHEMA}.{name}", "TABLE")
     selects = [HEAD] + [
-        f"CAST('' AS CHAR(1)) AS {quoted(c)}" if _is_lob(kind) else f"T.{quoted(c)}" for c, kind in found
+        f"CAST('' AS CHAR(1)) AS {quoted(c)}" if _is_lob(kind) and lob_columns == "letter" else f"T.{quoted(c)}"
+        for c, kind in found
     ]
     if before_prefix:
         selects += [
@@ -164,6 +186,22 @@ def _register(
         "VALUES ('KAFKA', ?, ?, ?, ?, 0, 'KAFKAQUAL', 'SET001', 'TESTDB', 8, 'TESTDB', 'ASNCDC', ?, ?)",
         (*table, *table, quoted(change_table), str(next_)),
     )
+
+
+def prune_old(connection: Connection) -> None:
+    """What the agent does every PRUNE_INTERVAL: what was committed more than RETENTION_LIMIT minutes ago goes, whoever has read it.
+
+    Transactions without a row in IBMSNAP_UOW count, too. No synchpoint of a registration says so.
+    """
+    limit, now = connection.rows("SELECT RETENTION_LIMIT, CURRENT_TIMESTAMP FROM ASNCDC.IBMSNAP_CAPPARMS")[0]
+    moment = now - datetime.timedelta(minutes=limit)
+    old = f"(SELECT MAX(U.COMMITSEQ) FROM DB2LOG.UNITS U WHERE U.LOGMARKER <= TIMESTAMP('{moment}'))"
+    for owner, name in connection.rows(
+        "SELECT CD_OWNER, CD_TABLE FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'N'"
+    ):
+        connection.execute(f"DELETE FROM {quoted(owner, name)} WHERE IBMSNAP_COMMITSEQ <= {old}")
+    connection.execute(f"DELETE FROM ASNCDC.IBMSNAP_UOW WHERE IBMSNAP_COMMITSEQ <= {old}")
+    connection.execute(f"DELETE FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_LSN <= {old}")
 
 
 def remove(connection: Connection, log: Log, table: Table) -> list[Table]:

@@ -25,6 +25,7 @@ CONTROLS = frozenset(
         "catch_up",
         "configure",
         "prune",
+        "prune_old",
         "table_at",
         "serve_changes",
         "add_table",

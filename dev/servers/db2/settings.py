@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass
@@ -14,7 +14,7 @@ class Settings:
     agent_interval: float = 0.02
     """COMMIT_INTERVAL in seconds, unless IBMSNAP_CAPPARMS has another one than ASN's 30."""
     idle_interval: float = 0.1
-    """SLEEP_INTERVAL in seconds, unless IBMSNAP_CAPPARMS has another one than ASN's 5: how often SYNCHTIME moves on when nothing happens."""
+    """SLEEP_INTERVAL in seconds, unless IBMSNAP_CAPPARMS has another one than ASN's 5."""
     delay: float = 0.0
     """How many seconds the change tables are behind the log."""
     upd_to_del_ins: bool = True
@@ -25,6 +25,18 @@ class Settings:
     """Of how many bytes LSNs are: 16, or 10 as in older versions."""
     lock_timeout: float | None = 10.0
     """LOCKTIMEOUT of the database in seconds; None: wait for ever. Db2's default is for ever."""
+    synchpoints: str = "none"
+    """Which synchpoints of registrations the agent fills: ``none``, as after ADDTABLE; ``new`` (CD_NEW_SYNCHPOINT); ``both``, as with an Apply program."""
+    lob_columns: str = "lob"
+    """What ADDTABLE makes of large objects: ``lob``, columns of their type, as the documented one; ``letter``, CHAR(1), as other tools do."""
+    lob_writes: str = "indicator"
+    """What the agent writes into columns of their type: an ``indicator`` where the value has changed, ``nothing``, or the ``values``."""
+    insert_uow: bool = True
+    """INSERT_UOW: whether IBMSNAP_UOW has a row of each transaction."""
+    log_seconds: bool = False
+    """Whether times of the log are whole seconds."""
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    """Groups of users, which the operating system knows and no catalogue tells."""
     authorize: bool = False
     """Whether users other than the instance owner need privileges."""
     heap_mb: int = 512

@@ -43,6 +43,8 @@ PROCEDURES = ("ASNCDC.", "SYSPROC.ADMIN_CMD")
 class Server(Protocol):
     """What statements ask of the server."""
 
+    @property
+    def lsn_bytes(self) -> int: ...
     def services(self, command: str) -> str: ...
     def add_table(self, schema: str, table: str, *, creator: str) -> None: ...
     def remove_table(self, schema: str, table: str) -> None: ...
@@ -282,7 +284,7 @@ def _of_rows(sql: Masked, session: Session, server: Server) -> Plan:
     if CATALOGS.search(sql.text):
         server.before_query()
     server.authorize(session.user, session.schema, sql)
-    return Plan(translated(sql, session.user, structure=False))
+    return Plan(translated(sql, session.user, structure=False, lsn_bytes=server.lsn_bytes))
 
 
 def _table(sql: Masked, session: Session, schema: str | None, table: str) -> Table:
