@@ -297,8 +297,24 @@ def test_privileges_count_when_they_are_asked_for(server: Db2, table: str) -> No
         server.sql(f"REVOKE SELECT ON TABLE APP.{table} FROM USER CDC")
         with pytest.raises(ibm_db_dbi.Error, match="SQL0551N"):
             server.rows(f"SELECT * FROM APP.{table}", user="CDC")
-        server.sql("GRANT DATAACCESS ON DATABASE TO USER CDC")
+        for grant in (
+            "DATAACCESS ON DATABASE TO USER CDC", "SELECTIN ON SCHEMA APP TO USER CDC", f"SELECT ON TABLE APP.{table} TO GROUP PUBLIC",
+        ):  # fmt: skip
+            server.sql(f"GRANT {grant}")
+            assert server.rows(f"SELECT * FROM APP.{table}", user="CDC") == []
+            server.sql(f"REVOKE {grant.replace(' TO ', ' FROM ')}")
+            with pytest.raises(ibm_db_dbi.Error, match="SQL0551N"):
+                server.rows(f"SELECT * FROM APP.{table}", user="CDC")
+        server.sql(
+            f"GRANT SELECT ON TABLE APP.{table} TO ROLE INNER",
+            "GRANT ROLE INNER TO ROLE OUTER",
+            "GRANT ROLE OUTER TO USER CDC",
+        )
         assert server.rows(f"SELECT * FROM APP.{table}", user="CDC") == []
+        assert server.rows("SELECT ROLENAME FROM SYSCAT.ROLEAUTH WHERE GRANTEE = 'CDC'") == [("OUTER",)]
+        server.sql("REVOKE ROLE INNER FROM ROLE OUTER")
+        with pytest.raises(ibm_db_dbi.Error, match="SQL0551N"):
+            server.rows(f"SELECT * FROM APP.{table}", user="CDC")
     finally:
         server.configure(authorize=False)
         server.sql("REVOKE DATAACCESS ON DATABASE FROM USER CDC")

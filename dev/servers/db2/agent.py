@@ -3,8 +3,8 @@
 Each cycle ends with one transaction: rows of change tables, rows of IBMSNAP_UOW, synchpoints in IBMSNAP_REGISTER, and IBMSNAP_RESTART, from which it
 goes on after it was stopped or killed. So each change gets to its change table exactly once.
 
-* SYNCHPOINT and SYNCHTIME of the global row are those of the newest transaction in the log: they stand still while nobody changes a table that is
-  logged for replication. All that was committed before SYNCHTIME, by the database's clock, is in.
+* SYNCHPOINT and SYNCHTIME of the global row are those of the newest transaction in the log: they stand still while nobody changes a structure, or a table
+  that is logged for replication. All that was committed before SYNCHTIME, by the database's clock, is in.
 * CD_OLD_SYNCHPOINT and CD_NEW_SYNCHPOINT of registrations stay NULL, unless the option ``synchpoints`` says otherwise: then CD_OLD_SYNCHPOINT is the LSN
   from which the table is captured, since the agent has read the registration, and CD_NEW_SYNCHPOINT that of its newest change. What was in another
   STATE than A until then misses what happened in between.
@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from dev.servers.db2 import positions, registrations
 from dev.servers.db2.driver import Connection, again, whole
-from dev.servers.db2.log import UPDATE, Changes, Log, Look, Table
+from dev.servers.db2.log import Changes, Log, Look, Table
 from dev.servers.db2.positions import literal
 from dev.servers.db2.registrations import Registration
 from dev.servers.db2.settings import Settings
@@ -228,17 +228,15 @@ class Agent(threading.Thread):
         ):
             self._drop_those_without_table()
             changed = self._changed(between)
-            self._mark_lobs(changed, between)
+            registrations.mark_lobs(run, changed, between)
             for changes in changed:
                 self._copy(self._known[changes.table], changes, between)
             self._units(changed, between)
             lsn, moment = literal(bytes(newest[0][0])), f"TIMESTAMP('{newest[0][1]}')"
-            run.execute(
-                f"UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = {lsn}, SYNCHTIME = {moment} WHERE GLOBAL_RECORD = 'Y'"
-            )
-            run.execute(
-                f"UPDATE ASNCDC.IBMSNAP_RESTART SET MAX_COMMITSEQ = {lsn}, MAX_COMMIT_TIME = {moment}, MIN_INFLIGHTSEQ = {lsn}, CURR_COMMIT_TIME = {moment}"
-            )
+            self._point(lsn, moment)
+        elif self._log.written:
+            self._point(literal(positions.lsn(look.end, self._log.length)), moment)
+        self._log.written = False
         self._at = look.end
         if newest:
             self._received(between)
@@ -253,6 +251,14 @@ class Agent(threading.Thread):
                 f"NULL, NULL, 0, 0, {moment})"
             )
             self._rows = self._transactions = 0
+
+    def _point(self, lsn: str, moment: str) -> None:
+        self._connection.execute(
+            f"UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHPOINT = {lsn}, SYNCHTIME = {moment} WHERE GLOBAL_RECORD = 'Y'"
+        )
+        self._connection.execute(
+            f"UPDATE ASNCDC.IBMSNAP_RESTART SET MAX_COMMITSEQ = {lsn}, MAX_COMMIT_TIME = {moment}, MIN_INFLIGHTSEQ = {lsn}, CURR_COMMIT_TIME = {moment}"
+        )
 
     def _changed(self, between: tuple[int, int]) -> list[Changes]:
         """Which tables of changes have something of these transactions."""
@@ -291,22 +297,6 @@ class Agent(threading.Thread):
             between,
         )
 
-    def _mark_lobs(self, changed: list[Changes], between: tuple[int, int]) -> None:
-        """Say of each large object whether its value has changed: the engine does not compare them."""
-        for changes in changed:
-            if not changes.lobs:
-                continue
-            images = ", ".join(f"S.B{order}, S.A{order}" for order in changes.lobs)
-            rows = self._connection.rows(
-                f"SELECT S.LSN, S.OP, {images} FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N > ? AND U.N <= ?",
-                between,
-            )
-            for lsn, operation, *values in rows:
-                pairs = zip(changes.lobs, values[::2], values[1::2], strict=True)
-                marks = [f"L{order} = 'U'" for order, before, after in pairs if _differs(operation, before, after)]
-                if marks:
-                    self._connection.execute(f"UPDATE {changes.name} SET {', '.join(marks)} WHERE LSN = {lsn}")
-
     # registrations
 
     def _restart(self) -> int:
@@ -321,11 +311,19 @@ class Agent(threading.Thread):
     def _read_registrations(self, *, starting: bool) -> None:
         found = registrations.read(self._connection, self._log, self._settings.lob_writes)
         lsn = literal(positions.lsn(self._at, self._log.length))
+        begun = 0
         for table in found if self._settings.synchpoints == "both" else ():
             where = "WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = ?"
             if starting or table in self._known:
                 where += " AND CD_OLD_SYNCHPOINT IS NULL"
-            self._connection.execute(f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_OLD_SYNCHPOINT = {lsn} {where}", table)
+            begun += max(
+                0,
+                self._connection.execute(
+                    f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_OLD_SYNCHPOINT = {lsn} {where}", table
+                ),
+            )
+        if begun:  # by a signal, which is in the log, too
+            self._point(lsn, "CURRENT_TIMESTAMP")
         self._known = found
 
     def _drop_those_without_table(self) -> None:
@@ -389,7 +387,3 @@ class Agent(threading.Thread):
         self._connection.execute(
             "INSERT INTO ASNCDC.IBMSNAP_CAPTRACE VALUES (?, CURRENT_TIMESTAMP, ?)", (operation, description)
         )
-
-
-def _differs(operation: str, before: object, after: object) -> bool:
-    return before != after if operation == UPDATE else after is not None

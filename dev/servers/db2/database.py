@@ -114,6 +114,7 @@ class Database:
     def structure_changed(self, plans: list[Plan], *, committed: bool) -> None:
         """Statements that change structure were committed, or rolled back."""
         again(lambda: self._follow(plans, committed=committed), patience_s=PATIENCE_S)
+        self._log.written = True
 
     def _follow(self, plans: list[Plan], *, committed: bool) -> None:
         """Each step is a transaction, and may be done twice."""
@@ -189,6 +190,7 @@ class Database:
         }
         with self._busy, self._agent.lock, self._log.lock:
             self._transaction(lambda: registrations.add(self._work, self._log, (schema, table), **given))
+        self._log.written = True
         self._catalog.refresh((schema, table))
         change_table = given.get("change_table") or f"CDC_{schema}_{table}"
         self._catalog.refresh((registrations.SCHEMA, change_table))
@@ -199,6 +201,7 @@ class Database:
         """``ASNCDC.REMOVETABLE``."""
         with self._busy, self._agent.lock, self._log.lock:
             found = self._transaction(lambda: registrations.remove(self._work, self._log, (schema, table)))
+        self._log.written = True
         for change_table in found:
             self._catalog.refresh(change_table)
         self._catalog.refresh((schema, table))

@@ -79,6 +79,8 @@ def length_of(number: str, unit: str | None) -> int:
 
 
 LONGEST_LSN = 16
+_UPDATE, _WHERE = re.compile(r"UPDATE\b", re.IGNORECASE), re.compile(r"(\bWHERE\b)", re.IGNORECASE)
+"""What an UPDATE sets is no comparison."""
 _LSNS = re.compile(
     r"((?:\w+\.)?(?:IBMSNAP_COMMITSEQ|IBMSNAP_INTENTSEQ|CD_OLD_SYNCHPOINT|CD_NEW_SYNCHPOINT|SYNCHPOINT|SIGNAL_LSN))\s*(<>|[<>]=?|=)\s*(\?|B?X\x01\d+\x01)",
     re.IGNORECASE,
@@ -96,7 +98,10 @@ def _padded(text: str, lsn_bytes: int) -> str:
         long = column if lsn_bytes == LONGEST_LSN else _long(column)
         return f"{long} {operator} {_long(value)}"
 
-    return _LSNS.sub(of, text)
+    head, where, conditions = (
+        _WHERE.split(text, maxsplit=1) if _UPDATE.match(text) and _WHERE.search(text) else ("", "", text)
+    )
+    return head + where + _LSNS.sub(of, conditions)
 
 
 def _long(value: str) -> str:

@@ -80,6 +80,8 @@ class Log:
         self._connection, self.length, self._seconds = connection, length, seconds
         self.lock = threading.RLock()
         self.changes: list[Changes] = []
+        self.written = False
+        """Something is in the log besides: structures, registrations."""
         self._low = 0
         self._last_mark = 0
         self._first_seen: dict[str, int] = {}

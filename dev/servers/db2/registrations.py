@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from dev.servers.db2.driver import Connection
 from dev.servers.db2.errors import Db2Error, undefined
-from dev.servers.db2.log import LOB_TYPES, Changes, Log, Table
+from dev.servers.db2.log import LOB_TYPES, UPDATE, Changes, Log, Table
 from dev.servers.db2.positions import in_sql, quoted, text
 
 SCHEMA = "ASNCDC"
@@ -186,6 +186,27 @@ def _register(
         "VALUES ('KAFKA', ?, ?, ?, ?, 0, 'KAFKAQUAL', 'SET001', 'TESTDB', 8, 'TESTDB', 'ASNCDC', ?, ?)",
         (*table, *table, quoted(change_table), str(next_)),
     )
+
+
+def mark_lobs(connection: Connection, changed: list[Changes], between: tuple[int, int]) -> None:
+    """Say of each large object whether its value has changed: the engine does not compare them."""
+    for changes in changed:
+        if not changes.lobs:
+            continue
+        images = ", ".join(f"S.B{order}, S.A{order}" for order in changes.lobs)
+        rows = connection.rows(
+            f"SELECT S.LSN, S.OP, {images} FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N > ? AND U.N <= ?",
+            between,
+        )
+        for lsn, operation, *values in rows:
+            pairs = zip(changes.lobs, values[::2], values[1::2], strict=True)
+            marks = [f"L{order} = 'U'" for order, before, after in pairs if _differs(operation, before, after)]
+            if marks:
+                connection.execute(f"UPDATE {changes.name} SET {', '.join(marks)} WHERE LSN = {lsn}")
+
+
+def _differs(operation: str, before: object, after: object) -> bool:
+    return before != after if operation == UPDATE else after is not None
 
 
 def prune_old(connection: Connection) -> None:
