@@ -12,6 +12,12 @@ BASE = {
     "topic.prefix": "test", "database.hostname": "localhost", "database.user": "cdc", "database.password": "secret-word",
     "database.dbname": "testdb",
 }  # fmt: skip
+CONTROL_GRANTS = tuple(
+    f"GRANT SELECT ON TABLE ASNCDC.IBMSNAP_{name} TO USER CDC" for name in ("REGISTER", "UOW", "CAPPARMS")
+)
+"""What the account that captures needs of the control tables."""
+SIGNAL_GRANT = "GRANT SELECT, INSERT ON TABLE ASNCDC.IBMSNAP_SIGNAL TO USER CDC"
+"""What it needs besides for locks and for incremental snapshots."""
 PARTS = TableId(catalog="TESTDB", namespace="SHOP", name="PARTS")
 
 

@@ -24,7 +24,7 @@ from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, Registrat
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
-from airflow_provider_cdc.sources.db2.privileges import grant, privileges_of
+from airflow_provider_cdc.sources.db2.privileges import Privileges, grant
 from airflow_provider_cdc.sources.db2.procedures import ADD_TABLE, REMOVE_TABLE, SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.sql_names import literal
@@ -241,7 +241,7 @@ class Administration:
         """What a change table that was made for the account still needs; empty if nothing."""
         change = TableId(catalog=self._table.catalog, namespace=one.change_owner, name=one.change_table)
         try:
-            if privileges_of(connection, self._config).may("SELECT", change):
+            if Privileges(connection, self._config).may("SELECT", change):
                 return ""
         finally:
             connection.rollback()

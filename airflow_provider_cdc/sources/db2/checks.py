@@ -16,7 +16,7 @@ from airflow_provider_cdc.sources.db2.asn.control import Published, capture_para
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, Database, Db2Error, connect, database_of, translated
 from airflow_provider_cdc.sources.db2.errors import FORBIDDEN, UNDEFINED
-from airflow_provider_cdc.sources.db2.privileges import privileges_of
+from airflow_provider_cdc.sources.db2.privileges import Privileges
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
 from airflow_provider_cdc.sources.db2.signal_checks import signal_findings
@@ -150,7 +150,7 @@ def _lateness(now: Published, pause_s: int, start: str) -> Iterator[Finding]:
 
 def _tables(connection: Connection, config: Db2Config) -> list[Finding]:
     filters, catalog = Filters(config), Catalog(connection, config)
-    rights, registered = privileges_of(connection, config), catalog.registrations()
+    rights, registered = Privileges(connection, config), catalog.registrations()
     captured = {t: one for t, one in registered.items() if filters.table(t)}
     found = [*table_findings(catalog, captured, registered, filters, config, rights)]
     reads = not never_reads(config)

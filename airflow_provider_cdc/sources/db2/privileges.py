@@ -1,52 +1,59 @@
-"""The account's privileges on tables, by ``SYSCAT.TABAUTH`` and ``SYSCAT.DBAUTH``, its roles and groups included as far as the catalog tells."""
+"""The account's privileges on tables.
+
+What the catalog says that the account, or everybody, may is certain (``SYSCAT.TABAUTH``, ``SYSCAT.DBAUTH``). What it may by a role, a group, a schema or an
+authority of one of these, the catalog does not tell: the database is asked, by statements that it refuses to compile without the privilege, and that do nothing.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Final
 
-from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.model.schema import Column, TableId
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Connection
-from airflow_provider_cdc.sources.db2.schema.sql_names import quoted
+from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
+from airflow_provider_cdc.sources.db2.errors import FORBIDDEN
+from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
+from airflow_provider_cdc.sources.db2.schema.types import ColumnType
 
 _DATABASE: Final = """
-SELECT a.GRANTEE, a.GRANTEETYPE, a.DBADMAUTH, a.DATAACCESSAUTH FROM SYSCAT.DBAUTH a"""
+SELECT a.DBADMAUTH, a.DATAACCESSAUTH FROM SYSCAT.DBAUTH a WHERE (a.GRANTEETYPE = 'U' AND a.GRANTEE = ?) OR a.GRANTEE = 'PUBLIC'"""
 _TABLES: Final = """
 SELECT a.TABSCHEMA, a.TABNAME, a.CONTROLAUTH, a.SELECTAUTH, a.INSERTAUTH, a.DELETEAUTH FROM SYSCAT.TABAUTH a
-WHERE a.GRANTEETYPE <> 'U' OR a.GRANTEE = ?"""
+WHERE (a.GRANTEETYPE = 'U' AND a.GRANTEE = ?) OR a.GRANTEE = 'PUBLIC'"""
 _ALL: Final = ("SELECT", "INSERT", "DELETE")
 
 
-@dataclass(frozen=True, slots=True)
 class Privileges:
-    """What the catalog says that the account may do.
+    """What the account may do."""
 
-    :param everything: it may read and change every table (DBADM, DATAACCESS)
-    :param tables: (action, schema, table) that it may, or that a group or a role may: the catalog does not tell which of them the account is in
-    :param user: the account, to which its own tables belong
-    """
+    def __init__(self, connection: Connection, config: Db2Config) -> None:
+        self._connection, user = connection, config.database_user.upper()
+        rows = connection.rows(_DATABASE, user)
+        self._everything = any("Y" in authorities for authorities in rows)
+        self._certain: set[tuple[str, str, str]] = set()
+        for schema, name, control, *rights in connection.rows(_TABLES, user):
+            for action, right in zip(_ALL, rights, strict=True):
+                if control == "Y" or right in ("Y", "G"):
+                    self._certain.add((action, str(schema).rstrip(), str(name).rstrip()))
 
-    everything: bool
-    tables: frozenset[tuple[str, str, str]]
-    user: str
+    def may(self, action: str, table: TableId, columns: Sequence[Column] = ()) -> bool:
+        """Whether an action is allowed on a table that exists.
 
-    def may(self, action: str, table: TableId) -> bool:
-        """Whether an action may be allowed on a table."""
-        return self.everything or table.namespace == self.user or (action, table.namespace, table.name) in self.tables
-
-
-def privileges_of(connection: Connection, config: Db2Config) -> Privileges:
-    """The account's privileges."""
-    user, everything = config.database_user.upper(), False
-    for grantee, kind, *authorities in connection.rows(_DATABASE):
-        everything |= _is(user, grantee, kind) and "Y" in authorities
-    tables = set()
-    for schema, name, control, *rights in connection.rows(_TABLES, user):
-        for action, right in zip(_ALL, rights, strict=True):
-            if control == "Y" or right in ("Y", "G"):
-                tables.add((action, str(schema).rstrip(), str(name).rstrip()))
-    return Privileges(everything, frozenset(tables), user)
+        :param action: ``SELECT``, ``INSERT`` or ``DELETE``
+        :param columns: of an ``INSERT``: the columns that get values
+        """
+        if self._everything or (action, table.namespace, table.name) in self._certain:
+            return True
+        try:
+            self._connection.execute(_nothing(action, quoted(table), columns))
+        except Db2Error as e:
+            if e.code not in FORBIDDEN:
+                raise
+            return False
+        finally:
+            self._connection.rollback()
+        return True
 
 
 def grant(what: str, table: TableId, config: Db2Config) -> str:
@@ -54,7 +61,9 @@ def grant(what: str, table: TableId, config: Db2Config) -> str:
     return f"GRANT {what} ON TABLE {quoted(table)} TO USER {config.database_user.upper()}"
 
 
-def _is(user: str, grantee: object, kind: object) -> bool:
-    """Whether a grantee is the account for certain."""
-    name = str(grantee).rstrip()
-    return (kind == "U" and name == user) or name == "PUBLIC"
+def _nothing(action: str, table: str, columns: Sequence[Column]) -> str:
+    if action == "INSERT":
+        names = ", ".join(quoted_name(c.name) for c in columns)
+        values = ", ".join(f"CAST(NULL AS {ColumnType.of(c).expression})" for c in columns)
+        return f"INSERT INTO {table} ({names}) SELECT {values} FROM SYSIBM.SYSDUMMY1 WHERE 1 = 0"
+    return f"{'DELETE' if action == 'DELETE' else 'SELECT 1'} FROM {table} WHERE 1 = 0"

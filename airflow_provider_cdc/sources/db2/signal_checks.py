@@ -50,7 +50,7 @@ def signal_findings(
     if table not in registered:
         what = f"The signal table {table} is not in capture mode: signals and watermarks in it are not captured."
         found.append(_advice(what, registering(table, config)))
-    return found + ([*_rights(table, config, privileges)] if writes else [])
+    return found + ([*_rights(schema, config, privileges)] if writes else [])
 
 
 def _columns(schema: TableSchema) -> Iterator[Finding]:
@@ -66,11 +66,12 @@ def _columns(schema: TableSchema) -> Iterator[Finding]:
             yield _advice(f"{schema.id}.{column.name} is {kind.expression}, which does not hold {what}.", fix)
 
 
-def _rights(table: TableId, config: Db2Config, privileges: Privileges) -> Iterator[Finding]:
+def _rights(schema: TableSchema, config: Db2Config, privileges: Privileges) -> Iterator[Finding]:
+    table, columns = schema.id, schema.columns[: len(_NEEDED)]
     needed = ["INSERT"]
     if config.incremental_snapshot_watermarking_strategy is WatermarkStrategy.INSERT_DELETE:
         needed.append("DELETE")
-    if missing := [action for action in needed if not privileges.may(action, table)]:
+    if missing := [action for action in needed if not privileges.may(action, table, columns)]:
         what = f"The account lacks {', '.join(missing)} on {table}, with which watermarks of incremental snapshots are written."
         yield _advice(what, grant(", ".join(missing), table, config) + ", or set read.only=true")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from airflow_provider_cdc.runtime import open_source
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT
+from tests.support.db2_settings import CONTROL_GRANTS, SIGNAL_GRANT
 
 
 @pytest.fixture
@@ -84,7 +85,16 @@ def test_columns_that_do_not_fit(db: Db2Adapter, tmp_path: Path, columns: dict[s
     assert text in one.what
 
 
-def test_rights_that_watermarks_need(db: Db2Adapter, tmp_path: Path) -> None:
+def test_rights_that_watermarks_need(db2_factory: Callable[..., Db2], tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        server = db2_factory(authorize=True)
+        server.sql(*CONTROL_GRANTS, SIGNAL_GRANT)
+        db = Db2Adapter(server, stack)
+        db.create("t", {"id": INT}, ("id",))
+        _watermarks_need_rights(db, tmp_path)
+
+
+def _watermarks_need_rights(db: Db2Adapter, tmp_path: Path) -> None:
     db.signals()
     db.sql(f"REVOKE INSERT, DELETE ON TABLE {db.name('signals')} FROM USER CDC")
     (one,) = found(db, tmp_path, incremental_snapshot_watermarking_strategy="insert_delete")

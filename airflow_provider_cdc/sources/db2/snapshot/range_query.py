@@ -68,7 +68,8 @@ class RangeQuery:
 
     def condition_check(self) -> str:
         """A statement in which the condition has no parentheses around it, so that it cannot close one that it did not open."""
-        return f"SELECT 1 FROM {quoted(self.rows.table.id)} {self._alias} WHERE {self.rows.condition}\nFETCH FIRST 1 ROWS ONLY"
+        some = f"(SELECT * FROM {quoted(self.rows.table.id)} FETCH FIRST 1 ROWS ONLY)"  # a rare condition is not looked for in all of the table
+        return f"SELECT 1 FROM {some} {self._alias} WHERE {self.rows.condition}\n"
 
     def _from(self, condition: Sql) -> Sql:
         rows, parts = self.rows, [condition]
