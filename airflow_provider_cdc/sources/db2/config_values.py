@@ -5,8 +5,10 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-NOT_LOGGED: Final = frozenset({"CLOB", "DBCLOB", "BLOB", "XML"})
-"""Column types of which change tables never have values."""
+NOT_LOGGED: Final = frozenset(
+    {"CLOB", "DBCLOB", "BLOB", "XML", "LONG VARCHAR", "LONG VARGRAPHIC", "LONG VARCHAR FOR BIT DATA"}
+)
+"""Column types whose values in change tables are not trusted: the agent writes an indicator, nothing, or, of some versions, the value."""
 
 
 class IsolationMode(enum.StrEnum):

@@ -32,8 +32,8 @@ class ChangeLayout:
 
     :param values: the values of a row; of an update that comes as one row, after it
     :param before: the values before such an update; ``None`` = the change table does not have them, or not those of the key
-    :param lobs: columns that the change table has no values of, as indexes of the schema's columns
-    :param indicators: those of them that it has an indicator of → index of the fetched value
+    :param lobs: columns of which the values in the change table are not trusted, as indexes of the schema's columns
+    :param indicators: those of them of which it has a letter where the value was changed → index of the fetched value
     """
 
     registration: Registration
@@ -81,7 +81,7 @@ def layout_of(schema: TableSchema, one: Registration, change: TableSchema, confi
     values = SelectList(schema, config, absent=absent)
     before = None if one.pairs or not one.before_prefix else _before(schema, one.before_prefix, has, config)
     lobs = tuple(i for i, c in enumerate(schema.columns) if _is_lob(c) and c.name in absent)
-    told = [i for i in lobs if schema.columns[i].name in has]
+    told = [i for i in lobs if (found := has.get(schema.columns[i].name)) and not _is_lob(found)]
     first = len(OWN) + values.width + (before.width if before else 0)
     selected = [*OWN, *values.expressions, *(before.expressions if before else ())]
     selected += [f"t.{quoted_name(schema.columns[i].name)}" for i in told]
@@ -96,10 +96,8 @@ def _is_lob(column: Column) -> bool:
 
 
 def _has_values(column: Column, has: Mapping[str, Column]) -> bool:
-    found = has.get(column.name)
-    if found is None:
-        return False
-    return not _is_lob(column) or _is_lob(found)
+    # a column of the type of a LOB may have its value, an indicator or nothing: only its table has what is right for certain
+    return column.name in has and not _is_lob(column)
 
 
 def _before(schema: TableSchema, prefix: str, has: Mapping[str, Column], config: Db2Config) -> SelectList | None:

@@ -21,9 +21,10 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import UnreadableValue, values_of
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.rows.values import Unreadable, reader_of
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
-from airflow_provider_cdc.sources.db2.schema.types import DEFAULT_FRACTION, LOBS, ColumnType, is_distinct
+from airflow_provider_cdc.sources.db2.schema.types import DEFAULT_FRACTION, ColumnType, is_distinct
 
 Columns = Sequence[Sequence[Any]]
 """Fetched values, column by column."""
@@ -76,7 +77,7 @@ class SelectList:
             self._readers.append(reader_of(column, config) if column.name in needed else None)
             self.index[column.name] = len(self.expressions)
             self.expressions.append(expression_of(column, f"{alias}.{quoted_name(named(column.name))}"))
-            self.lobs |= ColumnType.of(column).base in LOBS
+            self.lobs |= ColumnType.of(column).base in NOT_LOGGED
         if not self.expressions:
             self.expressions = ["1"]
         self.width = len(self.expressions)

@@ -23,7 +23,6 @@ from typing import Final
 from airflow_provider_cdc.core.config.values import BinaryHandling, DecimalHandling, TimePrecision
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, Declared
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
 
 TEXTS: Final = frozenset(
     {"CHAR", "VARCHAR", "LONG VARCHAR", "CLOB", "GRAPHIC", "VARGRAPHIC", "LONG VARGRAPHIC", "DBCLOB"}
@@ -31,8 +30,6 @@ TEXTS: Final = frozenset(
 BITS: Final = frozenset(
     {"CHAR FOR BIT DATA", "VARCHAR FOR BIT DATA", "LONG VARCHAR FOR BIT DATA", "BINARY", "VARBINARY", "BLOB"}
 )
-LOBS: Final = NOT_LOGGED | {"LONG VARCHAR", "LONG VARGRAPHIC", "LONG VARCHAR FOR BIT DATA"}
-"""Types of which change tables have an indicator or nothing, and no value; and the long types, which no row can be found by."""
 DEFAULT_FRACTION: Final = 6
 NANOS: Final = 9
 MOST_DIGITS: Final = 12

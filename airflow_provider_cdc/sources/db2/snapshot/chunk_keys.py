@@ -16,15 +16,16 @@ from typing import Any, Final, NamedTuple
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
-from airflow_provider_cdc.sources.db2.schema.types import BITS, LOBS, ColumnType
+from airflow_provider_cdc.sources.db2.schema.types import BITS, ColumnType
 
 _LARGEST_NUMBER: Final = 1 << 53
 """Greater integers are text in JSON, since most programs other than Python read JSON numbers as floating point."""
 _WHOLE: Final = frozenset({"SMALLINT", "INTEGER", "BIGINT"})
 _FLOATING: Final = frozenset({"REAL", "DOUBLE"})
-_NO_ORDER: Final = LOBS | {"ROWID", "BOOLEAN"}
+_NO_ORDER: Final = NOT_LOGGED | {"ROWID", "BOOLEAN"}
 
 
 class Sql(NamedTuple):
