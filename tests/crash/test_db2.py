@@ -21,6 +21,7 @@ from tests.sources.db2.test_random import ends_equal
 from tests.sources.db2_adapter import db2_connector
 from tests.support.crash_db2 import SMALL
 from tests.support.db2_history import Db2History
+from tests.support.db2_manners import manners
 from tests.support.db2_rows import KEYS
 from tests.support.db2_workload import Db2Writer
 from tests.support.fork import Ended, Forks, Run
@@ -161,7 +162,7 @@ def test_a_stream_killed_at_random_moments_is_what_the_server_held_at_any_lsn(
 ) -> None:
     r = Random(seed)
     with ExitStack() as stack:
-        server = stack.enter_context(Db2({"lsn_bytes": 10} if seed % 2 else {}))
+        server = stack.enter_context(Db2(manners(r)))
         bench = Bench(server, db2_forks, seed, folder)
         writer = stack.enter_context(closing(bench.writer))
         writer.prepare()

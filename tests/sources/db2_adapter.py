@@ -233,6 +233,10 @@ class Db2Adapter(Adapter):
         return Db2Adapter(self.server, self._stack, **self._registered)
 
     def purge(self) -> None:
+        """As where an Apply program has read everything, which the registrations say."""
+        self.sql(
+            f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_OLD_SYNCHPOINT = X'00' WHERE SOURCE_OWNER = '{self.namespace}'"
+        )
         self.server.prune()
 
     @contextlib.contextmanager

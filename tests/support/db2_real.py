@@ -13,10 +13,10 @@ What only the test server can do (holding or stopping the agent, pruning, rows o
 
 from __future__ import annotations
 
-import datetime as dt
 import os
 import re
 import time
+import uuid
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -27,10 +27,9 @@ from dev.servers.db2.driver import Connection, Row
 SCHEMAS = re.compile(r"(SUITE|LOG)_\d+")
 """The schemas that tests make."""
 LOOK_SECONDS = 0.1
-_PUBLISHED = """
-SELECT MAX(SYNCHPOINT), MAX(CD_NEW_SYNCHPOINT), MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHTIME END) FROM ASNCDC.IBMSNAP_REGISTER WITH CS"""
-_NOT_BEGUN = """
-SELECT COUNT(*) FROM ASNCDC.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'N' AND STATE = 'A' AND CD_OLD_SYNCHPOINT IS NULL WITH CS"""
+_PUBLISHED = "SELECT MAX(SYNCHPOINT), MAX(CD_NEW_SYNCHPOINT) FROM ASNCDC.IBMSNAP_REGISTER WITH CS"
+_SIGNAL = "INSERT INTO ASNCDC.IBMSNAP_SIGNAL (SIGNAL_TYPE, SIGNAL_SUBTYPE, SIGNAL_INPUT_IN, SIGNAL_STATE) VALUES ('USER', 'TESTS', '{}', 'P')"
+_FOUND = "SELECT SIGNAL_LSN FROM ASNCDC.IBMSNAP_SIGNAL WHERE SIGNAL_TYPE = 'USER' AND SIGNAL_SUBTYPE = 'TESTS' AND SIGNAL_INPUT_IN = '{}' WITH CS"
 _REINIT = "VALUES ASNCDC.ASNCDCSERVICES('reinit', 'asncdc')"
 
 
@@ -137,9 +136,9 @@ class RealDb2:
             self.reinit()
 
     def reinit(self) -> None:
-        """Let the agent read registrations and parameters again; returns when it has begun with every active table."""
+        """Let the agent read registrations and parameters again; returns when it has found a signal that was written afterwards."""
         self.sql(_REINIT)
-        self._until(lambda: self.rows(_NOT_BEGUN) == [(0,)], 120, "begun with every table")
+        self.catch_up()
 
     def agent(self, command: str = "status") -> bool:
         """``start`` and ``resume`` have nothing to do, since an agent is never held; ``stop`` and ``pause`` skip the test."""
@@ -149,17 +148,19 @@ class RealDb2:
 
     def published(self) -> bytes:
         """The LSN up to which all is in the change tables."""
-        return self._looked()[0]
+        return max(bytes(lsn) for lsn in (*self.rows(_PUBLISHED)[0], b"") if lsn is not None)
 
     def catch_up(self, timeout: float = 120.0) -> bytes:
-        """Wait until SYNCHTIME is later than now, by the clock of the database: what was committed is published. Returns the LSN."""
-        ((now,),) = self.rows("VALUES CURRENT TIMESTAMP")
-        self._until(lambda: self._looked()[1] > now, timeout, "published what is committed")
-        return self.published()
+        """Write a signal, and wait until the agent has published up to its LSN: what was committed is published. Returns the LSN."""
+        name = uuid.uuid4().hex
+        self.sql(_SIGNAL.format(name))
 
-    def _looked(self) -> tuple[bytes, dt.datetime]:
-        point, newest, time_ = self.rows(_PUBLISHED)[0]
-        return max(bytes(lsn) for lsn in (point, newest, b"") if lsn is not None), time_ or dt.datetime.min
+        def found() -> bool:
+            lsn = self.rows(_FOUND.format(name))[0][0]
+            return lsn is not None and self.published() >= bytes(lsn)
+
+        self._until(found, timeout, "published what is committed")
+        return self.published()
 
     def _until(self, so: Callable[[], bool], timeout: float, what: str) -> None:
         deadline = time.monotonic() + timeout

@@ -11,27 +11,25 @@ Each step commits. A procedure that failed in the middle is begun again, and goe
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
-from airflow_provider_cdc.sources.db2.asn.control import Published, published
+from airflow_provider_cdc.sources.db2.asn.marks import probe
 from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, Registration
+from airflow_provider_cdc.sources.db2.change_tables import last_commit
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
+from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error, connect, translated
+from airflow_provider_cdc.sources.db2.errors import FORBIDDEN
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
 from airflow_provider_cdc.sources.db2.privileges import Privileges, grant
 from airflow_provider_cdc.sources.db2.procedures import ADD_TABLE, REMOVE_TABLE, SWITCH, WRITERS_STOPPED
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.sql_names import literal
 from airflow_provider_cdc.sources.db2.schema.system_tables import is_system
-
-LOOK_SECONDS: Final = 0.2
-"""Seconds between two looks at how far the agent is."""
+from airflow_provider_cdc.sources.db2.snapshot.locks import wait_for_agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +38,12 @@ class Facts:
 
     :param structure: ``None`` = the table does not exist
     :param registration: ``None`` = it is not in capture mode
+    :param newest: the last commit that its change table has changes of; ``None`` = there is none
     """
 
     structure: TableSchema | None
     registration: Registration | None
-    published: Published
+    newest: bytes | None
 
 
 class Administration:
@@ -116,9 +115,9 @@ class Administration:
             problems.append(f"The connector does not capture it yet. Use {REMOVE_TABLE.name} and {ADD_TABLE.name}.")
             return [], [], problems
         anew = one is None or is_new(one, position)
-        if one is not None and not anew and one.new is not None and not position.captured(one.new):
+        if not anew and facts.newest is not None and not position.captured(facts.newest):
             problems.append(
-                f"Its change table has changes up to LSN {lsn_text(one.new)}, which are not captured yet: let the capture run until it is there."
+                f"Its change table has changes up to LSN {lsn_text(facts.newest)}, which are not captured yet: let the capture run until it is there."
             )
         steps = [] if anew else [self._deactivate, self._reinit, self._remove]
         # where it was registered anew, it may be that nobody has told the agent yet
@@ -172,6 +171,8 @@ class Administration:
         step: Callable[[str, Callable[[], None]], None],
     ) -> Done:
         position = standing.position
+        if self._waiting in plan.steps or WRITERS_STOPPED.name in plan.flags:
+            probe(connection, self._config)
         if plan.procedure == SWITCH.name and self._remove in plan.steps:
             assert isinstance(position, Db2Position)
             self._drained(connection, position, wait=WRITERS_STOPPED.name in plan.flags)
@@ -187,9 +188,9 @@ class Administration:
             return Done()
         assert isinstance(position, Db2Position)
         assert start is not None
-        assert start.old is not None
-        acknowledged = {**position.acknowledged, str(self._table): start.old}
-        return Done(replace(position, acknowledged=acknowledged), read_again=WRITERS_STOPPED.name not in plan.flags)
+        acknowledged = {**position.acknowledged, str(self._table): start.old or b""}
+        noted = replace(position, acknowledged=acknowledged, made={**position.made, str(self._table): start.made_us})
+        return Done(noted.read(b""), read_again=WRITERS_STOPPED.name not in plan.flags)
 
     def _run(self, connection: Connection, statement: str) -> None:
         if statement.startswith("VALUES"):
@@ -207,35 +208,27 @@ class Administration:
 
         :param wait: first for the agent, until it has published everything that has been committed
         """
-        now = self._facts(connection).published.now_us
-        deadline = time.monotonic() + self._patience_s
-        while True:
-            facts = self._facts(connection)
-            if not wait or facts.published.synch_us > now:
-                break
-            if time.monotonic() > deadline:
-                raise self._silent("it has not published what was committed before now")
-            time.sleep(LOOK_SECONDS)
-        one = facts.registration
-        if one is not None and one.new is not None and not position.captured(one.new):
+        if wait:
+            wait_for_agent(connection, self._config)
+        newest = self._facts(connection).newest
+        if newest is not None and not position.captured(newest):
             raise PrerequisiteError(
-                f"Changes of {self._table} up to LSN {lsn_text(one.new)} are not captured yet.",
+                f"Changes of {self._table} up to LSN {lsn_text(newest)} are not captured yet.",
                 safe="Its change table is as it was.",
                 remedy="let the capture run until it is there",
             )
 
     def _begun(self, connection: Connection) -> None:
-        """Wait until the agent captures the table."""
-        deadline = time.monotonic() + self._patience_s
-        while True:
-            one = self._facts(connection).registration
-            if one is not None and one.state == ACTIVE and one.old is not None:
-                return
-            if time.monotonic() > deadline:
-                raise self._silent(
-                    "the table has no registration" if one is None else f"the registration has STATE = {one.state}"
-                )
-            time.sleep(LOOK_SECONDS)
+        """Wait until the agent captures the table: it was told to read the registrations, and has come to what was written since."""
+        wait_for_agent(connection, self._config)
+        one = self._facts(connection).registration
+        if one is None or one.state != ACTIVE:
+            raise PrerequisiteError(
+                f"The capture agent does not capture {self._table}: "
+                + ("it has no registration." if one is None else f"its registration has STATE = {one.state}."),
+                safe="The offset is untouched.",
+                remedy=f"see in the agent's log why, and whether it runs (VALUES {self._schema}.ASNCDCSERVICES('status', 'asncdc'))",
+            )
 
     def _unreadable(self, connection: Connection, one: Registration) -> str:
         """What a change table that was made for the account still needs; empty if nothing."""
@@ -247,27 +240,30 @@ class Administration:
             connection.rollback()
         return f"The account may not read the change table yet; an administrator has to run: {grant('SELECT', change, self._config)}"
 
-    def _silent(self, what: str) -> PrerequisiteError:
-        return PrerequisiteError(
-            f"The capture agent has not gone on within {self._patience_s:g} s: {what}.",
-            safe="The offset is untouched.",
-            remedy=f"see whether the agent runs (VALUES {self._schema}.ASNCDCSERVICES('status', 'asncdc')), start it",
-        )
-
     def _facts(self, connection: Connection) -> Facts:
         try:
             catalog = Catalog(connection, self._config)
             structure = catalog.structures([self._table]).get(self._table)
             registration = catalog.registrations().get(self._table)
-            return Facts(structure, registration, published(connection, self._schema))
+            return Facts(structure, registration, self._newest(connection, registration))
         finally:
             connection.rollback()
+
+    def _newest(self, connection: Connection, one: Registration | None) -> bytes | None:
+        if one is None or one.altered is None or one.new is not None:
+            return None if one is None else one.new
+        try:
+            return last_commit(connection, one)
+        except Db2Error as e:
+            if e.code not in FORBIDDEN:
+                raise
+            return None  # the account does not capture it yet
 
 
 def is_new(one: Registration, position: Db2Position) -> bool:
     """Whether a change table does not hold everything that a reader at a position still needs, as it was made anew."""
-    return one.old is None or not (
-        position.captured(one.old) or Db2Position(position.acknowledged.get(str(one.table), b"")).captured(one.old)
+    return position.is_another(str(one.table), one.made_us) or (
+        one.old is not None and not position.holds(str(one.table), one.old)
     )
 
 

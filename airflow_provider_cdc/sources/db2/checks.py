@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.snapshot.policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.db2.asn.control import Published, capture_parameters, published
+from airflow_provider_cdc.sources.db2.asn.marks import probe
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, Database, Db2Error, connect, database_of, translated
 from airflow_provider_cdc.sources.db2.errors import FORBIDDEN, UNDEFINED
@@ -142,10 +144,22 @@ def _agent(connection: Connection, config: Db2Config) -> Iterator[Finding]:
 def _lateness(now: Published, pause_s: int, start: str) -> Iterator[Finding]:
     behind_us = now.latency_us
     if behind_us is not None and behind_us > max(LATE_S, PAUSES * pause_s) * 1_000_000:
-        yield Finding(f"The capture agent is {behind_us / 1e6:,.0f} s behind, or does not run.", start, fatal=False)
+        yield Finding(
+            f"The capture agent has published nothing for {behind_us / 1e6:,.0f} s: it is behind, does not run, or nothing was written in the database.",
+            start,
+            fatal=False,
+        )
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _marks(connection: Connection, config: Db2Config) -> Iterator[Finding]:
+    """Whether the account may write the signals by which snapshots see how far the agent is."""
+    try:
+        probe(connection, config)
+    except PrerequisiteError as e:
+        yield Finding(e.what, e.remedy or "")
 
 
 def _tables(connection: Connection, config: Db2Config) -> list[Finding]:
@@ -163,6 +177,8 @@ def _tables(connection: Connection, config: Db2Config) -> list[Finding]:
                         "set snapshot.isolation.mode=repeatable_read, give the table a primary key, or leave it out with table.exclude.list",
                     )
                 )
+    if reads and locks(config.snapshot_isolation_mode):
+        found += _marks(connection, config)
     found += signal_findings(catalog, config, rights, registered)
     connection.rollback()
     return found

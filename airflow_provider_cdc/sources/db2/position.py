@@ -1,11 +1,11 @@
 """A position in the changes that the ASN capture agent has published: up to which commit they are captured.
 
 Db2 writes a transaction's LSN of commit (``IBMSNAP_COMMITSEQ``) on each of its changes, and the agent publishes transactions in the order of
-these. So one LSN is a position. LSNs are 10 or 16 bytes, by the platform and the version; they are compared as bytes.
+these. So one LSN is a position. LSNs are 10 or 16 bytes, by the platform and the version; :func:`order` compares them, everywhere.
 
-Whether there is anything *after* a position is another question: the agent is behind the database by seconds. Its own clock mark, ``SYNCHTIME``,
-answers it. A reader that has read up to the published LSN at a moment when ``SYNCHTIME`` was later than *t* has everything that had
-committed by *t*, though no LSN says so.
+Whether there is anything *after* a position is another question: the agent is behind the database by seconds, and stands still while nothing is
+written. A *mark* answers it: a row that this source writes and the agent finds in the log (:mod:`.asn.marks`). A reader that has read up to a mark has
+everything that had committed before the mark was written, though no LSN was known then.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import ConfigError
 
+LONGEST: Final = 16
+"""Bytes of an LSN of present versions."""
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
+_NEVER: Mapping[str, int] = MappingProxyType({})
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
 
 
@@ -27,45 +30,57 @@ class Db2Position:
     """A position between two transactions, in the order of their commits.
 
     :param commit_lsn: everything that committed up to and with this LSN is captured; ``b""`` = nothing
-    :param published_us: of a reader: everything that had committed before this moment of the database's clock is captured, too (µs since the
-        epoch); 0 = not known
-    :param awaits_us: of an end of the log: a reader has everything up to it only when its ``published_us`` is later than this moment; 0 = the LSN
-        alone decides
+    :param published_us: of a reader: everything that had committed before this moment of the log is captured (µs since the epoch); 0 = not known
+    :param mark: of a reader: everything that had committed before this mark was written is captured; 0 = not known
+    :param awaits: of an end of the log: a reader has everything up to it only when it has this mark; 0 = the LSN alone decides
     :param acknowledged: table → LSN from which its change table holds its changes, where a person has switched to another change table
+    :param made: table → when its change table was made, µs as the database's clock showed it: another one is another change table
     """
 
     commit_lsn: bytes
     published_us: int = 0
-    awaits_us: int = 0
+    mark: int = 0
+    awaits: int = 0
     acknowledged: Mapping[str, bytes] = field(default_factory=lambda: _NOTHING)
+    made: Mapping[str, int] = field(default_factory=lambda: _NEVER)
 
-    def read(self, commit_lsn: bytes, published_us: int = 0) -> Db2Position:
+    def read(self, commit_lsn: bytes, published_us: int = 0, mark: int = 0) -> Db2Position:
         """The position of a reader that has read on; it never goes back.
 
-        :param published_us: see the class; 0 = not known there
+        :param published_us: see the class, as ``mark``; 0 = not known there
         """
-        lsn = commit_lsn if _order(commit_lsn) > _order(self.commit_lsn) else self.commit_lsn
-        kept = {table: start for table, start in self.acknowledged.items() if _order(start) > _order(lsn)}
-        published = max(self.published_us, published_us)
-        return replace(self, commit_lsn=lsn, published_us=published, awaits_us=0, acknowledged=kept or _NOTHING)
+        lsn = commit_lsn if order(commit_lsn) > order(self.commit_lsn) else self.commit_lsn
+        kept = {table: start for table, start in self.acknowledged.items() if order(start) > order(lsn)}
+        published, mark = max(self.published_us, published_us), max(self.mark, mark)
+        return replace(self, commit_lsn=lsn, published_us=published, mark=mark, awaits=0, acknowledged=kept or _NOTHING)
 
     def captured(self, commit_lsn: bytes) -> bool:
         """Whether a commit is before this position."""
-        return _order(commit_lsn) <= _order(self.commit_lsn)
+        return order(commit_lsn) <= order(self.commit_lsn)
+
+    def holds(self, table: str, start: bytes) -> bool:
+        """Whether a change table that holds changes after ``start`` alone is known to lack nothing that is after this position."""
+        return self.captured(start) or order(start) <= order(self.acknowledged.get(table, b""))
+
+    def is_another(self, table: str, made_us: int) -> bool:
+        """Whether a change table that was made then is not the one that a reader at this position had."""
+        return self.made.get(table, made_us) != made_us
 
     def reached(self, other: Db2Position) -> bool:
-        if _order(self.commit_lsn) < _order(other.commit_lsn):
-            return False
-        return other.awaits_us == 0 or self.published_us > other.awaits_us or self.awaits_us >= other.awaits_us
+        return self.captured(other.commit_lsn) and other.awaits <= max(self.mark, self.awaits)
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {"commit_lsn": lsn_text(self.commit_lsn)}
         if self.published_us:
             document["published_us"] = self.published_us
-        if self.awaits_us:
-            document["awaits_us"] = self.awaits_us
+        if self.mark:
+            document["mark"] = self.mark
+        if self.awaits:
+            document["awaits"] = self.awaits
         if self.acknowledged:
             document["acknowledged"] = {t: lsn_text(lsn) for t, lsn in sorted(self.acknowledged.items())}
+        if self.made:
+            document["made"] = dict(sorted(self.made.items()))
         return document
 
     @classmethod
@@ -81,12 +96,11 @@ class Db2Position:
             if document.get("change_lsn") not in (None, "", "NULL"):
                 lsn = before(lsn)
             acknowledged = {str(t): lsn_bytes(at) for t, at in (document.get("acknowledged") or {}).items()}
-            return cls(
-                lsn,
-                int(document.get("published_us") or 0),
-                int(document.get("awaits_us") or 0),
-                acknowledged or _NOTHING,
-            )
+            made = {str(t): int(at) for t, at in (document.get("made") or {}).items()}
+            # before there were marks, a moment of the database's clock was awaited, which is what marks are numbered by
+            awaits = int(document.get("awaits") or document.get("awaits_us") or 0)
+            published_us, mark = int(document.get("published_us") or 0), int(document.get("mark") or 0)
+            return cls(lsn, published_us, mark, awaits, acknowledged or _NOTHING, made or _NEVER)
         except (KeyError, ValueError, TypeError, AttributeError) as e:
             raise ConfigError(
                 f"{dict(document)!r} is not a position in the changes of a Db2 database: {e!r}.",
@@ -126,6 +140,17 @@ def before(lsn: bytes) -> bytes:
     return (number - 1).to_bytes(len(lsn), "big") if number else b""
 
 
-def _order(lsn: bytes) -> bytes:
+def order(lsn: bytes) -> bytes:
     """What LSNs compare by: as if zero bytes followed, which some versions of Db2 pad them with."""
     return lsn.rstrip(b"\0")
+
+
+def sized(lsn: bytes, like: bytes) -> bytes:
+    """An LSN in the length of those that the database has now.
+
+    Db2 compares strings of unequal length as if *blanks* followed the shorter one, FOR BIT DATA or not: only one of the same length is compared as
+    :func:`order` does. The beginning is zero bytes, which are before every LSN.
+
+    :param like: an LSN of the database; ``b""`` = none is known
+    """
+    return order(lsn).ljust(len(like) or LONGEST, b"\0")

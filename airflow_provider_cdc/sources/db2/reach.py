@@ -1,9 +1,10 @@
 """From where to where the log reaches: what the capture agent has published, and what it has pruned.
 
-Nobody can say of one number where the log begins: each change table has its own beginning (``CD_OLD_SYNCHPOINT``), which moves when the table is
-registered and when the agent prunes it. A table that was registered after a position has lost nothing of it; one that was pruned has. While the
-agent still has a transaction from before the position (``IBMSNAP_UOW`` is pruned with the change tables), nothing after it was pruned; otherwise the
-time at which a change table was made tells them apart. The stream, which knows the tables, looks again.
+Nobody can say of one number where the log begins. The agent prunes by age, from all tables alike (:mod:`.pruning`). Where an Apply program has asked it
+to begin, each change table has a beginning of its own besides (``CD_OLD_SYNCHPOINT``), which moves when the table is registered and when it is pruned. A table
+that was registered after a position has lost nothing of it; one that was pruned has, or one whose change table is another one than it was. While the agent
+still has a transaction from before the position, nothing after it was pruned; otherwise the time at which a change table was made tells them apart. The
+stream, which knows the tables, looks again.
 """
 
 from __future__ import annotations
@@ -15,15 +16,21 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.db2.asn.control import Published, capture_parameters, clock_us, published
+from airflow_provider_cdc.sources.db2.asn.control import (
+    Published,
+    capture_parameters,
+    clock_us,
+    greatest,
+    published,
+)
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection
-from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text, order
 from airflow_provider_cdc.sources.db2.procedures import SWITCH, WRITERS_STOPPED
+from airflow_provider_cdc.sources.db2.pruning import holds_older, is_old, retention_minutes, too_old
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 
-_FIRST = "SELECT MIN(IBMSNAP_COMMITSEQ) FROM {schema}.IBMSNAP_UOW WITH CS"
 _NAMED = 10
 """How many tables an error has commands for."""
 _SAFE = "Everything up to the position is captured; the offset is untouched."
@@ -46,9 +53,8 @@ def end_of_log(connection: Connection, config: Db2Config) -> Db2Position:
 
 
 def oldest(connection: Connection, config: Db2Config) -> Db2Position:
-    """The first position from which all change tables of captured tables can be read."""
-    starts = [one.old for one in _captured(connection, config).values() if one.old is not None]
-    return Db2Position(max(starts, default=b""))
+    """The first position from which all change tables of captured tables can be read: the beginning, of whatever they have, unless the agent says otherwise."""
+    return Db2Position(greatest(*(one.old for one in _captured(connection, config).values())))
 
 
 def verify(connection: Connection, config: Db2Config, position: Db2Position) -> None:
@@ -57,7 +63,7 @@ def verify(connection: Connection, config: Db2Config, position: Db2Position) -> 
     :raises PositionLost: they do not
     """
     now = published(connection, config.capture_schema)
-    if now.lsn and now.lsn < position.commit_lsn:
+    if now.lsn and order(now.lsn) < order(position.commit_lsn):
         raise PositionLost(
             f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the position: the database was set back or "
             "replaced, or the agent was started cold.",
@@ -66,10 +72,23 @@ def verify(connection: Connection, config: Db2Config, position: Db2Position) -> 
             remedy="set snapshot.mode=when_needed for one run to read all tables again",
         )
     captured = _captured(connection, config)
+    if another := [table for table, one in captured.items() if position.is_another(str(table), one.made_us)]:
+        raise PositionLost(
+            f"{_listed(another)} registered anew since the position, so the change table is another one: changes that were made meanwhile may be lost.",
+            where=f"{another[0]}, {position}",
+            safe=_SAFE,
+            remedy=f"run {switches(config, another)}, or set snapshot.mode=when_needed for one run to read all tables again",
+        )
+    minutes = retention_minutes(connection, config)
+    if (
+        position.commit_lsn
+        and not position.captured(now.lsn)
+        and is_old(position, now.now_us, minutes)
+        and not holds_older(connection, config, position, [one for one in captured.values() if one.altered is not None])
+    ):
+        raise too_old(position, minutes, config)
     late = {
-        table: one
-        for table, one in captured.items()
-        if one.old is not None and one.old > max(position.commit_lsn, position.acknowledged.get(str(table), b""))
+        table: one for table, one in captured.items() if one.old is not None and not position.holds(str(table), one.old)
     }
     pruned = _pruned(connection, config, late, captured, position, now) if late else []
     if pruned:
@@ -84,6 +103,10 @@ def verify(connection: Connection, config: Db2Config, position: Db2Position) -> 
             f"{'that table' if len(pruned) == 1 else 'those tables'} read again, or set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
             f"{config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
         )
+
+
+def _listed(tables: Sequence[TableId]) -> str:
+    return f"{tables[0]} was" if len(tables) == 1 else f"{tables[0]} and {len(tables) - 1:,} other tables were"
 
 
 def switches(config: Db2Config, tables: Sequence[TableId]) -> str:
@@ -121,8 +144,7 @@ def _pruned(
 
     :param late: tables whose change table begins after the position
     """
-    first = connection.scalar(_FIRST.format(schema=config.capture_schema))
-    if first is not None and bytes(first) <= position.commit_lsn:
+    if holds_older(connection, config, position, [one for one in captured.values() if one.altered is not None]):
         return []
     if not position.published_us:
         # nobody knows when the position was the end of the log: tables that began later are new, unless all did

@@ -112,6 +112,11 @@ def _columns(source: TableSchema, change: TableSchema, one: Registration, config
             f"{table} has columns of the type BOOLEAN ({', '.join(booleans)}), which SQL Replication does not support: snapshots have them, changes may not.",
             "make them SMALLINT, or leave them out with column.exclude.list",
         )
+    if binaries := [c.name for c in source.columns if ColumnType.of(c).base in ("BINARY", "VARBINARY")]:
+        yield _advice(
+            f"{table} has columns of the types BINARY or VARBINARY ({', '.join(binaries)}), which SQL Replication supports on z/OS alone: snapshots have them, changes may not.",
+            "make them CHAR or VARCHAR … FOR BIT DATA, or leave them out with column.exclude.list",
+        )
     lobs = [c.name for c in source.columns if ColumnType.of(c).base in NOT_LOGGED]
     if lobs and not source.key and config.lob_handling_mode is LobHandling.RESELECT:
         yield _advice(

@@ -253,7 +253,7 @@ def test_an_agent_that_does_not_run_is_named_with_what_is_done_and_the_procedure
     try:
         with pytest.raises(PrerequisiteError) as caught:
             carry_out(connector, "switch-capture-instance", name(db, "a"))
-        assert "capture agent has not gone on" in str(caught.value)
+        assert "capture agent does not run" in str(caught.value)
         assert "REMOVETABLE" in str(caught.value.safe)
     finally:
         db.server.agent("start")

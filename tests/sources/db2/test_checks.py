@@ -17,6 +17,7 @@ from airflow_provider_cdc.sources.db2.connect import Database
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT
+from tests.support.db2_settings import CONTROL_GRANTS, SIGNAL_GRANT
 
 
 @pytest.fixture
@@ -94,17 +95,70 @@ def test_before_images_are_enough(db2: Db2, tmp_path: Path) -> None:
         assert found(db, tmp_path) == []
 
 
-def test_missing_grants_are_named_with_their_statements(db: Db2Adapter, tmp_path: Path) -> None:
-    db.sql(
-        f"REVOKE SELECT ON TABLE {db.name('t')} FROM USER CDC",
-        f"REVOKE SELECT ON TABLE {db.change_table('t')} FROM USER CDC",
-    )
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Db2]:
+    """A server that refuses what is not granted."""
+    with Db2({"authorize": True, "groups": {"CDC": ["STAFF"]}}) as server:
+        server.sql(*CONTROL_GRANTS, SIGNAL_GRANT)
+        yield server
+
+
+@pytest.fixture
+def strict(guarded: Db2) -> Iterator[Db2Adapter]:
+    """A table of which the account may not read anything."""
+    with ExitStack() as stack:
+        made = Db2Adapter(guarded, stack)
+        made.create("t", {"id": INT, "note": TEXT}, ("id",))
+        made.sql(*(f"REVOKE SELECT ON TABLE {t} FROM USER CDC" for t in (made.name("t"), made.change_table("t"))))
+        yield made
+
+
+def test_missing_grants_are_named_with_their_statements(strict: Db2Adapter, tmp_path: Path) -> None:
+    db = strict
     seen = found(db, tmp_path)
     assert len(seen) == 2
     assert all(f.fatal and f.fix.startswith("GRANT SELECT ON TABLE") for f in seen)
     assert len(found(db, tmp_path, snapshot_mode="never")) == 1
     db.sql(*(f.fix for f in seen))
     assert found(db, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        ("GRANT SELECT ON TABLE {0} TO GROUP STAFF", "GRANT SELECT ON TABLE {1} TO GROUP STAFF"),
+        ("GRANT SELECT ON TABLE {0} TO ROLE READER", "GRANT SELECT ON TABLE {1} TO ROLE READER", "GRANT ROLE READER TO USER CDC"),
+        ("GRANT SELECTIN ON SCHEMA {2} TO USER CDC", "GRANT SELECTIN ON SCHEMA ASNCDC TO USER CDC"),
+        ("GRANT DATAACCESS ON DATABASE TO ROLE ALL_DATA", "GRANT ROLE ALL_DATA TO GROUP STAFF"),
+    ],
+    ids=["group", "role", "schema", "authority of a role of a group"],
+)  # fmt: skip
+def test_privileges_count_in_whatever_way_the_account_has_them(
+    strict: Db2Adapter, tmp_path: Path, way: tuple[str, ...]
+) -> None:
+    given = [part.format(strict.name("t"), strict.change_table("t"), strict.namespace) for part in way]
+    strict.sql(*given)
+    try:
+        assert found(strict, tmp_path) == []
+    finally:
+        strict.sql(*(part.replace("GRANT", "REVOKE").replace(" TO ", " FROM ") for part in given))
+    assert len(found(strict, tmp_path)) == 2
+
+
+def test_a_role_that_others_have_is_none(strict: Db2Adapter, tmp_path: Path) -> None:
+    strict.sql(*(f"GRANT SELECT ON TABLE {t} TO ROLE OTHERS" for t in (strict.name("t"), strict.change_table("t"))))
+    assert len(found(strict, tmp_path)) == 2
+
+
+def test_signals_by_which_snapshots_see_how_far_the_agent_is(strict: Db2Adapter, tmp_path: Path) -> None:
+    strict.sql(*(f"GRANT SELECT ON TABLE {t} TO USER CDC" for t in (strict.name("t"), strict.change_table("t"))))
+    strict.sql("REVOKE INSERT ON TABLE ASNCDC.IBMSNAP_SIGNAL FROM USER CDC")
+    (one,) = found(strict, tmp_path)
+    assert one.fatal
+    assert found(strict, tmp_path, snapshot_isolation_mode="read_committed") == []
+    assert found(strict, tmp_path, snapshot_mode="never") == []
+    strict.sql(one.fix.partition(";")[0])
+    assert found(strict, tmp_path) == []
 
 
 def test_lobs_of_a_table_without_a_key(db: Db2Adapter, tmp_path: Path) -> None:
@@ -164,5 +218,5 @@ def test_an_agent_that_is_late() -> None:
     assert [*checks._lateness(now, 35, "start it")] == []
     (one,) = checks._lateness(late, 35, "start it")
     assert not one.fatal
-    assert "400 s behind" in one.what
+    assert "nothing for 400 s" in one.what
     assert [*checks._lateness(late, 200, "start it")] == []

@@ -7,19 +7,43 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.sources.db2.position import Db2Position, before, lsn_bytes, lsn_text
+from airflow_provider_cdc.sources.db2.position import Db2Position, before, lsn_bytes, lsn_text, sized
 
 LSN = bytes.fromhex("0000002500000d080025")
 
 
 def test_a_position_is_the_same_after_json() -> None:
-    position = Db2Position(LSN, published_us=7, acknowledged={"SHOP.ORDERS": LSN + b"\1"})
+    position = Db2Position(
+        LSN, published_us=7, mark=8, acknowledged={"SHOP.ORDERS": LSN + b"\1"}, made={"SHOP.ORDERS": 3}
+    )
     document = position.to_json()
     assert document == {
-        "commit_lsn": "00000025:00000d08:0025", "published_us": 7, "acknowledged": {"SHOP.ORDERS": "00000025:00000d08:002501"},
+        "commit_lsn": "00000025:00000d08:0025", "published_us": 7, "mark": 8, "acknowledged": {"SHOP.ORDERS": "00000025:00000d08:002501"},
+        "made": {"SHOP.ORDERS": 3},
     }  # fmt: skip
     assert Db2Position.from_json(document) == position
-    assert Db2Position.from_json(Db2Position(LSN, awaits_us=9).to_json()) == Db2Position(LSN, awaits_us=9)
+    assert Db2Position.from_json(Db2Position(LSN, awaits=9).to_json()) == Db2Position(LSN, awaits=9)
+
+
+def test_a_moment_that_was_awaited_is_the_mark_of_that_moment() -> None:
+    assert Db2Position.from_json({"commit_lsn": lsn_text(LSN), "awaits_us": 9}) == Db2Position(LSN, awaits=9)
+
+
+def test_an_lsn_is_given_to_the_database_in_the_length_of_its_own() -> None:
+    assert sized(LSN, bytes(16)) == LSN + bytes(6)
+    assert sized(LSN + bytes(6), LSN) == LSN
+    assert sized(b"", LSN) == bytes(10), "before every LSN"
+    assert sized(b"", b"") == bytes(16)
+    assert sized(LSN + b"\1", LSN) == LSN + b"\1", "nothing of it is cut off"
+
+
+def test_a_change_table_that_was_made_at_another_time_is_another_one() -> None:
+    position = Db2Position(LSN, made={"SHOP.ORDERS": 3})
+    assert [position.is_another(*one) for one in (("SHOP.ORDERS", 3), ("SHOP.ORDERS", 4), ("SHOP.PARTS", 4))] == [
+        False,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize("lsn", ["", "00", "00000025", "00000025:00000d08:0025", "00000000:00000000:0000000000010a02"])
@@ -68,20 +92,21 @@ def test_lsns_of_different_lengths_are_compared_as_if_zero_bytes_followed() -> N
     assert Db2Position(b"\x02").reached(Db2Position(b"\x01\xff\xff"))
 
 
-def test_the_end_of_the_log_is_reached_when_the_agent_has_passed_its_moment() -> None:
-    end = Db2Position(LSN, awaits_us=100)
-    assert not Db2Position(LSN, published_us=100).reached(end)
-    assert Db2Position(LSN, published_us=101).reached(end)
-    assert not Db2Position(before(LSN), published_us=101).reached(end)
-    assert end.reached(Db2Position(LSN, awaits_us=99))
-    assert not end.reached(Db2Position(LSN, awaits_us=101))
+def test_the_end_of_the_log_is_reached_with_its_mark_and_never_by_a_clock() -> None:
+    end = Db2Position(LSN, awaits=100)
+    assert not Db2Position(LSN, published_us=10**18, mark=99).reached(end)
+    assert Db2Position(LSN, mark=100).reached(end)
+    assert not Db2Position(before(LSN), mark=101).reached(end)
+    assert end.reached(Db2Position(LSN, awaits=99))
+    assert not end.reached(Db2Position(LSN, awaits=101))
 
 
 def test_reading_on_never_goes_back_and_forgets_what_is_behind() -> None:
     position = Db2Position(LSN, 5, acknowledged={"A": LSN + b"\1", "B": LSN + b"\3"})
     assert position.read(before(LSN), 3) == position
-    on = position.read(LSN + b"\2", 9)
-    assert (on.commit_lsn, on.published_us, on.acknowledged) == (LSN + b"\2", 9, {"B": LSN + b"\3"})
+    on = position.read(LSN + b"\2", 9, 7)
+    assert (on.commit_lsn, on.published_us, on.mark, on.acknowledged) == (LSN + b"\2", 9, 7, {"B": LSN + b"\3"})
+    assert on.read(on.commit_lsn, 8, 6) == on
 
 
 def test_what_people_see() -> None:

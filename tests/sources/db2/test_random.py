@@ -6,7 +6,7 @@ Nothing is killed here, and nobody writes while a capture runs, so that a seed a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from random import Random
@@ -18,6 +18,7 @@ from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import db2_connector
 from tests.support.crash_db2 import SMALL, small
 from tests.support.db2_history import Db2History, plain
+from tests.support.db2_manners import manners
 from tests.support.db2_rows import KEYS
 from tests.support.db2_workload import Db2Writer
 from tests.support.leftovers import consistent
@@ -28,19 +29,13 @@ _numbers = itertools.count(1)
 ROUNDS = 4
 
 
-@pytest.fixture(autouse=True)
-def calm(db2: Db2) -> Iterator[None]:
-    """Whatever a test has made of the agent, it goes on."""
-    yield
-    db2.configure(delay=0, commit_interval=db2.options.get("agent_interval", 0.02))
-    db2.agent("start")
-    db2.agent("resume")
-
-
 @pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(20))
-def test_what_random_sessions_do_is_captured_as_the_server_held_it(db2: Db2, tmp_path: Path, seed: int) -> None:
+def test_what_random_sessions_do_is_captured_as_the_server_held_it(
+    db2_factory: Callable[..., Db2], tmp_path: Path, seed: int
+) -> None:
     schema, r = f"RANDOM_{next(_numbers)}", Random(seed)
+    db2 = db2_factory(**manners(r))
     with closing(Db2Writer(db2, seed, schema, agent=0.05)) as writer:
         writer.prepare()
         writer.write(r.randrange(30))

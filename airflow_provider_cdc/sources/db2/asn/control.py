@@ -15,16 +15,17 @@ from decimal import Decimal
 from typing import Any, Final
 
 from airflow_provider_cdc.sources.db2.connect import Connection
+from airflow_provider_cdc.sources.db2.position import order
 
 _PUBLISHED: Final = """
 SELECT MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHPOINT END), MAX(CASE WHEN GLOBAL_RECORD = 'Y' THEN SYNCHTIME END),
 MAX(CD_NEW_SYNCHPOINT), MAX(CD_OLD_SYNCHPOINT), SUM(CASE WHEN GLOBAL_RECORD = 'N' THEN 1 ELSE 0 END),
-SUM(CASE WHEN GLOBAL_RECORD = 'N' AND STATE = 'A' THEN 1 ELSE 0 END), CURRENT TIMESTAMP, CURRENT TIMEZONE
+SUM(CASE WHEN GLOBAL_RECORD = 'N' AND STATE = 'A' THEN 1 ELSE 0 END),
+SUM(CASE WHEN GLOBAL_RECORD = 'N' AND CD_NEW_SYNCHPOINT IS NULL THEN 1 ELSE 0 END), CURRENT TIMESTAMP, CURRENT TIMEZONE
 FROM {schema}.IBMSNAP_REGISTER WITH CS"""
 _PARAMETERS: Final = """
 SELECT RETENTION_LIMIT, LAG_LIMIT, COMMIT_INTERVAL, PRUNE_INTERVAL, TRACE_LIMIT, MONITOR_LIMIT, MONITOR_INTERVAL, MEMORY_LIMIT,
 AUTOPRUNE, AUTOSTOP, SLEEP_INTERVAL, STARTMODE FROM {schema}.IBMSNAP_CAPPARMS WITH CS"""
-_STATUS: Final = "VALUES {schema}.ASNCDCSERVICES('status', 'asncdc')"
 _CLOCK: Final = "VALUES (CURRENT TIMESTAMP, CURRENT TIMEZONE)"
 
 
@@ -33,14 +34,15 @@ class Published:
     """What the agent has published, at one moment.
 
     :param lsn: everything that committed up to and with this LSN is in the change tables; ``b""`` = the agent has not published anything yet
-    :param synch_us: the agent has published everything that had committed before this moment (``SYNCHTIME``), µs since the epoch, UTC;
-        0 = not known
+    :param synch_us: the time of the newest log record that the agent has come to (``SYNCHTIME``), µs since the epoch, UTC: it stands still while nothing is
+        written; 0 = not known
     :param now_us: the database's own clock when it was asked (``CURRENT TIMESTAMP``), µs since the epoch, UTC
     :param utc_offset_us: what was subtracted from the database's timestamps
     :param registered: number of registered tables
     :param active: those of them that the agent captures (``STATE`` = ``A``)
     :param newest_start: the greatest ``CD_OLD_SYNCHPOINT``: it grows when a table is registered or pruned; ``b""`` = none
-    :param newest: the newest commit that a change table has changes of; ``b""`` = there are none
+    :param newest: the newest commit that a change table has changes of, as far as the agent says so; ``b""`` = it does not
+    :param silent: number of registered tables of which the agent does not say so
     """
 
     lsn: bytes
@@ -51,6 +53,7 @@ class Published:
     active: int
     newest_start: bytes
     newest: bytes = b""
+    silent: int = 0
 
     @property
     def latency_us(self) -> int | None:
@@ -101,13 +104,15 @@ def published(connection: Connection, schema: str) -> Published:
     :param schema: quoted name of the schema of the agent's control tables
     :raises NotGranted: there is no such control table, or the account may not read it
     """
-    point, time, newest, start, registered, active, now, zone = connection.rows(_PUBLISHED.format(schema=schema))[0]
+    point, time, newest, start, registered, active, silent, now, zone = connection.rows(
+        _PUBLISHED.format(schema=schema)
+    )[0]
     offset = zone_us(zone)
     now_us = clock_us(now) - offset
     # where the clocks go back an hour, a time of before would be read as one of the future
     synch_us = min(clock_us(time) - offset, now_us) if time is not None else 0
     tables = int(registered or 0), int(active or 0), greatest(start)
-    return Published(greatest(point, newest), synch_us, now_us, offset, *tables, greatest(newest))
+    return Published(greatest(point, newest), synch_us, now_us, offset, *tables, greatest(newest), int(silent or 0))
 
 
 def capture_parameters(connection: Connection, schema: str) -> CaptureParameters | None:
@@ -144,16 +149,6 @@ def _flag(value: Any) -> bool | None:
     return None if value is None else str(value).strip().upper() == "Y"
 
 
-def agent_status(connection: Connection, schema: str) -> str:
-    """What ``ASNCDCSERVICES('status', 'asncdc')`` answers: the agent's processes, or that none runs.
-
-    :raises NotGranted: the function is not there (it is built from Db2's samples; z/OS has none), or may not be run
-    """
-    found = connection.rows(_STATUS.format(schema=schema))
-    value = found[0][0] if found else None
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value or "")
-
-
 def clock(connection: Connection) -> tuple[int, int]:
     """The database's clock, µs since the epoch, UTC; and the offset of its timestamps from UTC, µs."""
     now, zone = connection.rows(_CLOCK)[0]
@@ -174,8 +169,5 @@ def zone_us(zone: Any) -> int:
 
 
 def greatest(*lsns: bytes | None) -> bytes:
-    """The greatest LSN, compared as bytes after padding with zero bytes on the right; NULL is the least.
-
-    For bytes that is their usual order, in which a shorter one comes before what it begins.
-    """
-    return max((bytes(lsn) for lsn in lsns if lsn is not None), default=b"")
+    """The greatest LSN; NULL is the least."""
+    return max((bytes(lsn) for lsn in lsns if lsn is not None), key=order, default=b"")

@@ -7,7 +7,9 @@ from datetime import datetime
 from typing import Any, Final
 
 from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.sources.db2.asn.control import clock_us
 from airflow_provider_cdc.sources.db2.connect import Connection
+from airflow_provider_cdc.sources.db2.position import order
 
 ACTIVE: Final = "A"
 INACTIVE: Final = "I"
@@ -15,18 +17,12 @@ STOPPED: Final = "S"
 
 _ALL: Final = """
 SELECT r.SOURCE_OWNER, r.SOURCE_TABLE, r.CD_OWNER, r.CD_TABLE, r.CD_OLD_SYNCHPOINT, r.CD_NEW_SYNCHPOINT, r.STATE, r.STATE_INFO,
-r.CHG_UPD_TO_DEL_INS, r.BEFORE_IMG_PREFIX, t.ALTER_TIME, s.ALTER_TIME FROM {schema}.IBMSNAP_REGISTER r
+r.CHG_UPD_TO_DEL_INS, r.BEFORE_IMG_PREFIX, t.ALTER_TIME, s.ALTER_TIME, t.CREATE_TIME FROM {schema}.IBMSNAP_REGISTER r
 LEFT JOIN SYSCAT.TABLES t ON t.TABSCHEMA = r.CD_OWNER AND t.TABNAME = r.CD_TABLE
 LEFT JOIN SYSCAT.TABLES s ON s.TABSCHEMA = r.SOURCE_OWNER AND s.TABNAME = r.SOURCE_TABLE
 WHERE r.GLOBAL_RECORD = 'N' ORDER BY r.SOURCE_OWNER, r.SOURCE_TABLE WITH CS"""
-_ZOS: Final = (
-    _ALL.replace("SYSCAT.TABLES", "SYSIBM.SYSTABLES")
-    .replace(".ALTER_TIME", ".ALTEREDTS")
-    .replace(".TABSCHEMA", ".CREATOR")
-    .replace(".TABNAME", ".NAME")
-)
 _STARTS: Final = """
-SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OLD_SYNCHPOINT FROM {schema}.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'N' AND CD_OLD_SYNCHPOINT > ?
+SELECT SOURCE_OWNER, SOURCE_TABLE, CD_OLD_SYNCHPOINT FROM {schema}.IBMSNAP_REGISTER WHERE GLOBAL_RECORD = 'N' AND CD_OLD_SYNCHPOINT IS NOT NULL
 WITH CS"""
 
 
@@ -35,14 +31,16 @@ class Registration:
     """One registered table.
 
     :param change_owner: schema of the change table
-    :param old: the change table holds every change after this LSN (``CD_OLD_SYNCHPOINT``); ``None`` = the agent has not begun with it
-    :param new: the last LSN that the change table has changes of (``CD_NEW_SYNCHPOINT``); ``None`` = it has had none
+    :param old: the change table holds every change after this LSN (``CD_OLD_SYNCHPOINT``); ``None`` = the agent does not say, as nowhere but where an
+        Apply program has asked it to begin
+    :param new: the last LSN that the change table has changes of (``CD_NEW_SYNCHPOINT``); ``None`` = the agent does not say
     :param state: ``A`` active, ``I`` inactive, ``S`` stopped after an error
     :param reason: the message number of the error after which the agent stopped (``STATE_INFO``)
     :param pairs: updates come as a delete followed by an insert (``CHG_UPD_TO_DEL_INS`` = ``Y``), otherwise as one row
     :param before_prefix: the columns of this name and a column's hold the value before the change; ``None`` = there are none
     :param altered: when the change table was made or altered last (``ALTER_TIME``); ``None`` = there is no such table
     :param source_altered: likewise, of the table itself
+    :param made_us: when the change table was made, µs as the database's clock showed it: another change table of the same name has another time
     """
 
     table: TableId
@@ -56,6 +54,7 @@ class Registration:
     before_prefix: str | None
     altered: datetime | None = None
     source_altered: datetime | None = None
+    made_us: int = 0
 
     @property
     def change(self) -> str:
@@ -63,29 +62,28 @@ class Registration:
         return f"{self.change_owner}.{self.change_table}"
 
 
-def registrations(
-    connection: Connection, schema: str, catalog: str | None, *, zos: bool = False
-) -> dict[TableId, Registration]:
+def registrations(connection: Connection, schema: str, catalog: str | None) -> dict[TableId, Registration]:
     """All registered tables, in one query.
 
     :param schema: quoted name of the schema of the agent's control tables
     :param catalog: name of the database, as tables' ids have it
-    :param zos: the server is Db2 for z/OS
     :raises NotGranted: there is no such control table, or the account may not read it
     """
-    sql = (_ZOS if zos else _ALL).format(schema=schema)
-    found = [_registration(row, catalog) for row in connection.rows(sql)]
+    found = [_registration(row, catalog) for row in connection.rows(_ALL.format(schema=schema))]
     return {one.table: one for one in found if one is not None}
 
 
 def later_starts(connection: Connection, schema: str, catalog: str | None, lsn: bytes) -> dict[TableId, bytes]:
     """The registered tables whose change tables do not hold everything after an LSN, each with the LSN from which it does."""
-    found = connection.rows(_STARTS.format(schema=schema), lsn or b"\0")
-    return {TableId(namespace=_text(o), name=_text(t), catalog=catalog): bytes(old) for o, t, old in found}
+    found = connection.rows(_STARTS.format(schema=schema))
+    starts = {TableId(namespace=_text(o), name=_text(t), catalog=catalog): bytes(old) for o, t, old in found}
+    return {table: start for table, start in starts.items() if order(start) > order(lsn)}
 
 
 def _registration(row: tuple[Any, ...], catalog: str | None) -> Registration | None:
-    owner, table, change_owner, change_table, old, new, state, reason, pairs, prefix, altered, source_altered = row
+    owner, table, change_owner, change_table, old, new, state, reason, pairs, prefix, altered, source_altered, made = (
+        row
+    )
     if not _text(owner) or change_table is None:  # registrations of views and of external copies have no change table
         return None
     return Registration(
@@ -100,6 +98,7 @@ def _registration(row: tuple[Any, ...], catalog: str | None) -> Registration | N
         before_prefix=_text(prefix) or None,
         altered=altered,
         source_altered=source_altered,
+        made_us=0 if made is None else clock_us(made),
     )
 
 

@@ -13,6 +13,7 @@ from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.log.changes import Mask
+from airflow_provider_cdc.sources.db2.position import sized
 from airflow_provider_cdc.sources.db2.rows.select_list import Columns, SelectList
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
 from airflow_provider_cdc.sources.db2.schema.structure import before_column
@@ -50,7 +51,7 @@ class ChangeLayout:
         :param after: commit and change LSN of the last row that was fetched already
         """
         if after is None:
-            return self.sql.format(where=_WINDOW), (start, end)
+            return self.sql.format(where=_WINDOW), (sized(start, end), end)
         return self.sql.format(where=_REST), (*after, after[0], end)
 
     def values_of(self, fetched: Columns) -> Columns:

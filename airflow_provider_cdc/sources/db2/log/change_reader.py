@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ from airflow_provider_cdc.sources.db2.log.changes import Changes, Mask
 from airflow_provider_cdc.sources.db2.log.cursors import Cursors
 from airflow_provider_cdc.sources.db2.log.lsns import Lsns
 from airflow_provider_cdc.sources.db2.log.registry import change_table_gone
-from airflow_provider_cdc.sources.db2.position import lsn_text
+from airflow_provider_cdc.sources.db2.position import lsn_text, order
 from airflow_provider_cdc.sources.db2.rows.select_list import columns_of
 
 FIRST_ROWS: Final = 1000
@@ -102,7 +103,10 @@ class ChangeReader:
         if fetched:
             self.rows += len(fetched)
             self._after = (bytes(fetched[-1][0]), bytes(fetched[-1][1]))
-        return fetched
+        # of an LSN of another length than the position's, the database may say that it is behind it when it is the same
+        return fetched[
+            sum(1 for _ in itertools.takewhile(lambda row: order(bytes(row[0])) <= order(self._start), fetched)) :
+        ]
 
     def _changes(self, rows: list[tuple[Any, ...]]) -> Changes:
         n, layout = len(rows), self._layout

@@ -1,7 +1,7 @@
 """Which change tables are to be read, and whether they hold everything that is to be read.
 
-Nothing is passed over in silence: a table that was known and is captured has a registration that is active, a change table, and every change after the
-position. Otherwise it is an error, which says what is lost and how to mend it.
+Nothing is passed over in silence: a table that was known and is captured has a registration that is active, the change table that it had, and every
+change after the position. Otherwise it is an error, which says what is lost and how to mend it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class Registry:
     def __init__(self, tables: Tables, schema: str, connector: str) -> None:
         self._tables, self._schema, self._connector = tables, schema, connector
         self.registered: Mapping[TableId, Registration] = {}
-        self._begun: set[TableId] = set()  # tables that the agent has begun with
 
     def known(self) -> list[TableId]:
         """The tables whose changes are captured at the present position."""
@@ -41,15 +40,18 @@ class Registry:
         return [table for table in self.known() if table not in self.registered]
 
     def new(self) -> list[Registration]:
-        """Registered tables that are to be captured and are not known yet. Those that the agent has not begun with have to wait."""
+        """Active tables that are to be captured and are not known yet."""
         return [
             one
             for one in self.registered.values()
-            if one.old is not None and self._tables.get(one.table) is None and self._tables.captured(one.table)
+            if one.state == ACTIVE
+            and one.altered is not None
+            and self._tables.get(one.table) is None
+            and self._tables.captured(one.table)
         ]
 
-    def to_read(self, position: Db2Position) -> list[Registration]:
-        """The known tables that have changes after a position.
+    def active(self, position: Db2Position) -> list[Registration]:
+        """The known tables, each of which holds all changes after a position.
 
         :raises PositionLost: a change table does not hold all changes after the position
         :raises PrerequisiteError: a table is not captured any more
@@ -60,9 +62,17 @@ class Registry:
             if one is None:
                 raise self.taken_out(table, position)
             self._check(one, position)
-            if one.new is not None and one.new > position.commit_lsn:
-                found.append(one)
+            found.append(one)
         return found
+
+    def read(self) -> list[Registration]:
+        """The known tables that are registered and have a change table."""
+        found = [self.registered.get(table) for table in self.known()]
+        return [one for one in found if one is not None and one.altered is not None]
+
+    def silent(self) -> list[Registration]:
+        """Those of which the agent does not say up to where they have changes."""
+        return [one for one in self.read() if one.new is None]
 
     def quiet(self, reading: Iterable[Registration]) -> list[Registration]:
         """The known tables that have no changes to read."""
@@ -97,14 +107,13 @@ class Registry:
             raise self._inactive(one, position)
         if one.altered is None:
             raise change_table_gone(one, str(position), self._connector)
-        if one.old is not None:
-            self._begun.add(one.table)
-            self._check_start(one, one.old, position)
-        elif one.table in self._begun:
+        if position.is_another(str(one.table), one.made_us):
             raise self._anew(one, position)
+        if one.old is not None:
+            self._check_start(one, one.old, position)
 
     def _check_start(self, one: Registration, start: bytes, position: Db2Position) -> None:
-        if start <= max(position.commit_lsn, position.acknowledged.get(str(one.table), b"")):
+        if position.holds(str(one.table), start):
             return
         raise PositionLost(
             f"The change table {one.change} holds changes of {one.table} only after LSN {lsn_text(start)}. Those between the position and that "
@@ -118,7 +127,8 @@ class Registry:
 
     def _anew(self, one: Registration, position: Db2Position) -> PositionLost:
         return PositionLost(
-            f"{one.table} was registered anew, and the capture agent has not begun with it yet: changes that were made meanwhile are lost.",
+            f"{one.table} was registered anew: its change table {one.change} is not the one that was read up to the position. Changes that were made meanwhile "
+            "may be lost.",
             where=f"{one.table}, {position}",
             safe=_SAFE,
             remedy=f"run {read_again(self._connector, one.table)}; with --writers-stopped, if nothing was changed in between, it is not read",

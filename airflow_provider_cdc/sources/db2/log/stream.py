@@ -1,7 +1,7 @@
 """The loop that reads what the capture agent has published: look how far it is, read a window of change tables, wait.
 
 A look costs one query of one row. Only when a change table has something new are the registrations read, and then only change tables that have
-something new.
+something new. Where the agent does not say which have, as it does without an Apply program, they are asked themselves when the log has moved.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.schema import TableChange, TableId
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.db2.asn.control import Published, clock_us, published
+from airflow_provider_cdc.sources.db2.asn.marks import mark_at
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration, later_starts
+from airflow_provider_cdc.sources.db2.change_tables import with_changes
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
 from airflow_provider_cdc.sources.db2.log.blocks import log_block
@@ -28,10 +30,11 @@ from airflow_provider_cdc.sources.db2.log.lobs import Lobs
 from airflow_provider_cdc.sources.db2.log.merge import Block, Merge
 from airflow_provider_cdc.sources.db2.log.questions import Questions
 from airflow_provider_cdc.sources.db2.log.registry import Registry
+from airflow_provider_cdc.sources.db2.log.retention import Retention
 from airflow_provider_cdc.sources.db2.log.structures import Structures
-from airflow_provider_cdc.sources.db2.log.windows import Window, Windows, bound
+from airflow_provider_cdc.sources.db2.log.windows import Window, Windows
 from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
-from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text, order
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 
 log = logging.getLogger(__name__)
@@ -71,10 +74,11 @@ class AsnStream:
         self._structures = Structures(config, tables, self._questions)
         self._windows = Windows(config.capture_schema)
         self._lobs = Lobs(config, self._questions)
+        self._retention = Retention(config, self._questions)
         self._reading: Connection | None = None
         self._seen: tuple[int, int, bytes] | None = None
         self._caught_up, self._took, self._told_at = False, 0.0, 0.0
-        self._looked_at, self._awaited = 0.0, False
+        self._looked_at, self._polled_at, self._awaited = 0.0, 0.0, False
 
     def items(self) -> Iterator[LogItem]:
         """The log items in commit order, see :meth:`airflow_provider_cdc.core.spi.source.Source.stream`.
@@ -108,21 +112,27 @@ class AsnStream:
         """Look how far the agent is, and read at most one window."""
         began = time.monotonic()
         now = self._questions.ask(lambda c: published(c, self._config.capture_schema), "what the agent has published")
+        self._polled_at = began
         self._metrics.polled(now)
         self._watch(now)
+        mark = self._mark(now)
         end = self._end(now)
-        moved = end > self._position.commit_lsn
-        new = moved and self._position.commit_lsn < now.newest
+        moved = not self._position.captured(end)
+        new = moved and (not self._position.captured(now.newest) or bool(self._with_changes(end)))
         reading: list[Registration] = []
         if new or now.tables != self._seen or (moved and self._look_is_due):
-            reading = yield from self._look(now)
+            reading = yield from self._look(now, end)
             self._seen, self._looked_at = now.tables, time.monotonic()
-        if new:
+        if moved:
+            self._check_age(self._position, now)
+        if reading:
             yield from self._window(now, end, reading)
-        else:
+        elif moved:
             self._position = self._position.read(end, now.synch_us if end == now.lsn else 0)
+        if order(self._position.commit_lsn) == order(now.lsn):
+            self._position = self._position.read(b"", now.synch_us, mark)
         self._metrics.moved(self._position)
-        self._caught_up = self._position.commit_lsn >= end
+        self._caught_up = self._position.captured(end)
         self._took = time.monotonic() - began
 
     @property
@@ -134,25 +144,43 @@ class AsnStream:
     def _end(self, now: Published) -> bytes:
         """How far to read: to what is published, and not beyond ``until``, as tables whose snapshot is of that position join the stream there.
 
-        If ``until`` is the end of the log at some moment, only the agent's clock tells where that is.
+        If ``until`` is the end of the log at some moment, only a mark tells where that is.
         """
         until = self._until
-        if until is None or until.awaits_us or until.commit_lsn > now.lsn:
+        if until is None or until.awaits or order(until.commit_lsn) > order(now.lsn):
             return now.lsn
         return until.commit_lsn
 
-    def _look(self, now: Published) -> Generator[LogItem, None, list[Registration]]:
+    def _mark(self, now: Published) -> int:
+        """The last mark that is published, if somebody waits for one; 0 = not known."""
+        if not now.lsn or not (self._awaited or (self._until is not None and self._until.awaits)):
+            return 0
+        return self._questions.ask(lambda c: mark_at(c, self._config, now.lsn), "marks of the log")
+
+    def _with_changes(self, end: bytes) -> set[TableId]:
+        """The tables that have changes up to an LSN, of those of which the agent does not say so."""
+        start, silent = self._position.commit_lsn, self._registry.silent()
+        return self._questions.ask(lambda c: with_changes(c, silent, start, end), "change tables") if silent else set()
+
+    def _look(self, now: Published, end: bytes) -> Generator[LogItem, None, list[Registration]]:
         """Read the registrations. Gives the tables that have changes to read, after the changes of structures that they need."""
         config, registry = self._config, self._registry
         registry.registered = self._questions.ask(lambda c: Catalog(c, config).registrations(), "the registrations")
         for change in self._structures.dropped(registry.missing()):
             yield self._schema_change(change, now)
         new = registry.new()
-        starts = {one.table: one.old for one in new if one.old is not None}
+        starts = {one.table: one.old or b"" for one in new}
         for change in self._structures.created(new):
             self._acknowledge(change.id, starts[change.id])
             yield self._schema_change(change, now)
-        reading = registry.to_read(self._position)
+        active = registry.active(self._position)
+        self._note_made(active)
+        changed = self._with_changes(end)
+        reading = [
+            one
+            for one in active
+            if one.table in changed or (one.new is not None and not self._position.captured(one.new))
+        ]
         quiet = [one for one in registry.quiet(reading) if self._altered_since(one, now)]
         for change in self._structures.altered([*reading, *quiet]):
             yield self._schema_change(change, now)
@@ -165,9 +193,15 @@ class AsnStream:
 
     def _acknowledge(self, table: TableId, start: bytes) -> None:
         """A new table's change table need not hold what was before: rows that it had then are read, if they are wanted."""
-        if start > self._position.commit_lsn:
+        if not self._position.captured(start):
             acknowledged = {**self._position.acknowledged, str(table): start}
             self._position = replace(self._position, acknowledged=acknowledged)
+
+    def _note_made(self, active: Sequence[Registration]) -> None:
+        """Remember which change tables these are."""
+        made = {str(one.table): one.made_us for one in active}
+        if made != self._position.made:
+            self._position = replace(self._position, made=made)
 
     def _schema_change(self, change: TableChange, now: Published) -> SchemaChange:
         source: dict[str, object] = {"change_lsn": None, "commit_lsn": lsn_text(self._position.commit_lsn)}
@@ -176,17 +210,15 @@ class AsnStream:
     def _window(self, now: Published, end: bytes, reading: list[Registration]) -> Iterator[LogItem]:
         """Read the next window, at most up to ``end``."""
         start, began = self._position, time.monotonic()
-        if reading:
-            window = self._questions.ask(
-                lambda c: self._windows.next(c, start.commit_lsn, end, now), f"transactions after {start}"
-            )
-            rows = yield from self._blocks(window, reading)
-            self._windows.done(window, rows)
-            self._metrics.windowed(time.monotonic() - began)
-            end = window.end
-        self._position = self._position.read(end, now.synch_us if end == now.lsn else 0)
+        window = self._questions.ask(
+            lambda c: self._windows.next(c, start.commit_lsn, end, now), f"transactions after {start}"
+        )
+        rows = yield from self._blocks(window, reading, now)
+        self._windows.done(window, rows)
+        self._metrics.windowed(time.monotonic() - began)
+        self._position = self._position.read(window.end, 0 if window.whole else int(window.times_us[-1]))
 
-    def _blocks(self, window: Window, reading: Sequence[Registration]) -> Generator[LogItem, None, int]:
+    def _blocks(self, window: Window, reading: Sequence[Registration], now: Published) -> Generator[LogItem, None, int]:
         """The changes of a window. Gives the number of rows that were read."""
         start = self._position
         where = f"changes after {start}, up to LSN {lsn_text(window.end)}"
@@ -198,7 +230,7 @@ class AsnStream:
             readers = [
                 ChangeReader(
                     self._structures.layout(one),
-                    bound(window.start),
+                    window.start,
                     window.end,
                     cursors,
                     self._lobs.fill,
@@ -209,7 +241,7 @@ class AsnStream:
             ]
             try:
                 for block in Merge(readers).blocks():
-                    self._check_pruned(start, reading)
+                    self._check_pruned(start, reading, now)
                     yield self._log_block(block, window)
             finally:
                 cursors.close()
@@ -217,13 +249,18 @@ class AsnStream:
                 self._count(rows, cursors)
         return rows
 
-    def _check_pruned(self, start: Db2Position, reading: Sequence[Registration]) -> None:
+    def _check_pruned(self, start: Db2Position, reading: Sequence[Registration], now: Published) -> None:
         """Make sure that the rows that were fetched are all that there were: the agent may have pruned meanwhile."""
         config = self._config
+        self._check_age(start, now)
         starts = self._questions.ask(
             lambda c: later_starts(c, config.capture_schema, config.catalog, start.commit_lsn), "the registrations"
         )
         self._registry.check_starts(starts, start, reading)
+
+    def _check_age(self, start: Db2Position, now: Published) -> None:
+        now_us = now.now_us + int((time.monotonic() - self._polled_at) * 1_000_000)
+        self._retention.check(start, now_us, self._registry.read())
 
     def _log_block(self, block: Block, window: Window) -> LogBlock:
         counted = self._metrics.counters
@@ -246,7 +283,7 @@ class AsnStream:
 
     def _watch(self, now: Published) -> None:
         """Make sure that the agent has not been set back, and tell if it does not move."""
-        if now.lsn and now.lsn < self._position.commit_lsn:
+        if now.lsn and order(now.lsn) < order(self._position.commit_lsn):
             raise PositionLost(
                 f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the position: the database was set back or "
                 "replaced, or the agent was started cold.",
@@ -259,12 +296,14 @@ class AsnStream:
             self._told_at = time.monotonic()
             log.warning(
                 "The capture agent %s: VALUES %s.ASNCDCSERVICES('status','asncdc') shows whether it runs. Changes are captured when it goes on.",
-                f"has not moved for {silent:.0f} s" if now.lsn else "has not published anything yet", self._config.capture_schema,
+                f"has published nothing for {silent:.0f} s, as where nothing is written," if now.lsn else "has not published anything yet",
+                self._config.capture_schema,
             )  # fmt: skip
 
     def _pause(self) -> Iterator[LogItem]:
         """Wait for new changes, with heartbeats meanwhile."""
         if not self._caught_up:
+            self._awaited = self._patience() < self._config.poll_interval_ms / 1000
             return
         began = time.monotonic()
         while True:

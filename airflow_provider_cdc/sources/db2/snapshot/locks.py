@@ -10,11 +10,13 @@ from typing import Final
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceBusy
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.db2.asn.control import Published, clock, published
+from airflow_provider_cdc.sources.db2.asn.control import Published, published
+from airflow_provider_cdc.sources.db2.asn.marks import mark_at, write_mark
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_values import IsolationMode
 from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
 from airflow_provider_cdc.sources.db2.errors import LOCKED, UNDEFINED
+from airflow_provider_cdc.sources.db2.position import lsn_text
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted
 
 log = logging.getLogger(__name__)
@@ -77,44 +79,47 @@ def share(connection: Connection, tables: Iterable[TableId], mode: IsolationMode
     return True
 
 
-def wait_for_agent(connection: Connection, config: Db2Config) -> Published:
-    """What the agent has published when it has published everything that had committed when this was called.
+def wait_for_agent(connection: Connection, config: Db2Config) -> tuple[Published, int]:
+    """What the agent has published when it has published everything that had committed when this was called; and the mark that says so.
 
-    :raises SourceBusy: it did not get there in ``snapshot.agent.timeout.ms``
-    :raises PrerequisiteError: it does not move at all
+    :param connection: one that holds no locks, as the mark is committed on it
+    :raises SourceBusy: the agent did not get there in ``snapshot.agent.timeout.ms``
+    :raises PrerequisiteError: it does not move at all, or the account may not write marks
     """
-    moment = clock(connection)[0]
+    mark = write_mark(connection, config)
     began, first, pause = time.monotonic(), published(connection, config.capture_schema), _POLL_S
     now, shown = first, began
-    while now.synch_us <= moment:
+    while not now.lsn or mark_at(connection, config, now.lsn) < mark:
+        connection.rollback()
         waited = time.monotonic() - began
         if waited * 1000 > config.snapshot_agent_timeout_ms:
-            raise _late(config, waited, moved=now.synch_us > first.synch_us, behind_us=moment - now.synch_us)
+            raise late(config, waited, moved=now.lsn != first.lsn)
         if time.monotonic() - shown > _SHOW_S:
             shown = time.monotonic()
-            log.info(
-                "The snapshot's tables are locked; the capture agent is %.1f s behind.", (moment - now.synch_us) / 1e6
-            )
+            log.info("The capture agent has published up to LSN %s, and is waited for.", lsn_text(now.lsn))
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_POLL_S)
         now = published(connection, config.capture_schema)
-    log.info(
-        "The capture agent had published everything from before the snapshot after %.2f s.", time.monotonic() - began
-    )
-    return now
+    connection.rollback()
+    log.info("The capture agent had published everything from before this after %.2f s.", time.monotonic() - began)
+    return now, mark
 
 
-def _late(config: Db2Config, waited_s: float, *, moved: bool, behind_us: int) -> PrerequisiteError | SourceBusy:
-    schema, safe = config.asn_capture_schema, "Nothing was read, and the locks are released; the offset is untouched."
+def late(config: Db2Config, waited_s: float, *, moved: bool) -> PrerequisiteError | SourceBusy:
+    """The agent has not found a mark in time.
+
+    :param moved: it has published something meanwhile
+    """
+    schema, safe = config.asn_capture_schema, "Nothing was read, and no lock is held; the offset is untouched."
     if moved:
         return SourceBusy(
-            f"The capture agent is still {behind_us / 1e6:,.0f} s behind after {waited_s:,.0f} s.",
+            f"The capture agent is behind: after {waited_s:,.0f} s it has not published what was committed before.",
             where=f"{schema}.IBMSNAP_REGISTER",
             safe=safe,
             remedy=f"raise snapshot.agent.timeout.ms, or lower COMMIT_INTERVAL and SLEEP_INTERVAL in {schema}.IBMSNAP_CAPPARMS, and let the agent catch up first",
         )
     return PrerequisiteError(
-        f"The capture agent does not run: it has published nothing for {waited_s:,.0f} s.",
+        f"The capture agent does not run: it has published nothing for {waited_s:,.0f} s, not even that a signal was written to its table.",
         where=f"{schema}.IBMSNAP_REGISTER",
         safe=safe,
         remedy=f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), or start asncap capture_schema={schema} capture_server={config.database_dbname} "

@@ -83,16 +83,20 @@ class Db2Snapshot(SnapshotSession):
 
     def _open(self, main: Connection, others: list[Connection], tables: list[TableId]) -> None:
         mode, catalog, began = self._config.snapshot_isolation_mode, Catalog(main, self._config), time.monotonic()
-        found = catalog.tables(tables)
+        found, mark = catalog.tables(tables), 0
         main.rollback()
         if locks(mode):
+            beside = self._connect()
+            wait_for_agent(
+                beside, self._config
+            )  # an agent that is far behind, or stopped, is not waited for with locks
             set_lock_timeout(main, self._config.snapshot_lock_timeout_ms)
             lock_tables(main, found, mode)
             others = [
                 *itertools.takewhile(lambda c: share(c, found, mode), others)
             ]  # writers that wait keep out the next one, too
             found = catalog.tables(tables)  # as they are now that nobody can change them
-            now = wait_for_agent(main, self._config)
+            now, mark = wait_for_agent(beside, self._config)
         else:
             self._refuse_bags(found)
             now = self._published(main)
@@ -100,7 +104,8 @@ class Db2Snapshot(SnapshotSession):
         self._sizes = catalog.sizes(found)
         self.ts_us = now.now_us
         self.lsn = now.lsn
-        self.position = Db2Position(now.lsn, now.synch_us)
+        made = {str(one.table): one.made_us for one in catalog.registrations().values() if one.table in found}
+        self.position = Db2Position(now.lsn, now.synch_us, mark, made=made)
         self.source = {"change_lsn": None, "commit_lsn": lsn_text(now.lsn)}
         self.ddl = {t: create_statement(schema) for t, schema in self._own.items()}
         self._end(main)

@@ -9,6 +9,7 @@ import itertools
 import random
 import threading
 import time
+from collections.abc import Callable
 from unittest.mock import patch
 
 import pytest
@@ -19,6 +20,7 @@ from airflow_provider_cdc.sources.db2.position import lsn_bytes
 from dev.servers.db2 import Db2
 from dev.servers.db2.driver import Connection
 from tests.sources.db2.log.streamed import Row, Streamed, replayed
+from tests.support.db2_manners import manners
 
 TABLES = ("A", "B", "C")
 WRITERS = 3
@@ -91,10 +93,11 @@ def tables_at(on: Streamed, table: str, lsn: bytes) -> list[Row]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("pairs", [True, False])
-def test_changes_add_up_to_the_tables_at_every_position(db2: Db2, pairs: bool) -> None:
+def test_changes_add_up_to_the_tables_at_every_position(db2_factory: Callable[..., Db2], pairs: bool) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     rng = random.Random(seed)
+    db2 = db2_factory(**manners(rng))
     on = Streamed(db2)
     on.create(*(f"{table} {COLUMNS}" for table in TABLES), upd_to_del_ins=pairs, before_prefix=None if pairs else "X")
     on.begin()

@@ -9,7 +9,8 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -18,11 +19,13 @@ import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable, UnknownLogEvent
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock
-from airflow_provider_cdc.sources.db2.asn.control import Published, clock, published
+from airflow_provider_cdc.sources.db2.asn.control import Published, published
+from airflow_provider_cdc.sources.db2.asn.marks import mark_at, write_mark
 from airflow_provider_cdc.sources.db2.connect import Connection, connect
 from airflow_provider_cdc.sources.db2.log import cursors, stream
 from airflow_provider_cdc.sources.db2.log.merge import Merge
-from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes, lsn_text
+from airflow_provider_cdc.sources.db2.position import Db2Position, before, lsn_bytes, lsn_text
+from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from dev.servers.db2 import Db2
 from tests.sources.db2.log.streamed import Event, Streamed, replayed, short
 from tests.support.db2_settings import config
@@ -131,6 +134,30 @@ def test_lsns_of_ten_bytes_are_read_as_those_of_sixteen(db2_factory: Callable[..
     assert short(events) == [("c", table, i) for i in range(5) for table in "TU"]
     assert {len(lsn_bytes(e.commit)) for e in events} == {10}
     assert on.read() == []
+
+
+def test_the_beginning_is_before_all_that_change_tables_have(on: Streamed) -> None:
+    on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
+    on.sql("INSERT INTO {s}.T VALUES (2, 'a')")
+    on.position = Db2Position(b"")
+    assert short(on.read()) == [("c", "T", 1), ("c", "T", 2)]
+
+
+@pytest.mark.parametrize("lsn_bytes", [10, 16])
+def test_a_position_with_an_lsn_of_another_length_loses_and_repeats_nothing(
+    db2_factory: Callable[..., Db2], lsn_bytes: int
+) -> None:
+    on = Streamed(db2_factory(lsn_bytes=lsn_bytes))
+    on.create(T)
+    on.begin()
+    on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
+    on.read()
+    for length in (10, 16, 7):
+        other = on.position.commit_lsn.rstrip(b"\0").ljust(length, b"\0")
+        on.position = replace(on.position, commit_lsn=other)
+        assert on.read() == []
+        on.sql("INSERT INTO {s}.T VALUES (2, 'a')", "DELETE FROM {s}.T WHERE ID = 2")
+        assert short(on.read()) == [("c", "T", 2), ("d", "T", 2)]
 
 
 def test_updates_that_come_as_one_row_have_no_image_before(on: Streamed) -> None:
@@ -278,10 +305,9 @@ def test_nothing_from_after_the_position_to_read_up_to_comes(on: Streamed) -> No
 def test_the_end_of_the_log_is_reached_when_the_agent_has_published_what_had_committed_by_then(on: Streamed) -> None:
     on.server.agent("pause")
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
-    connection = connect(on.config)
-    now = published(connection, '"ASNCDC"')
-    end = Db2Position(now.lsn, awaits_us=clock(connection)[0])
-    connection.close()
+    with closing(connect(on.config)) as connection:
+        now = published(connection, '"ASNCDC"')
+        end = Db2Position(now.lsn, awaits=write_mark(connection, on.config))
     resumed = threading.Thread(
         target=lambda: (until(lambda: on.heartbeats > 10, "it waits for the agent"), on.server.agent("resume"))
     )
@@ -289,7 +315,23 @@ def test_the_end_of_the_log_is_reached_when_the_agent_has_published_what_had_com
     assert short(on.read(end)) == [("c", "T", 1)]
     resumed.join()
     assert on.heartbeats > 10
-    assert on.position.published_us > end.awaits_us
+    assert on.position.mark == end.awaits
+
+
+def test_marks_are_numbered_in_the_order_in_which_they_were_written_whatever_the_clock_does(on: Streamed) -> None:
+    with closing(connect(on.config)) as connection:
+        first = write_mark(connection, on.config)
+        late = f"{first + 10**12:020d}"  # of a clock that was eleven days ahead then
+        on.server.sql(
+            f"UPDATE ASNCDC.IBMSNAP_SIGNAL SET SIGNAL_INPUT_IN = '{late}' WHERE SIGNAL_INPUT_IN = '{first:020d}'"
+        )
+        try:
+            assert write_mark(connection, on.config) == int(late) + 1
+            lsn = on.server.catch_up()
+            assert mark_at(connection, on.config, lsn) == int(late) + 1
+            assert mark_at(connection, on.config, before(lsn)) < int(late) + 1
+        finally:
+            on.server.sql("DELETE FROM ASNCDC.IBMSNAP_SIGNAL")
 
 
 def test_a_quiet_log_gives_heartbeats_as_often_as_the_caller_is_patient(on: Streamed) -> None:
@@ -435,7 +477,22 @@ def test_a_killed_server_is_an_error_and_the_stream_goes_on_where_it_was(db2_fac
 # what is lost, and is no secret
 
 
-def test_a_table_pruned_past_the_position_is_an_error(on: Streamed) -> None:
+@pytest.fixture(scope="module")
+def with_apply() -> Iterator[Db2]:
+    """A server where an Apply program has asked the agent to begin: registrations have synchpoints."""
+    with Db2({"synchpoints": "both"}) as server:
+        yield server
+
+
+@pytest.fixture
+def applied(with_apply: Db2) -> Streamed:
+    streamed = Streamed(with_apply)
+    streamed.create(T, U)
+    return streamed.begin()
+
+
+def test_a_table_pruned_past_the_position_is_an_error(applied: Streamed) -> None:
+    on = applied
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
     at = on.server.catch_up()
@@ -446,7 +503,8 @@ def test_a_table_pruned_past_the_position_is_an_error(on: Streamed) -> None:
     assert on.events == []
 
 
-def test_a_table_pruned_up_to_the_position_is_none(on: Streamed) -> None:
+def test_a_table_pruned_up_to_the_position_is_none(applied: Streamed) -> None:
+    on = applied
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     on.read()
     on.server.prune(before=on.position.commit_lsn, tables=[(on.namespace, "T")])
@@ -454,7 +512,51 @@ def test_a_table_pruned_up_to_the_position_is_none(on: Streamed) -> None:
     assert short(on.read()) == [("c", "T", 2)]
 
 
-def test_rows_that_are_pruned_while_they_are_read_are_an_error_and_not_passed_over(on: Streamed) -> None:
+@contextmanager
+def kept_for(on: Streamed, minutes: int) -> Iterator[None]:
+    """The agent keeps changes for so many minutes."""
+    on.server.sql(f"UPDATE ASNCDC.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = {minutes}")
+    try:
+        yield
+    finally:
+        on.server.sql("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = 10080")
+
+
+def test_changes_that_were_pruned_for_their_age_are_an_error_though_no_synchpoint_says_so(on: Streamed) -> None:
+    on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
+    assert short(on.read()) == [("c", "T", 1)]
+    on.sql("INSERT INTO {s}.T VALUES (2, 'lost')")
+    on.server.catch_up()
+    with kept_for(on, 0):
+        on.server.prune_old()
+        with pytest.raises(PositionLost, match="keeps changes for 0 minutes") as e:
+            on.read()
+    assert "snapshot.mode=when_needed" in str(e.value)
+    assert len(on.events) == 1
+
+
+@pytest.mark.parametrize("evidence", ["unit of work", "change table"])
+def test_nothing_was_pruned_while_there_is_something_from_before_the_position(on: Streamed, evidence: str) -> None:
+    on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
+    on.read()
+    on.sql("INSERT INTO {s}.T VALUES (2, 'a')")
+    on.server.catch_up()
+    if evidence == "change table":
+        on.server.sql("DELETE FROM ASNCDC.IBMSNAP_UOW")
+    with kept_for(on, 0):
+        assert short(on.read()) == [("c", "T", 2)]
+
+
+def test_a_quiet_log_is_none_that_was_pruned(on: Streamed) -> None:
+    on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
+    on.read()
+    with kept_for(on, 0):
+        on.server.prune_old()
+        assert on.read() == []
+
+
+def test_rows_that_are_pruned_while_they_are_read_are_an_error_and_not_passed_over(applied: Streamed) -> None:
+    on = applied
     for i in range(60):
         on.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')")
     on.server.catch_up()
@@ -487,17 +589,33 @@ def test_a_table_that_was_registered_anew_is_an_error(on: Streamed) -> None:
 
 
 def test_a_table_that_was_registered_anew_on_purpose_is_read_from_its_beginning(on: Streamed) -> None:
+    on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     on.read()
     on.server.remove_table(on.namespace, "T")
     on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
     on.server.catch_up()
     on.server.add_table(on.namespace, "T")
-    (start,) = on.server.rows(
-        "SELECT CD_OLD_SYNCHPOINT FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = ? AND SOURCE_TABLE = 'T'",
-        (on.namespace,),
-    )[0]
+    with closing(connect(on.config)) as connection:
+        made = Catalog(connection, on.config).registrations()[on.id("T")].made_us
     on.sql("INSERT INTO {s}.T VALUES (3, 'a')")
-    on.position = Db2Position(on.position.commit_lsn, acknowledged={f"{on.namespace}.T": bytes(start)})
+    assert on.position.made[f"{on.namespace}.T"] < made
+    on.position = replace(on.position, made={**on.position.made, f"{on.namespace}.T": made})
+    assert short(on.read()) == [("c", "U", 1), ("c", "T", 3)]
+
+
+def test_what_begins_later_on_purpose_is_acknowledged_until_the_position_is_there(applied: Streamed) -> None:
+    on = applied
+    on.read()
+    on.server.remove_table(on.namespace, "T")
+    on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
+    on.server.catch_up()
+    on.server.add_table(on.namespace, "T")
+    with closing(connect(on.config)) as connection:
+        one = Catalog(connection, on.config).registrations()[on.id("T")]
+    assert one.old is not None
+    on.sql("INSERT INTO {s}.T VALUES (3, 'a')")
+    name = f"{on.namespace}.T"
+    on.position = replace(on.position, made={name: one.made_us}, acknowledged={name: one.old})
     assert short(on.read()) == [("c", "U", 1), ("c", "T", 3)]
     assert not on.position.acknowledged
 
@@ -664,7 +782,7 @@ def test_lobs_that_were_changed_are_read_from_the_table_by_key(on: Streamed) -> 
 
 
 def test_lobs_of_updates_that_come_as_one_row_are_read_where_they_were_changed(on: Streamed) -> None:
-    _docs(on, upd_to_del_ins=False, before_prefix="X")
+    _docs(on, upd_to_del_ins=False, before_prefix="X", lob_columns="letter")
     on.sql("INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('some text' AS CLOB(1M)), CAST(X'00FF' AS BLOB(1M)))")
     on.read()
     on.sql("UPDATE {s}.DOCS SET NAME = 'c' WHERE ID = 1")
@@ -673,6 +791,23 @@ def test_lobs_of_updates_that_come_as_one_row_are_read_where_they_were_changed(o
     on.sql("UPDATE {s}.DOCS SET TEXT = CAST('another' AS CLOB(1M)) WHERE ID = 1")
     update = _last(on.read())
     assert (update.after, update.lacking) == ({"ID": 1, "NAME": "c", "TEXT": "another", "DATA": None}, ("DATA",))
+
+
+@pytest.mark.parametrize("lob_writes", ["indicator", "nothing", "values"])
+@pytest.mark.parametrize("pairs", [True, False])
+def test_lobs_are_those_of_the_table_whatever_the_agent_writes_into_columns_of_their_types(
+    db2_factory: Callable[..., Db2], lob_writes: str, pairs: bool
+) -> None:
+    on = Streamed(db2_factory(lob_writes=lob_writes))
+    _docs(on, upd_to_del_ins=pairs)
+    on.sql("INSERT INTO {s}.DOCS VALUES (1, 'a', CAST('U' AS CLOB(1M)), CAST(X'00FF' AS BLOB(1M)))")
+    on.sql("INSERT INTO {s}.DOCS VALUES (2, 'b', CAST('text' AS CLOB(1M)), NULL)")
+    first, second = on.read()
+    assert first.after == {"ID": 1, "NAME": "a", "TEXT": "U", "DATA": b"\x00\xff"}
+    assert second.after == {"ID": 2, "NAME": "b", "TEXT": "text", "DATA": None}
+    on.sql("UPDATE {s}.DOCS SET NAME = 'c', DATA = CAST(X'01' AS BLOB(1M)) WHERE ID = 2")
+    update = _last(on.read())
+    assert (update.after, update.lacking) == ({"ID": 2, "NAME": "c", "TEXT": "text", "DATA": b"\x01"}, ())
 
 
 def test_lobs_of_a_row_that_is_inserted_again_without_them_are_null(on: Streamed) -> None:

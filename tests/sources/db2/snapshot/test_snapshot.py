@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -14,10 +15,12 @@ from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, So
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.spi.source import SnapshotSession
 from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.sources.db2.connect import Connection
 from airflow_provider_cdc.sources.db2.snapshot import parts
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT
+from tests.support.db2_settings import CONTROL_GRANTS
 
 
 @pytest.fixture
@@ -122,13 +125,51 @@ def test_an_agent_that_does_not_run_is_named(db2_factory: Any, tmp_path: Path) -
         db = Db2Adapter(server, stack)
         db.create("t", {"id": INT, "note": TEXT}, ("id",))
         server.agent("pause")
-        with pytest.raises(PrerequisiteError, match="does not run") as caught:
-            opened(db, tmp_path, stack, snapshot_agent_timeout_ms=300)
-        assert "ASNCDCSERVICES('start','asncdc')" in str(caught.value.remedy)
-        assert write(db), "the locks are released"
+        locked: list[str] = []
+        execute = Connection.execute
+
+        def noted(self: Connection, sql: str, *params: Any) -> int:
+            locked.extend([sql] if sql.startswith("LOCK") else [])
+            return execute(self, sql, *params)
+
+        with patch.object(Connection, "execute", noted):
+            with pytest.raises(PrerequisiteError, match="does not run") as caught:
+                opened(db, tmp_path, stack, snapshot_agent_timeout_ms=300)
+            assert "ASNCDCSERVICES('start','asncdc')" in str(caught.value.remedy)
+            assert locked == [], "nobody waits for an agent that does not run"
         assert ids(opened(db, tmp_path, stack, snapshot_isolation_mode="read_committed"), db) == []
         server.agent("resume")
         assert ids(opened(db, tmp_path, stack), db) == []
+
+
+def test_an_account_that_may_not_write_signals_is_told_which_grant_it_needs_before_anything_is_locked(
+    db2_factory: Any, tmp_path: Path
+) -> None:
+    server = db2_factory(authorize=True)
+    server.sql(*CONTROL_GRANTS)
+    with ExitStack() as stack:
+        db = Db2Adapter(server, stack)
+        db.create("t", {"id": INT, "note": TEXT}, ("id",))
+        with server.connect() as writer:
+            writer.execute(f"INSERT INTO {db.name('t')} VALUES (1, 'would be waited for')")
+            with pytest.raises(PrerequisiteError) as caught:
+                opened(db, tmp_path, stack)
+            writer.rollback()
+        grant, _, other = str(caught.value.remedy).partition("; ")
+        assert grant == 'GRANT SELECT, INSERT ON TABLE "ASNCDC".IBMSNAP_SIGNAL TO USER CDC'
+        assert "snapshot.isolation.mode=read_committed" in other
+        assert ids(opened(db, tmp_path, stack, snapshot_isolation_mode="read_committed"), db) == []
+        server.sql(grant)
+        assert ids(opened(db, tmp_path, stack), db) == []
+
+
+def test_a_quiet_database_is_not_waited_for(db: Db2Adapter, tmp_path: Path) -> None:
+    db.server.catch_up()
+    before = db.server.published()
+    with ExitStack() as stack:
+        session = opened(db, tmp_path, stack, snapshot_agent_timeout_ms=20_000)
+        assert session.position.commit_lsn > before, "the signal has moved the log"  # type: ignore[attr-defined]
+        assert len(ids(session, db)) == 100
 
 
 def test_a_table_without_a_key_is_not_read_without_locks(db: Db2Adapter, tmp_path: Path) -> None:

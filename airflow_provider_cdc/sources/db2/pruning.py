@@ -1,0 +1,58 @@
+"""Whether changes behind a position may have been pruned for their age.
+
+The agent prunes what was committed more than ``RETENTION_LIMIT`` minutes ago from all change tables and from ``IBMSNAP_UOW``, whoever has read it. Without an
+Apply program no synchpoint says so. What is behind a position is younger than the position, so nothing of it is gone until the position is that old. Later,
+whatever the agent still has from before the position shows that it has not come that far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from airflow_provider_cdc.core.errors import PositionLost
+from airflow_provider_cdc.sources.db2.asn.control import capture_parameters
+from airflow_provider_cdc.sources.db2.asn.registrations import Registration
+from airflow_provider_cdc.sources.db2.change_tables import first_commit
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Connection
+from airflow_provider_cdc.sources.db2.position import Db2Position
+
+DEFAULT_MINUTES: Final = 10_080
+"""``RETENTION_LIMIT`` where it is not set."""
+_FIRST: Final = "SELECT MIN(IBMSNAP_COMMITSEQ) FROM {schema}.IBMSNAP_UOW WITH CS"
+
+
+def retention_minutes(connection: Connection, config: Db2Config) -> int:
+    """After how many minutes the agent prunes what was committed."""
+    parameters = capture_parameters(connection, config.capture_schema)
+    limit = None if parameters is None else parameters.retention_limit
+    return DEFAULT_MINUTES if limit is None else limit
+
+
+def is_old(position: Db2Position, now_us: int, minutes: int) -> bool:
+    """Whether changes behind a position may be old enough to be pruned; of a position whose time is not known they may be."""
+    return now_us >= position.published_us + minutes * 60_000_000
+
+
+def holds_older(
+    connection: Connection, config: Db2Config, position: Db2Position, tables: Sequence[Registration]
+) -> bool:
+    """Whether the agent still has something from before a position, and so all that is behind it."""
+    first = connection.scalar(_FIRST.format(schema=config.capture_schema))
+    if first is not None and position.captured(bytes(first)):
+        return True
+    oldest = first_commit(connection, tables)
+    return oldest is not None and position.captured(oldest)
+
+
+def too_old(position: Db2Position, minutes: int, config: Db2Config) -> PositionLost:
+    """Changes behind a position may have been pruned for their age."""
+    return PositionLost(
+        f"The capture agent keeps changes for {minutes:,} minutes (RETENTION_LIMIT), the position is older, and nothing from before it is left: changes "
+        "behind it may have been pruned before they were captured.",
+        where=str(position),
+        safe="Everything up to the position is captured; the offset is untouched.",
+        remedy="set snapshot.mode=when_needed for one run to read all tables again. So that it does not happen again: capture more often, or let the agent keep "
+        f"changes for longer (RETENTION_LIMIT in {config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
+    )

@@ -1,0 +1,18 @@
+"""Manners that Db2 servers have, some one and some another: what random work is captured from is drawn from them."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+
+def manners(r: Random) -> dict[str, Any]:
+    """Options of a test server (:class:`dev.servers.db2.settings.Settings`)."""
+    return {
+        "synchpoints": r.choice(("none", "none", "new", "both")),
+        "lob_columns": r.choice(("lob", "lob", "letter")),
+        "lob_writes": r.choice(("indicator", "nothing", "values")),
+        "insert_uow": r.random() < 0.7,
+        "lsn_bytes": r.choice((10, 16)),
+        "log_seconds": r.random() < 0.5,
+    }
