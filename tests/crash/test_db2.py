@@ -156,7 +156,7 @@ class Bench:
         return history
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(2, 21))])
 def test_a_stream_killed_at_random_moments_is_what_the_server_held_at_any_lsn(
     db2_forks: Forks, folder: Path, seed: int
 ) -> None:

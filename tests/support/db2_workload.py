@@ -286,11 +286,13 @@ class Db2Writer(Sessions):
 
     def note_commits(self) -> None:
         """Remember the LSNs of the commits since the last time: the agent forgets them."""
-        last = f"IBMSNAP_COMMITSEQ > X'{self._commits[-1].hex()}'" if self._commits else "1 = 1"
-        rows = self.server.rows(
-            f"SELECT IBMSNAP_COMMITSEQ FROM ASNCDC.IBMSNAP_UOW WHERE {last} ORDER BY IBMSNAP_COMMITSEQ"
-        )
-        self._commits += [bytes(lsn) for (lsn,) in rows]
+        last = f"WHERE IBMSNAP_COMMITSEQ > X'{self._commits[-1].hex()}'" if self._commits else ""
+        named = [
+            "ASNCDC.IBMSNAP_UOW",
+            *(self.change_table(t) for t in self.columns if self.is_registered(t)),
+        ]  # it may write no units of work
+        asked = (f"SELECT DISTINCT IBMSNAP_COMMITSEQ FROM {name} {last}" for name in named)
+        self._commits += sorted({bytes(lsn) for sql in asked for (lsn,) in self.server.rows(sql)})
 
     def truths(self, times: int) -> list[Truth]:
         """What all tables held at some random commits of the past, and what they hold now."""
