@@ -1,11 +1,11 @@
-"""The :class:`~airflow_provider_cdc.core.spi.source.Source` of Db2."""
+"""The :class:`~airflow_provider_cdc.core.spi.source.Source` of Db2. What a run that finds nothing does not need is loaded when it is asked for."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -18,20 +18,18 @@ from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSc
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
 from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
-from airflow_provider_cdc.sources.db2.administration import Administration
-from airflow_provider_cdc.sources.db2.checks import check
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
-from airflow_provider_cdc.sources.db2.log.blocks import SOURCE_FIELDS
-from airflow_provider_cdc.sources.db2.log.stream import AsnStream
+from airflow_provider_cdc.sources.db2.log.source_fields import SOURCE_FIELDS
 from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.procedures import PROCEDURES
 from airflow_provider_cdc.sources.db2.reach import end_of_log, oldest, verify, window_around
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.schema_signal import signal_table, table_of
-from airflow_provider_cdc.sources.db2.snapshot.chunk_reader import Db2ChunkReader
-from airflow_provider_cdc.sources.db2.snapshot.snapshot import Db2Snapshot
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.sources.db2.log.stream import AsnStream
 
 
 class Db2Source(Source):
@@ -49,6 +47,8 @@ class Db2Source(Source):
     # -- questions ----------------------------------------------------------------------------------------------------
 
     def check(self) -> list[Finding]:
+        from airflow_provider_cdc.sources.db2.checks import check
+
         return check(self._config)
 
     def discover(self) -> dict[TableId, TableSchema]:
@@ -81,9 +81,13 @@ class Db2Source(Source):
     def snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
+        from airflow_provider_cdc.sources.db2.snapshot.snapshot import Db2Snapshot
+
         return Db2Snapshot(self._config, tables, readers, selects)
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
+        from airflow_provider_cdc.sources.db2.snapshot.chunk_reader import Db2ChunkReader
+
         return Db2ChunkReader(self._config, signals)
 
     def signal_table(self, text: str) -> TableId:
@@ -100,6 +104,8 @@ class Db2Source(Source):
         until: Position | None,
         patience: Callable[[], float] | None = None,
     ) -> Iterator[LogItem]:
+        from airflow_provider_cdc.sources.db2.log.stream import AsnStream
+
         assert isinstance(start, Db2Position)
         assert until is None or isinstance(until, Db2Position)
         self._stream = AsnStream(self._config, start, until, tables, self._metrics, patience)
@@ -111,9 +117,13 @@ class Db2Source(Source):
     def plan_procedure(
         self, procedure: Procedure, table: TableId, flags: frozenset[str], standing: Standing
     ) -> ProcedurePlan:
+        from airflow_provider_cdc.sources.db2.administration import Administration
+
         return Administration(self._config, table).plan(procedure, flags, standing)
 
     def carry_out(self, plan: ProcedurePlan, standing: Standing, tell: Callable[[str], None]) -> Done:
+        from airflow_provider_cdc.sources.db2.administration import Administration
+
         return Administration(self._config, plan.table).carry_out(plan, standing, tell)
 
     def execute(self, statement: str) -> None:

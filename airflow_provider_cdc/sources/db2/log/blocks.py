@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.model.events import LogBlock, RowBlock, Transactions
-from airflow_provider_cdc.core.spi.source import VARIED
 from airflow_provider_cdc.sources.db2.log.merge import Block, Part
 from airflow_provider_cdc.sources.db2.log.windows import Window
 from airflow_provider_cdc.sources.db2.position import Db2Position
-
-SOURCE_FIELDS: Final = (
-    pa.field("change_lsn", pa.string(), metadata=VARIED),
-    pa.field("commit_lsn", pa.string()),
-)
-"""The source's own fields of the ``source`` block (spec DB2-157, DB2-158). Rows of snapshots have no ``change_lsn``."""
 
 
 def log_block(block: Block, window: Window, position: Db2Position) -> LogBlock:
