@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
-from airflow_provider_cdc.sources.db2.connect import Connection
+from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
+from airflow_provider_cdc.sources.db2.errors import UNDEFINED
 from airflow_provider_cdc.sources.db2.position import order, sized
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted
 
@@ -16,7 +17,7 @@ AT_ONCE: Final = 100
 
 
 def with_changes(connection: Connection, tables: Sequence[Registration], start: bytes, end: bytes) -> set[TableId]:
-    """The tables that have changes that committed after ``start``, up to and with ``end``."""
+    """The tables that have changes that committed after ``start``, up to and with ``end``; all of them, if a change table is gone: who reads it says so."""
     found: set[TableId] = set()
     for first in range(0, len(tables), AT_ONCE):
         some = tables[first : first + AT_ONCE]
@@ -25,7 +26,12 @@ def with_changes(connection: Connection, tables: Sequence[Registration], start: 
             f"SELECT {i} FROM SYSIBM.SYSDUMMY1 WHERE EXISTS (SELECT 1 FROM {_name(one)} t WHERE {where})"
             for i, one in enumerate(some)
         ]
-        rows = connection.rows(" UNION ALL ".join(asked) + " WITH CS", *(sized(start, end), end) * len(some))
+        try:
+            rows = connection.rows(" UNION ALL ".join(asked) + " WITH CS", *(sized(start, end), end) * len(some))
+        except Db2Error as e:
+            if e.code not in UNDEFINED:
+                raise
+            return {one.table for one in tables}
         found.update(some[int(i)].table for (i,) in rows)
     return found
 

@@ -18,6 +18,8 @@ from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import ConfigError
 
+SEEN_US: Final = 3_600_000_000
+"""How often it is noted that nothing is published after a position."""
 LONGEST: Final = 16
 """Bytes of an LSN of present versions."""
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
@@ -31,6 +33,8 @@ class Db2Position:
 
     :param commit_lsn: everything that committed up to and with this LSN is captured; ``b""`` = nothing
     :param published_us: of a reader: everything that had committed before this moment of the log is captured (µs since the epoch); 0 = not known
+    :param seen_us: the database's clock when nothing was published after this position (µs since the epoch), about; 0 = not known. A reader that has an
+        older one than an end of the log that is at the same LSN has not reached it: it looks once, and notes that
     :param mark: of a reader: everything that had committed before this mark was written is captured; 0 = not known
     :param awaits: of an end of the log: a reader has everything up to it only when it has this mark; 0 = the LSN alone decides
     :param acknowledged: table → LSN from which its change table holds its changes, where a person has switched to another change table
@@ -43,6 +47,7 @@ class Db2Position:
     awaits: int = 0
     acknowledged: Mapping[str, bytes] = field(default_factory=lambda: _NOTHING)
     made: Mapping[str, int] = field(default_factory=lambda: _NEVER)
+    seen_us: int = 0
 
     def read(self, commit_lsn: bytes, published_us: int = 0, mark: int = 0) -> Db2Position:
         """The position of a reader that has read on; it never goes back.
@@ -53,6 +58,15 @@ class Db2Position:
         kept = {table: start for table, start in self.acknowledged.items() if order(start) > order(lsn)}
         published, mark = max(self.published_us, published_us), max(self.mark, mark)
         return replace(self, commit_lsn=lsn, published_us=published, mark=mark, awaits=0, acknowledged=kept or _NOTHING)
+
+    def seen(self, now_us: int) -> Db2Position:
+        """This position, after which nothing is published now. It is noted now and then, as each note is another position."""
+        return replace(self, seen_us=now_us) if now_us >= self.younger_us + SEEN_US else self
+
+    @property
+    def younger_us(self) -> int:
+        """Everything behind this position was committed, or is published, later than this moment; 0 = not known."""
+        return max(self.published_us, self.seen_us)
 
     def captured(self, commit_lsn: bytes) -> bool:
         """Whether a commit is before this position."""
@@ -67,12 +81,16 @@ class Db2Position:
         return self.made.get(table, made_us) != made_us
 
     def reached(self, other: Db2Position) -> bool:
-        return self.captured(other.commit_lsn) and other.awaits <= max(self.mark, self.awaits)
+        if not self.captured(other.commit_lsn) or other.awaits > max(self.mark, self.awaits):
+            return False
+        return order(self.commit_lsn) != order(other.commit_lsn) or self.seen(other.seen_us) == self
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {"commit_lsn": lsn_text(self.commit_lsn)}
         if self.published_us:
             document["published_us"] = self.published_us
+        if self.seen_us:
+            document["seen_us"] = self.seen_us
         if self.mark:
             document["mark"] = self.mark
         if self.awaits:
@@ -99,8 +117,8 @@ class Db2Position:
             made = {str(t): int(at) for t, at in (document.get("made") or {}).items()}
             # before there were marks, a moment of the database's clock was awaited, which is what marks are numbered by
             awaits = int(document.get("awaits") or document.get("awaits_us") or 0)
-            published_us, mark = int(document.get("published_us") or 0), int(document.get("mark") or 0)
-            return cls(lsn, published_us, mark, awaits, acknowledged or _NOTHING, made or _NEVER)
+            published_us, mark, seen_us = (int(document.get(name) or 0) for name in ("published_us", "mark", "seen_us"))
+            return cls(lsn, published_us, mark, awaits, acknowledged or _NOTHING, made or _NEVER, seen_us)
         except (KeyError, ValueError, TypeError, AttributeError) as e:
             raise ConfigError(
                 f"{dict(document)!r} is not a position in the changes of a Db2 database: {e!r}.",

@@ -1,8 +1,8 @@
 """Whether changes behind a position may have been pruned for their age.
 
 The agent prunes what was committed more than ``RETENTION_LIMIT`` minutes ago from all change tables and from ``IBMSNAP_UOW``, whoever has read it. Without an
-Apply program no synchpoint says so. What is behind a position is younger than the position, so nothing of it is gone until the position is that old. Later,
-whatever the agent still has from before the position shows that it has not come that far.
+Apply program no synchpoint says so. What is behind a position is younger than the position, so nothing of it is gone until the position is that old. Of a log that
+stands still, the position is as young as the last look at it. Later, whatever the agent still has from before the position shows that it has not come that far.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def retention_minutes(connection: Connection, config: Db2Config) -> int:
 
 def is_old(position: Db2Position, now_us: int, minutes: int) -> bool:
     """Whether changes behind a position may be old enough to be pruned; of a position whose time is not known they may be."""
-    return now_us >= position.published_us + minutes * 60_000_000
+    return now_us >= position.younger_us + minutes * 60_000_000
 
 
 def holds_older(

@@ -49,7 +49,7 @@ def end_of_log(connection: Connection, config: Db2Config) -> Db2Position:
             safe="Nothing was read; the offset is untouched.",
             remedy=f"VALUES {config.asn_capture_schema}.ASNCDCSERVICES('start','asncdc'), and wait until it has begun",
         )
-    return Db2Position(now.lsn, now.synch_us)
+    return Db2Position(now.lsn, now.synch_us, seen_us=now.now_us)
 
 
 def oldest(connection: Connection, config: Db2Config) -> Db2Position:
@@ -122,9 +122,9 @@ def window_around(connection: Connection, config: Db2Config, position: Db2Positi
     could be told."""
     parameters = capture_parameters(connection, config.capture_schema)
     kept = None if parameters is None or parameters.autoprune is False else parameters.retention_limit
-    if not position.published_us or kept is None:
+    if not position.younger_us or kept is None:
         return LogWindow()
-    return LogWindow(gone_at_s=position.published_us / 1_000_000 + kept * 60)
+    return LogWindow(gone_at_s=position.younger_us / 1_000_000 + kept * 60)
 
 
 def _captured(connection: Connection, config: Db2Config) -> dict[TableId, Registration]:

@@ -7,18 +7,18 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.sources.db2.position import Db2Position, before, lsn_bytes, lsn_text, sized
+from airflow_provider_cdc.sources.db2.position import SEEN_US, Db2Position, before, lsn_bytes, lsn_text, sized
 
 LSN = bytes.fromhex("0000002500000d080025")
 
 
 def test_a_position_is_the_same_after_json() -> None:
     position = Db2Position(
-        LSN, published_us=7, mark=8, acknowledged={"SHOP.ORDERS": LSN + b"\1"}, made={"SHOP.ORDERS": 3}
+        LSN, published_us=7, seen_us=6, mark=8, acknowledged={"SHOP.ORDERS": LSN + b"\1"}, made={"SHOP.ORDERS": 3}
     )
     document = position.to_json()
     assert document == {
-        "commit_lsn": "00000025:00000d08:0025", "published_us": 7, "mark": 8, "acknowledged": {"SHOP.ORDERS": "00000025:00000d08:002501"},
+        "commit_lsn": "00000025:00000d08:0025", "published_us": 7, "seen_us": 6, "mark": 8, "acknowledged": {"SHOP.ORDERS": "00000025:00000d08:002501"},
         "made": {"SHOP.ORDERS": 3},
     }  # fmt: skip
     assert Db2Position.from_json(document) == position
@@ -35,6 +35,18 @@ def test_an_lsn_is_given_to_the_database_in_the_length_of_its_own() -> None:
     assert sized(b"", LSN) == bytes(10), "before every LSN"
     assert sized(b"", b"") == bytes(16)
     assert sized(LSN + b"\1", LSN) == LSN + b"\1", "nothing of it is cut off"
+
+
+def test_that_nothing_was_published_is_noted_now_and_then() -> None:
+    position = Db2Position(LSN, published_us=1_000)
+    assert position.seen(1_000 + SEEN_US - 1) == position
+    noted = position.seen(1_000 + SEEN_US)
+    assert (noted.seen_us, noted.younger_us) == (1_000 + SEEN_US, 1_000 + SEEN_US)
+    assert noted.seen(noted.seen_us + 1) == noted
+    end = Db2Position(LSN, seen_us=1_000 + SEEN_US)
+    assert not position.reached(end), "a run looks, and notes it"
+    assert noted.reached(end)
+    assert Db2Position(LSN + b"\1").reached(end)
 
 
 def test_a_change_table_that_was_made_at_another_time_is_another_one() -> None:

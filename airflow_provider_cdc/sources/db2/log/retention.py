@@ -30,7 +30,7 @@ class Retention:
         :param tables: which the stream reads
         :raises PositionLost: it may have been
         """
-        if not position.published_us:
+        if not position.younger_us:
             return
         if time.monotonic() - self._asked_at > PARAMETERS_SECONDS:
             self._minutes = self._questions.ask(lambda c: retention_minutes(c, self._config), "the agent's parameters")

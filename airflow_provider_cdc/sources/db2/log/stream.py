@@ -118,9 +118,9 @@ class AsnStream:
         mark = self._mark(now)
         end = self._end(now)
         moved = not self._position.captured(end)
-        new = moved and (not self._position.captured(now.newest) or bool(self._with_changes(end)))
+        others = now.tables != self._seen  # change tables that are known may be gone
         reading: list[Registration] = []
-        if new or now.tables != self._seen or (moved and self._look_is_due):
+        if others or (moved and (self._look_is_due or self._any_new(now, end))):
             reading = yield from self._look(now, end)
             self._seen, self._looked_at = now.tables, time.monotonic()
         if moved:
@@ -130,7 +130,9 @@ class AsnStream:
         elif moved:
             self._position = self._position.read(end, now.synch_us if end == now.lsn else 0)
         if order(self._position.commit_lsn) == order(now.lsn):
-            self._position = self._position.read(b"", now.synch_us, mark)
+            self._position = self._position.read(b"", now.synch_us, mark).seen(now.now_us)
+        if self._until is not None and order(self._position.commit_lsn) == order(self._until.commit_lsn):
+            self._position = self._position.seen(self._until.seen_us)
         self._metrics.moved(self._position)
         self._caught_up = self._position.captured(end)
         self._took = time.monotonic() - began
@@ -156,6 +158,9 @@ class AsnStream:
         if not now.lsn or not (self._awaited or (self._until is not None and self._until.awaits)):
             return 0
         return self._questions.ask(lambda c: mark_at(c, self._config, now.lsn), "marks of the log")
+
+    def _any_new(self, now: Published, end: bytes) -> bool:
+        return not self._position.captured(now.newest) or bool(self._with_changes(end))
 
     def _with_changes(self, end: bytes) -> set[TableId]:
         """The tables that have changes up to an LSN, of those of which the agent does not say so."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -547,6 +548,27 @@ def test_nothing_was_pruned_while_there_is_something_from_before_the_position(on
         assert short(on.read()) == [("c", "T", 2)]
 
 
+def test_a_log_that_stood_still_for_longer_than_changes_are_kept_has_lost_nothing(on: Streamed) -> None:
+    on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
+    on.read()
+    long_ago = 30 * 86_400_000_000
+    on.position = replace(on.position, published_us=on.position.published_us - long_ago)
+    moment = datetime.fromtimestamp(on.position.published_us / 1_000_000, UTC).replace(tzinfo=None)
+    on.server.sql(
+        "DELETE FROM ASNCDC.IBMSNAP_UOW",
+        f"DELETE FROM {on.change_table('T')}",
+        f"UPDATE ASNCDC.IBMSNAP_REGISTER SET SYNCHTIME = TIMESTAMP('{moment}') WHERE GLOBAL_RECORD = 'Y'",
+    )
+    left = on.position
+    on.read_until(lambda: on.heartbeats > 3)
+    assert on.position.seen_us > left.published_us + long_ago - 60_000_000
+    on.sql("INSERT INTO {s}.T VALUES (2, 'a')")
+    assert short(on.read()) == [("c", "T", 2)]
+    on.position = left
+    with pytest.raises(PositionLost, match="keeps changes for"):
+        on.read()
+
+
 def test_a_quiet_log_is_none_that_was_pruned(on: Streamed) -> None:
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     on.read()
@@ -651,6 +673,34 @@ def test_a_dropped_table_is_dropped(on: Streamed) -> None:
     assert short(on.read()) == [("c", "U", 1)]
     assert [(c.type, c.id.name) for item in on.changes for c in item.changes] == [("DROP", "T")]
     assert on.id("T") not in on.tables.schemas
+
+
+def test_a_table_that_is_dropped_while_the_stream_reads_is_dropped(on: Streamed) -> None:
+    on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
+    items = on.stream()
+    while not on.events:
+        next(items)
+    on.server.remove_table(on.namespace, "T")
+    on.server.sql(f"DROP TABLE {on.namespace}.T")
+    on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
+    while len(on.events) < 2:
+        next(items)
+    items.close()  # type: ignore[attr-defined]
+    assert short(on.events) == [("c", "T", 1), ("c", "U", 1)]
+    assert [(c.type, c.id.name) for item in on.changes for c in item.changes] == [("DROP", "T")]
+
+
+def test_a_change_table_that_is_dropped_while_the_stream_reads_is_an_error(on: Streamed) -> None:
+    on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
+    items = on.stream()
+    while not on.events:
+        next(items)
+    on.server.agent("pause")
+    on.server.sql(f"DROP TABLE {on.change_table('T')}")
+    on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
+    on.server.agent("resume")
+    with pytest.raises(PrerequisiteError, match=r"does not exist any more|stopped after error ASN0057E"):
+        collections.deque(items)
 
 
 def test_a_change_table_that_is_gone_is_an_error(on: Streamed) -> None:
