@@ -1,0 +1,33 @@
+"""What change tables say themselves, on the Db2 test server."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+from airflow_provider_cdc.sources.db2.change_tables import first_commit, last_commit, with_changes
+from airflow_provider_cdc.sources.db2.connect import connect
+from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from dev.servers.db2 import Db2
+from tests.sources.db2.log.streamed import Streamed
+
+KEY = "(ID INTEGER NOT NULL PRIMARY KEY)"
+
+
+def test_change_tables_say_which_of_them_have_changes_and_a_missing_one_says_nothing(db2: Db2) -> None:
+    on = Streamed(db2)
+    on.create(f"T {KEY}", f"U {KEY}")
+    start = on.begin().position.commit_lsn
+    on.sql("INSERT INTO {s}.T VALUES (1)")
+    first = on.server.catch_up()
+    on.sql("INSERT INTO {s}.U VALUES (1)")
+    end = on.server.catch_up()
+    with closing(connect(on.config)) as connection:
+        found = Catalog(connection, on.config).registrations()
+        t, u = found[on.id("T")], found[on.id("U")]
+        assert with_changes(connection, [t, u], start, end) == {t.table, u.table}
+        assert with_changes(connection, [t, u], start, first) == {t.table}
+        assert with_changes(connection, [t, u], first[:10], end) == {u.table}
+        assert (first_commit(connection, [u, t]), last_commit(connection, u)) == (first, end)
+        connection.rollback()
+        on.server.sql(f"DROP TABLE {on.change_table('T')}")
+        assert with_changes(connection, [t, u], start, first) == {t.table, u.table}
