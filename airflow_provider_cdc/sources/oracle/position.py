@@ -8,6 +8,8 @@ the connector maintains offsets"): ``scn``, the low watermark, from which mining
 from __future__ import annotations
 
 import re
+import struct
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,6 +17,19 @@ from airflow_provider_cdc.core.errors import ConfigError
 
 _ENTRY = re.compile(r"(\d+)(?::(\d+)(?::(.*))?)?")
 _OLD = re.compile(r"(\d+)\s*:\s*\"?(?:0x)?([0-9A-Fa-f.]+)\s*:\s*(\d+)\"?")
+_RAW = re.compile(r"[0-9A-Fa-f]{16}")
+"""An XID as ``RAWTOHEX`` shows it."""
+_XID = struct.Struct("<HHI")
+
+
+def transaction_id(xid: bytes) -> str:
+    """The documented form of an XID: undo segment, slot and sequence.
+
+    >>> transaction_id(bytes.fromhex("06001c0027030000"))
+    '6.28.807'
+    """
+    segment, slot, sequence = _XID.unpack(xid)
+    return f"{segment}.{slot}.{sequence}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,9 +142,14 @@ def _commits(text: str) -> dict[int, Commits]:
     found: dict[int, Commits] = {}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         if (old := _OLD.fullmatch(entry)) and ("x" in entry or '"' in entry):
-            found[int(old[3])] = Commits(int(old[1]), frozenset({old[2]}))
+            found[int(old[3])] = Commits(int(old[1]), _transactions([old[2]]))
         elif m := _ENTRY.fullmatch(entry):
-            found[int(m[2] or 1)] = Commits(int(m[1]), frozenset(filter(None, (m[3] or "").split("-"))))
+            found[int(m[2] or 1)] = Commits(int(m[1]), _transactions(filter(None, (m[3] or "").split("-"))))
         else:
             raise ValueError(f"{entry!r} is not a commit SCN")
     return found
+
+
+def _transactions(ids: Iterable[str]) -> frozenset[str]:
+    """Ids of transactions; Debezium writes XIDs as they are."""
+    return frozenset(transaction_id(bytes.fromhex(id_)) if _RAW.fullmatch(id_) else id_ for id_ in ids)

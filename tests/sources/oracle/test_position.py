@@ -65,3 +65,11 @@ def test_which_of_two_places_is_further() -> None:
     assert not here.reached(further)
     assert further.reached(further)
     assert OraclePosition(1, 105).reached(further)
+
+
+def test_transaction_ids_of_debezium_are_those_of_here() -> None:
+    """Debezium writes XIDs as bytes; the commit at which its offset ends is captured."""
+    position = OraclePosition.from_json({"scn": "90", "commit_scn": "105:1:06001c0027030000-0600210028030000"})
+    assert position.captured(105, 1, "6.28.807")
+    assert position.captured(105, 1, "6.33.808")
+    assert not position.captured(105, 1, "6.1.809")

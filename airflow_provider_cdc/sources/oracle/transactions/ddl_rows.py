@@ -10,13 +10,12 @@ from airflow_provider_cdc.core.model.events import LogItem, SchemaChange, Trunca
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.kernels.operations import DDL, MISSING_SCN, UNSUPPORTED
-from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.position import OraclePosition, transaction_id
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.object_names import unnamed
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, position_after
-from airflow_provider_cdc.sources.oracle.transactions.open_transactions import transaction_id
 
 CODES: Final = (DDL, MISSING_SCN, UNSUPPORTED)
 

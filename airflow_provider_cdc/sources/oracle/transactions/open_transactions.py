@@ -8,7 +8,6 @@ read from its beginning when it comes to light.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.sources.oracle.kernels.operations import START
-from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.position import OraclePosition, transaction_id
 from airflow_provider_cdc.sources.oracle.transactions.partial_xids import PARTIAL, resolved
 from airflow_provider_cdc.sources.oracle.transactions.users import UserFilter
 
-_XID = struct.Struct("<HHI")
+_XID_BYTES = 8
 UNKNOWN = "UNKNOWN"
 """``USERNAME`` of rows whose transaction began before the mined range: LogMiner knows user and client id from the START alone."""
 
@@ -64,16 +63,6 @@ class Transaction:
         return transaction_id(self.xid)
 
 
-def transaction_id(xid: bytes) -> str:
-    """The documented form of an XID: undo segment, slot and sequence.
-
-    >>> transaction_id(bytes.fromhex("06001c0027030000"))
-    '6.28.807'
-    """
-    segment, slot, sequence = _XID.unpack(xid)
-    return f"{segment}.{slot}.{sequence}"
-
-
 class OpenTransactions:
     """The open transactions of one container, by their XIDs.
 
@@ -107,7 +96,7 @@ class OpenTransactions:
         :param rows: columns of ``mining.query.BATCH``
         """
         codes = rows.column("code").to_numpy()
-        xids = resolved(rows.column("xid").combine_chunks().fill_null(bytes(8)), codes, self._by_xid)
+        xids = resolved(rows.column("xid").combine_chunks().fill_null(bytes(_XID_BYTES)), codes, self._by_xid)
         encoded = xids.dictionary_encode()
         index = encoded.indices.to_numpy(zero_copy_only=False)
         _, first = np.unique(index, return_index=True)
@@ -125,7 +114,7 @@ class OpenTransactions:
     def _add(self, xid: bytes, head: dict[str, object], *, started: bool) -> Transaction:
         """An open transaction, by its first row."""
         transaction = Transaction(self._next, xid, int(str(head["scn"])), int(str(head["ts_us"])), started=started)
-        whole = len(xid) == _XID.size
+        whole = len(xid) == _XID_BYTES
         transaction.given_up = whole and transaction.id in self._earlier
         if head["user"] not in (None, UNKNOWN):
             transaction.user, transaction.client_id = str(head["user"]), head["client_id"]  # type: ignore[assignment]
@@ -140,7 +129,7 @@ class OpenTransactions:
 
     def _find(self, xid: bytes) -> Transaction | None:
         found = self._by_xid.get(xid)
-        if found is not None or len(xid) != 8:
+        if found is not None or len(xid) != _XID_BYTES:
             return found
         partial = self._by_xid.pop(xid[:4] + PARTIAL, None)
         if partial is not None:
@@ -223,7 +212,7 @@ class OpenTransactions:
         :param changed: serials of the transactions with changes: their START is read again
         """
         found = {
-            t.id: (t.user, t.client_id) for t in self if t.user and t.serial not in changed and len(t.xid) == _XID.size
+            t.id: (t.user, t.client_id) for t in self if t.user and t.serial not in changed and len(t.xid) == _XID_BYTES
         }
         return self._names | found
 
@@ -248,7 +237,7 @@ class OpenTransactions:
             state["transactions"], self._next
         ):
             found = Transaction(serial, bytes.fromhex(xid), scn, ts_us, given_up, started, user, client_id)
-            found.given_up |= len(found.xid) == _XID.size and found.id in self._earlier
+            found.given_up |= len(found.xid) == _XID_BYTES and found.id in self._earlier
             found.left_out = not self._users.wanted(user, client_id)
             self._by_xid[found.xid] = found
             self._next = serial + 1
