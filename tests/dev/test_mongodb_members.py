@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pymongo import WriteConcern
 from pymongo.errors import NotPrimaryError, OperationFailure, PyMongoError
 
 from dev.servers.mongodb import MongoDb, ReplicaSet
@@ -71,7 +72,7 @@ def test_an_arbiter_votes_and_has_nothing() -> None:
         config = client.admin.command("replSetGetConfig")["config"]["members"][2]
         assert (config["arbiterOnly"], config["priority"], config["votes"]) == (True, 0, 1)
         assert client.admin.command("getDefaultRWConcern")["defaultWriteConcern"]["w"] == 1
-        client.shop.get_collection("orders").insert_one({"_id": 1})
+        client.shop.get_collection("orders", write_concern=WriteConcern("majority")).insert_one({"_id": 1})
         with client.shop.watch() as stream:
             first = members.primary()
             until(lambda: _has(members, {"_id": 1}), "both have the document")

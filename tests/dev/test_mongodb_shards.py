@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[ShardedCluster]:
     """Two shards and a router."""
-    with ShardedCluster() as started:
+    with ShardedCluster({"commits": "apart"}) as started:
         yield started
 
 

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from bson import Binary, Code, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp, json_util
-from pymongo.errors import WriteError
+from pymongo.errors import NotPrimaryError, OperationFailure, WriteError
 
 PATH_NOT_VIABLE = 28
 STATES = json_util.JSONOptions(
@@ -153,3 +153,12 @@ def same(ours: Iterable[str], source: Iterable[Any]) -> None:
         if found.get(key) != expected.get(key)
     }
     assert differing == {}, json.dumps(list(differing.items())[:3], ensure_ascii=False, indent=1)
+
+
+def code_of(database: Any, command: dict[str, Any]) -> int:
+    """The code that a command fails with; 0 when it does not."""
+    try:
+        database.command(command)
+    except (OperationFailure, NotPrimaryError) as error:
+        return int(error.details["code"])  # type: ignore[index] - the server has answered
+    return 0

@@ -18,7 +18,8 @@ the oplog is made.
 What stands on MongoDB's manual, and on the texts of its errors, and on no recording: validators and ``$jsonSchema`` (:mod:`dev.servers.mongodb.validators`),
 stages that read other collections (:mod:`dev.servers.mongodb.joins`) or write (:mod:`dev.servers.mongodb.outputs`), documents that expire
 (:mod:`dev.servers.mongodb.ttl`), arbiters, hidden members and those without a vote (:mod:`dev.servers.mongodb.electorate`), shards that are removed
-(:mod:`dev.servers.mongodb.draining`), and operators of expressions beyond those of the recordings.
+(:mod:`dev.servers.mongodb.draining`), versions before 8.0 (:mod:`dev.servers.mongodb.versions`), products that are no MongoDB
+(:mod:`dev.servers.mongodb.products`), and operators of expressions beyond those of the recordings.
 
 Where it differs from MongoDB, as far as is known:
 
@@ -32,7 +33,7 @@ Where it differs from MongoDB, as far as is known:
   ``$out`` to a time series.
 * ``serverStatus``, ``collStats`` and ``buildInfo`` are a part of the server's.
 
-* A router's hash is not MongoDB's, so that documents lie on other shards. Transactions on several shards commit at one after the other. A retried
+* A router's hash is not MongoDB's, so that documents lie on other shards. A retried
   write is done again there; a router asks nobody who one is. Collections that are sharded are not renamed, and others do not leave their database's shard.
 * A document that is resharded, or moved with its database, is where it was until all of them are; nobody may write meanwhile. A router that is started again
   does not know the shards that were added.

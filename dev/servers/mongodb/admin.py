@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 from bson import Int64, Timestamp
 from bson.datetime_ms import DatetimeMS
 
-from dev.servers.mongodb import electorate, reports, ttl, wire
+from dev.servers.mongodb import electorate, products, reports, ttl, versions, wire
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
-from dev.servers.mongodb.node import VERSION, now_ms
+from dev.servers.mongodb.node import now_ms
 from dev.servers.mongodb.registry import command
 
 if TYPE_CHECKING:
     from dev.servers.mongodb.context import Context
-
-MAX_WIRE_VERSION = 25
 
 
 def _date(milliseconds: int) -> DatetimeMS:
@@ -57,14 +55,16 @@ async def hello(context: Context, body: Document) -> Document:
         "logicalSessionTimeoutMinutes": 30,
         "connectionId": context.connection.number if context.connection else 0,
         "minWireVersion": 0,
-        "maxWireVersion": MAX_WIRE_VERSION,
+        "maxWireVersion": versions.wire_version(node.settings),
         "readOnly": False,
     }
     wanted = [name for name in body.get("compression", []) if name in wire.COMPRESSORS]
     if wanted:
         reply["compression"] = wanted
     reply |= server.hello_auth(context, body)
-    return {**reply, "ok": 1.0}
+    if body.get("loadBalanced") and node.settings.load_balanced:
+        reply["serviceId"] = context.connection.service if context.connection else node.process
+    return {**products.hello(node.settings.product, reply), "ok": 1.0}
 
 
 def _last_write(context: Context) -> Document:
@@ -87,20 +87,22 @@ def ping(context: Context, body: Document) -> Document:
 @command("buildInfo", open_to_all=True)
 def build_info(context: Context, body: Document) -> Document:
     """The version."""
-    return {
-        "version": VERSION,
+    settings = context.server.node.settings
+    reply = {
+        "version": settings.version,
         "gitVersion": "nogit",
         "modules": [],
         "allocator": "system",
         "javascriptEngine": "none",
         "sysInfo": "deprecated",
-        "versionArray": [*map(int, VERSION.split(".")), 0],
+        "versionArray": [*versions.version_of(settings), 0],
         "openssl": {"running": "stand-in", "compiled": "stand-in"},
         "bits": 64,
         "debug": False,
         "maxBsonObjectSize": 16777216,
         "ok": 1.0,
     }
+    return products.build_info(settings.product, reply)
 
 
 @command("serverStatus", lax=True)
@@ -109,7 +111,7 @@ def server_status(context: Context, body: Document) -> Document:
     node = context.server.node
     return {
         "host": context.server.address,
-        "version": VERSION,
+        "version": node.settings.version,
         "process": "mongos" if context.server.router else "mongod",
         "pid": Int64(context.server.pid),
         "uptime": (now_ms() - node.started) // 1000 * 1.0,
@@ -136,7 +138,7 @@ def get_parameter(context: Context, body: Document) -> Document:
     """Parameters of the server; those that are asked for and not here are an error."""
     node = context.server.node
     known: Document = {
-        "featureCompatibilityVersion": {"version": "8.0"},
+        "featureCompatibilityVersion": {"version": node.settings.version.rpartition(".")[0]},
         "periodicNoopIntervalSecs": int(node.settings.noop_seconds),
         "enableTestCommands": True,
         **{name: node.parameters[name] for name in sorted(ttl.PARAMETERS)},

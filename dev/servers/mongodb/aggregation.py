@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import time
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bson import Int64
 from bson.datetime_ms import DatetimeMS
 
-from dev.servers.mongodb import outputs, reads, stages, streams
+from dev.servers.mongodb import outputs, products, reads, stages, streams, versions
 from dev.servers.mongodb.cursors import Cursor
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError
@@ -80,6 +81,7 @@ def _run(
     elif collection is None:
         documents = context.system_documents(target, {})
     else:
+        reads.versions_check(context, collection)
         query = pipeline[0]["$match"] if first == "$match" and isinstance(pipeline[0]["$match"], dict) else {}
         documents = reads.matching(view, collection, query)
     return stages.compiled(pipeline, constants, read)(documents)
@@ -141,6 +143,8 @@ async def _open_stream(context: Context, body: Document, pipeline: list[Document
         raise MongoError(40573, "The $changeStream stage is only supported on replica sets")
     streams.checked(pipeline[0]["$changeStream"], context.db, collection)
     spec = pipeline[0]["$changeStream"]
+    products.check_stream(node.settings.product, spec)
+    versions.check_stream(node.settings, pipeline)
     _check_namespace(context, collection, spec)
     concern = body.get("readConcern", {})
     if concern.get("level", "majority") != "majority":
@@ -162,7 +166,7 @@ async def _open_stream(context: Context, body: Document, pipeline: list[Document
     namespace = f"{context.db}.{collection or '$cmd.aggregate'}"
     number = 0 if stream.over else context.server.cursors.add(Cursor(namespace, iter([]), stream=stream))
     cursor: Document = {"firstBatch": batch, "postBatchResumeToken": stream.high, "id": Int64(number), "ns": namespace}
-    return {"cursor": cursor, "ok": 1.0}
+    return products.cursor(node.settings.product, {"cursor": cursor, "ok": 1.0})
 
 
 def _check_namespace(context: Context, collection: str | None, spec: Document) -> None:
@@ -222,6 +226,9 @@ async def _more_of_stream(context: Context, number: int, cursor: Cursor, size: i
         except MongoError:
             server.cursors.close(number)
             raise
+        if batch and not stream.over and server.node.settings.gather_ms:
+            await asyncio.sleep(server.node.settings.gather_ms / 1000)
+            batch += stream.batch(None if size is None else max(size - len(batch), 0))
         if batch or stream.over or time.monotonic() >= end:
             break
         await server.node.oplog.wait(end - time.monotonic())
@@ -235,7 +242,7 @@ async def _more_of_stream(context: Context, number: int, cursor: Cursor, size: i
         "id": Int64(0 if stream.over else number),
         "ns": cursor.namespace,
     }
-    return {"cursor": out, "ok": 1.0}
+    return products.cursor(server.node.settings.product, {"cursor": out, "ok": 1.0})
 
 
 async def _more_of_tail(context: Context, number: int, cursor: Cursor, size: int | None, seconds: float) -> Document:

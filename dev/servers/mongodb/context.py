@@ -70,6 +70,8 @@ class Context:
                 50768 if session.transaction else 225,
                 "Cannot use a transaction number of a transaction for a retryable write",
             )
+        if self.db == "local":
+            raise MongoError(20, "Retryable writes are not supported in the local database")
         self.retry = {"lsid": self.full_lsid(), "txnNumber": Int64(number), "stmtId": 0}
 
     def _leave_open_transaction(self, session: Session) -> None:
@@ -149,6 +151,10 @@ class Context:
         unchecked = bool(self.body.get("bypassDocumentValidation"))
         return Writer(self.server.node, self.server.sessions, self.transaction, retry, unchecked=unchecked)
 
+    def service(self) -> ObjectId | None:
+        """The router behind a load balancer that this connection leads to."""
+        return self.connection.service if self.connection is not None else None
+
     def election(self) -> Document:
         """What write replies of a replica set say of the election and the last operation."""
         node = self.server.node
@@ -195,10 +201,17 @@ class Context:
             raise MongoError(9, f"Enumeration value '{level}' for field 'readConcern.level' is not a valid value.")
         await self._after(concern.get("afterClusterTime"))
         if level == "snapshot":
-            return View(at=self._snapshot(concern))
+            return View(at=await self._snapshot(concern))
+        if level == "majority":
+            await self._committed(concern.get("afterClusterTime"))
         return View(at=node.seen if level == "majority" and node.majority is not None else None)
 
-    def _snapshot(self, concern: Document) -> Time:
+    async def _committed(self, stamp: Timestamp | None) -> None:
+        """Wait until a majority has what was written up to a time: a reader that asks for it sees nothing else."""
+        while stamp is not None and self.server.node.seen < (stamp.time, stamp.inc):
+            await self.server.node.oplog.wait(0.5)
+
+    async def _snapshot(self, concern: Document) -> Time:
         node = self.server.node
         stamp = concern.get("atClusterTime")
         at = (stamp.time, stamp.inc) if stamp is not None else node.seen
@@ -210,6 +223,7 @@ class Context:
         if at[0] < time.time() - 300 and at < node.seen:
             raise MongoError(239, f"Read timestamp {stamp} is older than the oldest available timestamp.")
         self.at = Timestamp(*at)
+        await self._committed(stamp)
         return at
 
     at: Timestamp | None = None
@@ -232,7 +246,7 @@ class Context:
         self, documents: Iterable[Document], namespace: str, size: int, *, single: bool = False, tail: Any = None
     ) -> Document:
         """The reply of a command that opens a cursor."""
-        cursor = Cursor(namespace, iter(documents), at=self.at, transaction=self.transaction)
+        cursor = Cursor(namespace, iter(documents), at=self.at, transaction=self.transaction, service=self.service())
         batch, more = cursor.batch(size)
         if more and not single and size:
             following = next(cursor.documents, None) if not cursor.held else None

@@ -278,6 +278,7 @@ def update_one(
         statement.get("arrayFilters"),
         context.server.node.tick,
         {**(constants or {}), **statement.get("c", {})},
+        context.server.node.settings.whole_bytes,
     )
     if multi and isinstance(work, updates.Replacement):
         raise MongoError(9, "multi update is not supported for replacement-style update")

@@ -30,6 +30,8 @@ class Cursor:
     at: Timestamp | None = None
     held: list[Document] = field(default_factory=list)
     user: Any = None
+    service: Any = None
+    """The router that has it, of several behind a load balancer."""
     transaction: Any = None
 
     def batch(self, count: int | None) -> tuple[list[Document], bool]:

@@ -57,16 +57,19 @@ class Node:
         return out
 
 
-def between(before: Document, after: Document) -> Document | None:
-    """The difference, or None when writing the whole document is shorter."""
-    node = _documents(before, after)
+def between(before: Document, after: Document, whole_bytes: int = 0) -> Document | None:
+    """The difference, or None when writing the whole document is shorter.
+
+    :param whole_bytes: subdocuments of up to this size are written whole
+    """
+    node = _documents(before, after, whole_bytes)
     if node is None:
         return None
     diff = node.document()
     return diff if len(encode(diff)) + PADDING < len(encode(after)) else None
 
 
-def _documents(before: Document, after: Document) -> Node | None:
+def _documents(before: Document, after: Document, whole_bytes: int = 0) -> Node | None:
     node, gone = Node(), []
     old, new = list(before.items()), list(after.items())
     i = j = 0
@@ -74,7 +77,7 @@ def _documents(before: Document, after: Document) -> Node | None:
         (name, was), (other, now) = old[i], new[j]
         if name == other:
             if not same(was, now):
-                _changed(node, name, was, now)
+                _changed(node, name, was, now, whole_bytes)
             j += 1
         else:
             gone.append(name)
@@ -99,10 +102,10 @@ def _arrays(before: list[Any], after: list[Any]) -> Node | None:
     return node if len(encode(node.document())) <= len(encode({str(i): item for i, item in enumerate(after)})) else None
 
 
-def _changed(node: Node, name: str, was: Any, now: Any) -> None:
+def _changed(node: Node, name: str, was: Any, now: Any, whole_bytes: int = 0) -> None:
     child = None
     if isinstance(was, dict) and isinstance(now, dict):
-        child = _documents(was, now)
+        child = _documents(was, now, whole_bytes) if len(encode(now)) > whole_bytes else None
     elif isinstance(was, list) and isinstance(now, list):
         child = _arrays(was, now)
     if child is None:

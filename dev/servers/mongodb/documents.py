@@ -19,6 +19,8 @@ from bson.datetime_ms import DatetimeMS
 
 Document = dict[str, Any]
 
+_UTF8 = ("utf-8", "surrogateescape")
+"""The server stores bytes that are not UTF-8 as they come."""
 _INT = struct.Struct("<i")
 _LONG = struct.Struct("<q")
 _DOUBLE = struct.Struct("<d")
@@ -85,7 +87,7 @@ def _document(data: bytes, start: int) -> tuple[Document, int]:
     while i < end:
         kind = data[i]
         stop = data.index(0, i + 1)
-        name = data[i + 1 : stop].decode()
+        name = data[i + 1 : stop].decode(*_UTF8)
         out[name], i = _READERS[kind](data, stop + 1)
     return out, end + 1
 
@@ -108,7 +110,7 @@ def _document_values(data: bytes, start: int) -> tuple[list[Any], int]:
 
 def _text(data: bytes, i: int) -> tuple[str, int]:
     n = _INT.unpack_from(data, i)[0]
-    return data[i + 4 : i + 3 + n].decode(), i + 4 + n
+    return data[i + 4 : i + 3 + n].decode(*_UTF8), i + 4 + n
 
 
 def _binary(data: bytes, i: int) -> tuple[Binary, int]:
@@ -194,11 +196,11 @@ def _element(name: str, value: Any) -> bytes:
     if writer is None:
         raise TypeError(f"no BSON for a {type(value).__name__}: {name}")
     kind, payload = writer(value)
-    return b"%c%b\0%b" % (kind, name.encode(), payload)
+    return b"%c%b\0%b" % (kind, name.encode(*_UTF8), payload)
 
 
 def _string(value: str) -> bytes:
-    data = value.encode()
+    data = value.encode(*_UTF8)
     return b"%b%b\0" % (_INT.pack(len(data) + 1), data)
 
 

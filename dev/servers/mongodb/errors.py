@@ -103,6 +103,7 @@ NAMES = {
     352: "UnsupportedOpQueryCommand",
     358: "InternalTransactionNotSupported",
     406: "DuplicateKeyId",
+    8000: "AtlasError",
     9001: "SocketException",
     10003: "CannotGrowDocumentInCappedNamespace",
     10058: "LegacyNotPrimary",
@@ -140,6 +141,20 @@ class MongoError(Exception):
         """The reply of a command that failed with this error."""
         labels: Document = {"errorLabels": list(self.labels)} if self.labels else {}
         return {**labels, "ok": 0.0, "errmsg": self.message, "code": self.code, "codeName": self.name, **self.more}
+
+
+def of_atlas(error: MongoError, context: Any) -> MongoError:
+    """An error as the proxies of Atlas's small clusters answer it, by its manual ("Unsupported Commands in Atlas") and by what people report."""
+    body = context.body
+    if error.code == 18:
+        return MongoError(8000, "bad auth : authentication failed")
+    if error.code == 13 and "requires authentication" not in error.message:
+        target = body[context.name]
+        target = target if isinstance(target, str) else ""
+        return MongoError(8000, f"user is not allowed to do action [{context.name}] on [{context.db}.{target}]")
+    if error.code == 59:
+        return MongoError(8000, f"{context.name} is not allowed or the syntax is incorrect, see the Atlas documentation for more information.")  # fmt: skip
+    return error
 
 
 def type_name(value: Any) -> str:

@@ -90,8 +90,7 @@ async def _in_a_transaction(router: Router, db: str, name: str, shard: Shard, ta
             for at in (shard, target):
                 await _ended(router, at, "abortTransaction")
             raise
-        for at in (shard, target):
-            await _ended(router, at, "commitTransaction")
+        await router.end([shard, target], "commitTransaction")
     finally:
         TRANSACTION.reset(own)
 

@@ -17,13 +17,17 @@ from dev.servers.base import START_SECONDS, Server
 from dev.servers.process import ServerError
 
 SET_NAME = "rs0"
+OF_ROUTER = frozenset({"version", "product", "atlas", "commits", "load_balanced", "gather_ms"})
+"""Options that a router has as its shards have them."""
 
 
 class MongoDb(Server):
     """One member as a process of its own; alone it is a replica set of one.
 
     Options: ``replica_set`` (None is a standalone server), ``oplog_bytes``, ``noop_seconds``, ``auth``, ``tls`` (``certificate``, ``key``, ``ca``,
-    ``require_client``), ``election_seconds``, ``replay`` (``file``, ``copies``, ``held``: change streams deliver these, see :mod:`dev.servers.mongodb.replay`).
+    ``require_client``), ``election_seconds``, ``replay`` (``file``, ``copies``, ``held``: change streams deliver these, see :mod:`dev.servers.mongodb.replay`),
+    and the manners of some deployments: ``version``, ``product``, ``atlas``, ``gather_ms``, ``commit_lag_ms``, ``whole_bytes``, ``commits``, ``load_balanced``
+    (:class:`dev.servers.mongodb.node.Settings`).
     """
 
     kind = "mongodb"
@@ -227,7 +231,8 @@ class ShardedCluster:
                 self.shards[name] = MongoDb(given)
             else:
                 self.sets[name] = ReplicaSet(given, count=members)
-        self.router = MongoDb({"key": key, "replica_set": None}, port=port)
+        own = {name: value for name, value in (options or {}).items() if name in OF_ROUTER}
+        self.router = MongoDb({**own, "key": key, "replica_set": None}, port=port)
         self._given = {**(options or {}), "key": key}
         self._removed: list[MongoDb] = []
 

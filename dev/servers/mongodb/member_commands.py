@@ -104,6 +104,19 @@ def _default_concern(context: Context) -> Document:
     }
 
 
+@command("replSetMaintenance", admin_only=True)
+def maintenance(context: Context, body: Document) -> Document:
+    """Serve no readers for a while, in the state ``RECOVERING``."""
+    replication = context.server.replication
+    if context.server.node.primary:
+        raise MongoError(10107, "primaries can't modify maintenance mode")
+    if not body["replSetMaintenance"] and not replication.recovering:
+        raise MongoError(96, "already out of maintenance mode")
+    replication.recovering = bool(body["replSetMaintenance"])
+    replication.changed()
+    return {"ok": 1.0}
+
+
 @command("replSetFreeze", admin_only=True)
 def freeze(context: Context, body: Document) -> Document:
     """Do not stand for election for some seconds."""

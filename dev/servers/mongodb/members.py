@@ -57,6 +57,8 @@ class Replication:
         self._voted = 0
         self._frozen = 0.0
         self.stale = False
+        self.recovering = False
+        """Whether somebody has put it into maintenance mode."""
         self.rollbacks = 1
 
     # life
@@ -69,6 +71,8 @@ class Replication:
         if self._peers:
             node.primary, node.majority = False, (0, 0)
             return
+        if node.settings.commit_lag_ms:
+            node.majority = (0, 0)
         self.leader = self.server.address
         if node.oplog.entries:
             node.term += 1
@@ -81,6 +85,8 @@ class Replication:
         if self.node.settings.replica_set is None:
             return
         self._start(self._noops())
+        if self.node.settings.commit_lag_ms and not self._peers:
+            self._start(self._commits_late())
         if self._peers:
             self._start(self._elections())
             self._start(self._follow())
@@ -96,6 +102,16 @@ class Replication:
             await asyncio.sleep(min(node.settings.noop_seconds / 10, 1.0))
             if node.primary and time.time() - node.oplog.last[0] >= node.settings.noop_seconds:
                 node.noop({"msg": "periodic noop"})
+
+    async def _commits_late(self) -> None:
+        """Know some time later that a majority has what was written."""
+        node = self.node
+        while True:
+            place = node.oplog.last
+            await asyncio.sleep(node.settings.commit_lag_ms / 1000)
+            if place > (node.majority or (0, 0)):
+                node.majority = place
+                node.oplog.wake()
 
     # elections
 
@@ -330,69 +346,25 @@ class Replication:
 
     def readable(self) -> bool:
         """Whether this member has something that can be read."""
-        return bool(self.node.oplog.entries) and not self.stale
+        return bool(self.node.oplog.entries) and not self.stale and not self.recovering
 
     def check_state(self) -> None:
         """Raise when this member serves no readers at all."""
+        if self.recovering:
+            raise MongoError(13436, "node is recovering")
         if not self.node.primary and self.node.settings.replica_set and not self.readable():
             raise MongoError(13436, "node is not in primary or recovering state")
 
     def check_readable(self, context: Context) -> None:
         """Raise unless the client reads from secondaries."""
-        self.check_state()
         mode = context.body.get("$readPreference", {}).get("mode", "primary")
         reading = context.name in READS
         if reading and mode == "primary":
             raise MongoError(13435, "not primary and secondaryOk=false")
-
-    async def concern(self, context: Context, reply: Document) -> Document:
-        """Wait for as many members as the command's write concern asks for."""
-        node = self.node
-        given = context.body.get("writeConcern", {})
-        wanted = given.get("w", self.default_write_concern)
-        if (
-            node.majority is None
-            or (context.transaction is not None and context.transaction.state == "open")
-            or wanted in (0, 1)
-        ):
-            return reply
-        limit = int(given.get("wtimeout", 0)) / 1000
-        end = time.monotonic() + limit if limit else None
-        place, term = node.oplog.last, node.term
-        self._count()
-        while not self.reached_by(wanted, place):
-            if end is not None and time.monotonic() >= end:
-                info = {
-                    "wtimeout": True,
-                    "writeConcern": {"w": wanted, "wtimeout": int(limit * 1000), "provenance": "clientSupplied"},
-                }
-                error = {"code": 64, "codeName": "WriteConcernFailed", "errmsg": "waiting for replication timed out", "errInfo": info}  # fmt: skip
-                return _with_concern(reply, error)
-            if not node.primary or node.term != term:
-                provenance = "clientSupplied" if "w" in given else "implicitDefault"
-                info = {"writeConcern": {"w": wanted, "wtimeout": int(limit * 1000), "provenance": provenance}}
-                interrupted = {
-                    "code": 11602,
-                    "codeName": "InterruptedDueToReplStateChange",
-                    "errmsg": "operation was interrupted",
-                }
-                return _with_concern(reply, {**interrupted, "errInfo": info})
-            await node.oplog.wait(0.2 if end is None else min(0.2, end - time.monotonic()))
-        return reply
-
-    def reached_by(self, wanted: Any, place: Time) -> bool:
-        """Whether as many members as wanted have a place."""
-        if wanted == "majority":
-            return self.node.seen >= place
-        return 1 + sum(reached >= place for reached in self.reached.values()) >= int(wanted)
+        self.check_state()
 
     async def news(self, counter: int, seconds: float) -> None:
         """Wait until the set changes."""
         end = time.monotonic() + seconds
         while self.node.topology <= counter and time.monotonic() < end:
             await self.node.oplog.wait(min(end - time.monotonic(), 1.0))
-
-
-def _with_concern(reply: Document, error: Document) -> Document:
-    out = {name: value for name, value in reply.items() if name != "ok"}
-    return {**out, "writeConcernError": error, "ok": 1.0}

@@ -116,6 +116,9 @@ class Merged:
         if event.get("fullDocument", event) is not None:
             return
         db, name = event["ns"]["db"], event["ns"]["coll"]
+        sharded = await self.router.config("collections", {"_id": f"{db}.{name}"})
+        if sharded and event.get("collectionUUID", sharded[0]["uuid"]) != sharded[0]["uuid"]:
+            return  # resharding has given the collection another UUID: that of the event is not there any more
         ask = {"find": name, "filter": event["documentKey"], "limit": 1}
         for shard in await self.router.owners(db, name):
             found = (await self.router.send(shard, db, ask))["cursor"]["firstBatch"]

@@ -18,7 +18,7 @@ from dev.servers.mongodb import diffs
 from dev.servers.mongodb.documents import Document, copy
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.oplog import Oplog
-from dev.servers.mongodb.storage import ID_INDEX, Catalog, Collection, Time, key_of, new_uuid, time_of
+from dev.servers.mongodb.storage import ID_INDEX, Catalog, Collection, Time, id_first, key_of, new_uuid, time_of
 
 VERSION = "8.0.10"
 DEFAULT_OPLOG_BYTES = 990 * 1024 * 1024
@@ -44,6 +44,22 @@ class Settings:
     tls: Document = field(default_factory=dict)
     role: str = ""
     """``shardsvr``, ``configsvr`` or nothing."""
+    version: str = VERSION
+    """The version that it says it has, and whose restrictions it keeps (:mod:`dev.servers.mongodb.versions`)."""
+    product: str = ""
+    """A product that speaks the same protocol and is no MongoDB (:mod:`dev.servers.mongodb.products`)."""
+    atlas: bool = False
+    """Whether rights are refused as the proxies of Atlas's small clusters do."""
+    gather_ms: int = 0
+    """How long a change stream that has something to give waits for more of it."""
+    commit_lag_ms: int = 0
+    """By how much a set of one knows later than it writes that a majority has it."""
+    whole_bytes: int = 0
+    """Updates by pipeline say subdocuments of up to this size whole."""
+    commits: str = ""
+    """Of a router: the shards of a transaction commit ``together``, at one time, or ``apart``; by chance if it is empty."""
+    load_balanced: bool = False
+    """Of a router: it stands behind a load balancer, and knows the cursors of each connection alone."""
 
 
 @dataclass
@@ -221,7 +237,7 @@ class Node:
         elif operation["o"].get("$v") == 2:
             collection.put(key, diffs.applied(before, operation["o"]["diff"]), when)
         else:
-            collection.put(key, operation["o"], when)
+            collection.put(key, id_first(operation["o"]), when)
 
     def _command(self, operation: Document, when: Time) -> None:
         command = operation["o"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from bson import MaxKey, MinKey
+
 from dev.servers.mongodb import order, projections, queries, stages
 from dev.servers.mongodb.documents import Document
 from dev.servers.mongodb.errors import MongoError, type_name
@@ -71,6 +73,7 @@ async def find(context: Context, body: Document) -> Document:
 
 def _documents(context: Context, view: View, name: str, body: Document) -> Iterator[Document]:
     collection = context.collection(name)
+    versions_check(context, collection)
     query = body.get("filter", {})
     if context.db == "local" and name == "oplog.rs":
         entries = context.server.node.oplog.entries
@@ -86,7 +89,7 @@ def _documents(context: Context, view: View, name: str, body: Document) -> Itera
             if "hint" not in body:
                 raise MongoError(51173, "When using min()/max() a hint of which index to use must be provided")
             bounds[bound] = body[bound]["_id"]
-    if len(bounds) == 2 and order.key(bounds["min"]) >= order.key(bounds["max"]):
+    if bounds and order.key(bounds.get("min", MinKey())) >= order.key(bounds.get("max", MaxKey())):
         raise MongoError(51175, "The value provided for min() does not come before the value provided for max().")
     if collection.kind == "view":
         from dev.servers.mongodb import aggregation
@@ -95,6 +98,14 @@ def _documents(context: Context, view: View, name: str, body: Document) -> Itera
             context, view, collection, [{"$match": query}, *([{"$sort": body["sort"]}] if body.get("sort") else [])]
         )
     return matching(view, collection, query, body.get("sort"), bounds or None)
+
+
+def versions_check(context: Context, collection: Collection | None) -> None:
+    """Raise where the command reads a collection at one moment, and its version cannot."""
+    from dev.servers.mongodb import versions
+
+    if context.at is not None or context.transaction is not None:
+        versions.check_snapshot(context.server.node.settings, collection)
 
 
 def _tail(context: Context, name: str, body: Document) -> Any:

@@ -13,7 +13,7 @@ GENERIC = frozenset(
         "$db", "$clusterTime", "$readPreference", "$audit", "$client", "$configServerState", "lsid", "txnNumber", "autocommit", "startTransaction",
         "stmtId", "stmtIds", "readConcern", "writeConcern", "maxTimeMS", "comment", "apiVersion", "apiStrict", "apiDeprecationErrors",
         "$unwrappedReadPref", "databaseVersion", "shardVersion", "maxTimeMSOpOnly", "$replData", "$gleStats", "$oplogQueryData", "clientOperationKey",
-        "rawData", "_standInShard", "_standInKey", "help", "usesDefaultDB", "expectPrefix", "serialization_context",
+        "rawData", "_standInShard", "_standInKey", "_standInAt", "help", "usesDefaultDB", "expectPrefix", "serialization_context",
     }
 )  # fmt: skip
 

@@ -7,6 +7,7 @@ Ranges of the shard key (chunks) are kept on the first shard in ``config``, as a
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -172,6 +173,22 @@ class Router(Server):
                 ("TransientTransactionError",),
             )
         TRANSACTION.set(known)
+
+    async def end(self, shards: list[Shard], how: str) -> None:
+        """Commit or abort the transaction at its shards.
+
+        Recorded are commits of two shards with one cluster time and with two, in either order.
+        """
+        together = {"together": True, "apart": False}.get(self.node.settings.commits, random.random() < 0.5)
+        if self.node.settings.commits == "":
+            shards = random.sample(shards, len(shards))
+        at: Document = {}
+        if together and how == "commitTransaction" and len(shards) > 1:
+            replies = await self.every(shards, "config", {"_standInClock": 1})  # outside of the transaction
+            latest = max(reply["clock"] for reply in replies)
+            at = {"_standInAt": Timestamp(latest.time, latest.inc + 1)}
+        for shard in shards:
+            await self.send(shard, "admin", {how: 1, **at})
 
     def hear(self, reply: Document) -> None:
         """Take the cluster's time from a reply."""

@@ -283,7 +283,7 @@ async def _open_stream(router: Router, context: Context, body: Document) -> Docu
     batch = await merged.batch(int(size) if size is not None else reads.FIRST_BATCH) if size != 0 else []
     namespace = f"{context.db}.{collection or '$cmd.aggregate'}"
     cursor = Cursor(namespace, iter([]))
-    cursor.user = merged
+    cursor.user, cursor.service = merged, context.service()
     number = 0 if merged.over else router.cursors.add(cursor)
     return {
         "cursor": {"firstBatch": batch, "postBatchResumeToken": merged.high, "id": Int64(number), "ns": namespace},
@@ -294,6 +294,8 @@ async def _open_stream(router: Router, context: Context, body: Document) -> Docu
 async def _get_more(router: Router, context: Context, body: Document) -> Document:
     number = int(body["getMore"])
     cursor = router.cursors.get(number)
+    if router.node.settings.load_balanced and cursor.service not in (None, context.service()):
+        raise MongoError(43, f"cursor id {number} not found")
     merged = cursor.user
     if not isinstance(merged, Merged):
         from dev.servers.mongodb import aggregation
@@ -336,14 +338,13 @@ async def _kill_cursors(router: Router, context: Context, body: Document) -> Doc
 
 
 async def _end_transaction(router: Router, context: Context, body: Document) -> Document:
-    """Commit or abort at each shard that the transaction has come to; each has a time of its own for it."""
+    """Commit or abort at each shard that the transaction has come to, in any order: at one time, or each at its own."""
     transaction = TRANSACTION.get()
     if transaction is None:
         raise MongoError(
             251, "Given transaction number does not match any in-progress transactions.", ("TransientTransactionError",)
         )
-    for name in transaction.shards:
-        await router.send(router.shards[name], "admin", {context.name: 1})
+    await router.end([router.shards[name] for name in transaction.shards], context.name)
     return {"ok": 1.0}
 
 

@@ -11,7 +11,7 @@ import ssl
 from collections.abc import Iterable
 from typing import Any
 
-from bson import Int64, Timestamp
+from bson import Int64, ObjectId, Timestamp
 from bson.binary import Binary
 
 from dev.servers.mongodb import (
@@ -37,6 +37,7 @@ from dev.servers.mongodb import (
     user_commands,
     users,
     wire,
+    write_concern,
 )
 from dev.servers.mongodb.context import Context
 from dev.servers.mongodb.cursors import Cursors
@@ -81,6 +82,8 @@ class Connection:
         self.trusted = False
         """Whether it is another member of the set."""
         self.speech: auth.Conversation | None = None
+        self.service = ObjectId()
+        """The router that a load balancer has brought it to: here each has one alone."""
 
     async def serve(self) -> None:
         """Answer until the client goes."""
@@ -159,7 +162,7 @@ class Server:
                 return None
             reply = await self._run(context)
         except MongoError as error:
-            reply = self._failed(context, error)
+            reply = self._failed(context, errors.of_atlas(error, context) if self.node.settings.atlas else error)
         except (KeyError, TypeError, AttributeError, ValueError, AssertionError, IndexError) as error:
             LOG.exception("command %s failed", context.name)
             reply = MongoError(8, f"the stand-in failed at {context.name}: {type(error).__name__}: {error}").reply()
@@ -189,7 +192,7 @@ class Server:
             except Blocked:
                 await self.node.oplog.wait(0.1)
         if wrote:
-            reply = await self.replication.concern(context, reply)
+            reply = await write_concern.waited(self.replication, context, reply)
         return dict(reply)
 
     def _check_state(self, context: Context, wanted: Command) -> None:
@@ -197,8 +200,8 @@ class Server:
             return
         if wanted.write:
             raise MongoError(10107, "not primary")
-        if wanted.admin_only and wanted.name not in members.READS:
-            return  # of the set itself, which a member tells that has nothing to read
+        if wanted.name == "killCursors" or (wanted.admin_only and wanted.name not in members.READS):
+            return  # of cursors and of the set itself, which a member tells that has nothing to read
         self.replication.check_readable(context)
 
     def rolled_back(self) -> None:

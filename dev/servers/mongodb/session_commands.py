@@ -50,7 +50,7 @@ def commit_transaction(context: Context, body: Document) -> Document:
     transaction = _transaction(context)
     if transaction.state == "open":
         context.must_write()
-        transactions.commit(context.server.node, context.server.sessions, transaction)
+        transactions.commit(context.server.node, context.server.sessions, transaction, context.body.get("_standInAt"))
         context.server.node.oplog.wake()
     return {"ok": 1.0}
 

@@ -29,6 +29,13 @@ def append_note(context: Context, body: Document) -> Document:
     return {"ok": 1.0}
 
 
+@command("_standInClock", lax=True, open_to_all=True)
+def clock(context: Context, body: Document) -> Document:
+    """Say the cluster's time here."""
+    _trusted(context)
+    return {"clock": Timestamp(*max(context.server.node.clock, context.server.node.oplog.last)), "ok": 1.0}
+
+
 @command("_standInClone", lax=True, open_to_all=True)
 def clone(context: Context, body: Document) -> Document:
     """Have a collection of a UUID, and know its shard key. One of the same name and another UUID is left from a drop that did not come to this shard."""

@@ -146,6 +146,13 @@ class Collection:
         return self.indexes
 
 
+def id_first(document: Document) -> Document:
+    """A document as it is stored: with its ``_id`` in front."""
+    if "_id" not in document or next(iter(document)) == "_id":
+        return document
+    return {"_id": document["_id"], **document}
+
+
 def key_of(document: Document) -> Key:
     """The key of a document's ``_id``."""
     return order.key(document["_id"])
@@ -195,6 +202,7 @@ __all__ = [
     "Record",
     "Time",
     "copy",
+    "id_first",
     "key_of",
     "new_uuid",
     "time_of",

@@ -13,7 +13,7 @@ from dev.servers.mongodb import order
 from dev.servers.mongodb.documents import Document, encode
 from dev.servers.mongodb.errors import MongoError
 from dev.servers.mongodb.node import Node
-from dev.servers.mongodb.storage import Collection, Key, Time, key_of
+from dev.servers.mongodb.storage import Collection, Key, Time, id_first, key_of
 
 TRANSIENT = ("TransientTransactionError",)
 ENTRY_BYTES = 16 * 1024 * 1024
@@ -188,7 +188,7 @@ class Writer:
         self._write(
             collection,
             key,
-            after,
+            id_first(after),
             {
                 "op": "u",
                 "ns": collection.namespace,
@@ -236,8 +236,11 @@ class Writer:
         return self.transaction.made if self.transaction else []
 
 
-def commit(node: Node, sessions: Sessions, transaction: Transaction) -> None:
-    """Write a transaction to the oplog, in as many entries as it takes, and apply it."""
+def commit(node: Node, sessions: Sessions, transaction: Transaction, at: Timestamp | None = None) -> None:
+    """Write a transaction to the oplog, in as many entries as it takes, and apply it.
+
+    :param at: time that its shards have agreed on; one that is over here, or a transaction of several entries, gets another one
+    """
     transaction.state = "committed"
     sessions.release(transaction)
     for collection in transaction.made:
@@ -264,7 +267,11 @@ def commit(node: Node, sessions: Sessions, transaction: Transaction) -> None:
             o["partialTxn"] = True
         elif len(groups) > 1:
             o["count"] = Int64(count)
-        stamp = node.write({"op": "c", "ns": "admin.$cmd", "o": o, "prevOpTime": before}, session=session)
+        agreed = at if at is not None and len(groups) == 1 and (at.time, at.inc) > node.oplog.last else None
+        if agreed is not None:
+            node.clock = max(node.clock, (agreed.time, agreed.inc))
+        entry = {"op": "c", "ns": "admin.$cmd", "o": o, "prevOpTime": before}
+        stamp = node.write(entry, at=agreed, session=session)
         before = {"ts": stamp, "t": Int64(node.term)}
 
 

@@ -54,7 +54,7 @@ class Pipeline:
 
     STAGES = frozenset({"$addFields", "$set", "$project", "$unset", "$replaceRoot", "$replaceWith"})
 
-    def __init__(self, stages: list[Document], constants: Document | None = None) -> None:
+    def __init__(self, stages: list[Document], constants: Document | None = None, whole_bytes: int = 0) -> None:
         from dev.servers.mongodb import stages as known
 
         for stage in stages:
@@ -62,6 +62,7 @@ class Pipeline:
             if name not in self.STAGES:
                 raise MongoError(72, f"{name} is not allowed to be used within an update")
         self._run = known.compiled(stages, constants or {})
+        self._whole_bytes = whole_bytes
 
     def applied(self, document: Document, *, inserting: bool = False, query: Document | None = None) -> Updated:
         """The document that the pipeline makes, with the shorter of difference and whole document."""
@@ -77,11 +78,11 @@ class Pipeline:
                 f"After applying the update, the (immutable) field '_id' was found to have been altered to _id: {after['_id']}",
             )
         check_storable(after)
-        if "_id" in after and next(iter(after)) != "_id":
-            after = {"_id": after["_id"], **after}
+        if "_id" in after and next(iter(after)) != "_id":  # the event has it as it was written, and the collection not
+            return Updated(after, None, True)
         if same(document, after):
             return Updated(after, {}, False)
-        return Updated(after, diffs.between(document, after), True)
+        return Updated(after, diffs.between(document, after, self._whole_bytes), True)
 
 
 def check_storable(document: Document) -> None:
@@ -93,12 +94,17 @@ def check_id(value: Any) -> None:
     """Raise when a value cannot be an ``_id``."""
     if type_name(value) in ("array", "regex", "undefined"):
         raise MongoError(53, f"The '_id' value cannot be of type {type_name(value)}")
-    if isinstance(value, dict):
-        for name in value:
-            if name.startswith("$"):
-                raise MongoError(
-                    52, f"_id fields may not contain '$'-prefixed fields: {name} is not valid for storage."
-                )
+    _check_names(value)
+
+
+def _check_names(value: Any) -> None:
+    """Raise when a field within an ``_id``, at whatever depth, begins with a dollar."""
+    for name, inner in (
+        value.items() if isinstance(value, dict) else enumerate(value if isinstance(value, list) else ())
+    ):
+        if str(name).startswith("$"):
+            raise MongoError(52, f"_id fields may not contain '$'-prefixed fields: {name} is not valid for storage.")
+        _check_names(inner)
 
 
 def parsed(
@@ -106,12 +112,13 @@ def parsed(
     array_filters: list[Document] | None = None,
     clock: Callable[[], Any] = lambda: None,
     constants: Document | None = None,
+    whole_bytes: int = 0,
 ) -> Operators | Replacement | Pipeline:
     """The update that a command gives: a list is a pipeline, a document with operators or without."""
     if isinstance(update, list):
         if array_filters:
             raise MongoError(9, "arrayFilters may not be specified for pipeline-style updates")
-        return Pipeline(update, constants)
+        return Pipeline(update, constants, whole_bytes)
     if not isinstance(update, dict):
         raise MongoError(9, "Update argument must be either an object or an array")
     if next(iter(update), "").startswith("$"):
