@@ -86,7 +86,9 @@ def _documents(before: Document, after: Document, whole_bytes: int = 0) -> Node 
     moved = set(gone)
     for name, now in new[j:]:
         (node.updates if name in moved else node.inserts)[name] = now
-    node.deletes = sorted((name for name in gone if name not in node.updates), key=str.encode)
+    node.deletes = sorted(
+        (name for name in gone if name not in node.updates), key=lambda name: name.encode("utf-8", "surrogateescape")
+    )
     return node if len(encode(node.document())) <= len(encode(after)) else None
 
 

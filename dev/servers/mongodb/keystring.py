@@ -83,16 +83,23 @@ class Encoder:
         elif isinstance(value, Timestamp):
             self.out += struct.pack(">II", value.time, value.inc)
         elif isinstance(value, Regex):
-            self.out += value.pattern.encode() + b"\0" + value.options.encode() + b"\0"
+            self.out += (
+                value.pattern.encode("utf-8", "surrogateescape")
+                + b"\0"
+                + value.options.encode("utf-8", "surrogateescape")
+                + b"\0"
+            )
         elif isinstance(value, Code):
             self._string(value.text)
             if value.scope is not None:
                 self._object(value.scope)
         elif isinstance(value, DbPointer):
-            self.out += struct.pack(">i", len(value.ref)) + value.ref.encode() + value.id.binary
+            self.out += (
+                struct.pack(">i", len(value.ref)) + value.ref.encode("utf-8", "surrogateescape") + value.id.binary
+            )
 
     def _string(self, text: str) -> None:
-        self.out += text.encode().replace(b"\0", b"\0\xff") + b"\0"
+        self.out += text.encode("utf-8", "surrogateescape").replace(b"\0", b"\0\xff") + b"\0"
 
     def _binary(self, value: bytes) -> None:
         if len(value) < 255:

@@ -87,7 +87,7 @@ def _object(value: dict[str, Any]) -> tuple[Any, ...]:
     fields = []
     for name, item in value.items():
         place, *rest = key(item)
-        fields.append((place, name.encode(), *rest))
+        fields.append((place, name.encode("utf-8", "surrogateescape"), *rest))
     return (tuple(fields),)
 
 
@@ -97,7 +97,7 @@ def _binary(value: Any) -> tuple[Any, ...]:
 
 _PARTS: dict[int, Any] = {
     NUMBER: _number,
-    TEXT: lambda v: ((v.text if isinstance(v, Symbol) else v).encode(),),
+    TEXT: lambda v: ((v.text if isinstance(v, Symbol) else v).encode("utf-8", "surrogateescape"),),
     OBJECT: _object,
     ARRAY: lambda v: (tuple(key(item) for item in v),),
     30: _binary,
@@ -105,8 +105,8 @@ _PARTS: dict[int, Any] = {
     40: lambda v: (v,),
     45: lambda v: (int(v),),
     47: lambda v: (v.time, v.inc),
-    50: lambda v: (v.pattern.encode(), v.options.encode()),
-    55: lambda v: (len(v.ref), v.ref.encode(), v.id.binary),
-    60: lambda v: (v.text.encode(),),
-    65: lambda v: (v.text.encode(), *_object(v.scope)),
+    50: lambda v: (v.pattern.encode("utf-8", "surrogateescape"), v.options.encode("utf-8", "surrogateescape")),
+    55: lambda v: (len(v.ref), v.ref.encode("utf-8", "surrogateescape"), v.id.binary),
+    60: lambda v: (v.text.encode("utf-8", "surrogateescape"),),
+    65: lambda v: (v.text.encode("utf-8", "surrogateescape"), *_object(v.scope)),
 }
