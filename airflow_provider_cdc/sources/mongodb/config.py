@@ -17,6 +17,7 @@ from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
 from airflow_provider_cdc.core.config.values import Patterns
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mongodb.config_values import (
+    ENCRYPTION,
     TEMPORARY,
     CaptureMode,
     CaptureScope,
@@ -28,6 +29,7 @@ from airflow_provider_cdc.sources.mongodb.config_values import (
 from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule, excluded, parts_of, renamed
 from airflow_provider_cdc.sources.mongodb.filter_overrides import with_filters
 from airflow_provider_cdc.sources.mongodb.form_config import FormsConfig, with_schemas
+from airflow_provider_cdc.sources.mongodb.tls_config import TlsConfig
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,7 @@ _SECRET_OPTIONS = re.compile(r"tlsCertificateKeyFilePassword|sslPEMKeyPassword|A
 _MOST_SIZE = 16 * 1024 * 1024
 
 
-class MongoDbConfig(FormsConfig):
+class MongoDbConfig(FormsConfig, TlsConfig):
     """Documented names and defaults (Debezium MongoDB connector, "Connector properties")."""
 
     mongodb_connection_string: str = Field(
@@ -56,25 +58,6 @@ class MongoDbConfig(FormsConfig):
     )
     mongodb_authsource: str = Field(
         "admin", alias="mongodb.authsource", min_length=1, description="Database that the account is defined in."
-    )
-    mongodb_ssl_enabled: bool = Field(False, alias="mongodb.ssl.enabled", description="TLS to all members.")
-    mongodb_ssl_invalid_hostname_allowed: bool = Field(
-        False,
-        alias="mongodb.ssl.invalid.hostname.allowed",
-        description="A certificate need not name the host that is connected to.",
-    )
-    mongodb_ssl_ca: str | None = Field(
-        None, alias="mongodb.ssl.ca", description="Ours. File of trusted certificates (PEM), on the workers."
-    )
-    mongodb_ssl_certificate: str | None = Field(
-        None,
-        alias="mongodb.ssl.certificate",
-        description="Ours. File with the client's own certificate and its key (PEM), on the workers; for X.509.",
-    )
-    mongodb_ssl_certificate_password: SecretStr = Field(
-        SecretStr(""),
-        alias="mongodb.ssl.certificate.password",
-        description="Ours. Password of the client's key; comes from the Airflow connection.",
     )
     mongodb_connect_timeout_ms: int = Field(
         10_000, alias="mongodb.connect.timeout.ms", ge=1, description="How long a connection may take to be made."
@@ -369,6 +352,8 @@ class MongoDbConfig(FormsConfig):
 
     def in_scope(self, table: TableId) -> bool:
         if TEMPORARY.fullmatch(table.name):
+            return False
+        if ENCRYPTION.fullmatch(table.name) and not any("enxcol" in one for one in self.collection_include_list):
             return False
         # an offset has the scope as a text
         if self.capture_scope == CaptureScope.DEPLOYMENT:

@@ -16,6 +16,10 @@ TEMPORARY: Final = re.compile(r"tmp(?:\.agg_out\.|\w{5}\.(?:renameCollection|con
 """Names of collections that the server makes for ``$out``, ``convertToCapped`` and a rename into another database, and renames in the end: then those are read."""
 
 
+ENCRYPTION: Final = re.compile(r"enxcol_\..+\.(?:esc|ecoc|ecc)(?:\..+)?", re.DOTALL)
+"""Names of collections that keep the state of Queryable Encryption: the server's, and of no use without it."""
+
+
 class CaptureMode(enum.StrEnum):
     """What events hold of a document besides its key (Debezium MongoDB connector, ``capture.mode``)."""
 

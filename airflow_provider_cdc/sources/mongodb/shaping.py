@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,10 +14,15 @@ import pyarrow as pa
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, arrow_type
 from airflow_provider_cdc.sources.mongodb.collections import UPDATE_DESCRIPTION, schema_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.config_values import FullUpdate
+from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import texts
+from airflow_provider_cdc.sources.mongodb.documents.stored import id_first
 from airflow_provider_cdc.sources.mongodb.documents.tree import text_value
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values
 from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule
+
+log = logging.getLogger(__name__)
 
 _DESCRIBED: Final = UPDATE_DESCRIPTION.type
 _FIXED: Final = {1: 8, 6: 0, 7: 12, 8: 1, 9: 8, 10: 0, 16: 4, 17: 8, 18: 8, 19: 16, 255: 0, 127: 0}
@@ -27,8 +33,14 @@ class Shaping:
     """Makes texts of the documents of one connector."""
 
     def __init__(self, config: MongoDbConfig) -> None:
-        self._config = config
+        self._config, self.signals = config, config.signal_data_collection
+        from_image = config.capture_mode_full_update_type is FullUpdate.POST_IMAGE
+        self.before_by_image, self.after_by_image = (
+            config.capture_mode.pre_image,
+            config.capture_mode.full and from_image,
+        )
         self._rules: dict[TableId, tuple[FieldRule, ...]] = {}
+        self._told: set[TableId] = set()
 
     def as_columns(self, table: TableId) -> bool:
         """Whether the documents of a collection become columns, by the configuration."""
@@ -44,7 +56,19 @@ class Shaping:
         """The texts of documents; null where there is none."""
         if rules := self.rules(table):
             documents = _each(documents, lambda raw: shaped(raw, rules))
-        return texts(documents).cast(pa.string())
+        return self._rendered(table, id_first(documents)).cast(pa.string())
+
+    def _rendered(self, table: TableId, values: Values) -> pa.LargeStringArray:
+        """Texts of values; bytes that are not UTF-8 become U+FFFD, as Java reads them, and the log says so once."""
+        try:
+            return texts(values)
+        except DamagedDocument as e:
+            if not e.not_utf8:
+                raise
+        if table not in self._told:
+            self._told.add(table)
+            log.warning("Documents of %s have texts that are not UTF-8: bytes that are none become U+FFFD.", table)
+        return texts(values, replace_not_utf8=True)
 
     def bodies(
         self, table: TableId, documents: Values, *, columns: bool
@@ -78,7 +102,7 @@ class Shaping:
         wanted = arrow_type(_DESCRIBED)
         columns = [
             _none_if_empty(removed).cast(wanted.field("removedFields").type),
-            texts(updated).cast(pa.string()),
+            self._rendered(table, updated).cast(pa.string()),
             _none_if_empty(truncated).cast(wanted.field("truncatedArrays").type),
         ]
         return pa.StructArray.from_arrays(columns, fields=[*wanted], mask=pa.array(~is_update))
@@ -87,7 +111,7 @@ class Shaping:
         """``disambiguatedPaths`` of events as text: the paths are called as those of :meth:`described`."""
         if rules := self.rules(table):
             paths = _each(paths, lambda raw: _paths(raw, rules))
-        return texts(paths).cast(pa.string())
+        return self._rendered(table, paths).cast(pa.string())
 
 
 def shaped(document: bytes, rules: Sequence[FieldRule], *, dotted: bool = False) -> bytes:

@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.connect import Deployment
+from airflow_provider_cdc.sources.mongodb.connect import Deployment, _options
 from airflow_provider_cdc.sources.mongodb.log.pipeline import change_stream, stages, target
 
 EIGHT = Deployment("rs0", (8, 0, 10))
@@ -142,11 +142,11 @@ def test_scopes() -> None:
     [
         ("change_streams", "lookup", {}),
         ("change_streams_update_full", "lookup", {"fullDocument": "updateLookup"}),
-        ("change_streams_update_full", "post_image", {"fullDocument": "required"}),
-        ("change_streams_with_pre_image", "lookup", {"fullDocumentBeforeChange": "required"}),
+        ("change_streams_update_full", "post_image", {"fullDocument": "whenAvailable"}),
+        ("change_streams_with_pre_image", "lookup", {"fullDocumentBeforeChange": "whenAvailable"}),
         (
             "change_streams_update_full_with_pre_image", "lookup",
-            {"fullDocument": "updateLookup", "fullDocumentBeforeChange": "required"},
+            {"fullDocument": "updateLookup", "fullDocumentBeforeChange": "whenAvailable"},
         ),
     ],
 )  # fmt: skip
@@ -235,3 +235,32 @@ def _fulfils(table: TableId, condition: dict[str, Any]) -> bool:
         return re.search(wanted["$regex"], values[field], re.I | (re.S if "s" in wanted["$options"] else 0)) is not None
 
     return all(one(field, wanted) for field, wanted in condition.items())
+
+
+@pytest.mark.parametrize(
+    ("uri", "secure"),
+    [
+        ("mongodb://a/", False), ("mongodb://a/?replicaSet=r&tls=true", True), ("mongodb://a/?SSL=True&replicaSet=r", True),
+        ("mongodb+srv://a.example.org/", True), ("mongodb+srv://a.example.org/?tls=false", False),
+    ],
+)  # fmt: skip
+def test_certificates_are_used_wherever_the_connection_string_asks_for_tls(uri: str, secure: bool) -> None:
+    """Without TLS they would be without effect, and are refused."""
+    given = {"mongodb_connection_string": uri, "mongodb_ssl_ca": "/ca.pem", "mongodb_ssl_certificate": "/own.pem"}
+    if not secure:
+        with pytest.raises(ConfigError, match=r"mongodb\.ssl\.(ca|certificate): without effect without TLS"):
+            config(**given)
+        assert config(**given, mongodb_ssl_enabled=True).secure
+        return
+    options = _options(config(**given))
+    assert (options["tls"], options["tlsCAFile"], options["tlsCertificateKeyFile"]) == (True, "/ca.pem", "/own.pem")
+
+
+def test_collections_of_queryable_encryption_are_captured_only_by_their_name() -> None:
+    """Their names are those of the driver's specification ("Client Side Encryption", encryptedFields)."""
+    for name in ("enxcol_.patients.esc", "enxcol_.a.b.ecoc", "enxcol_.patients.ecc", "enxcol_.patients.ecoc.compact"):
+        table = TableId(namespace="shop", name=name)
+        assert not config().in_scope(table)
+        assert not config(collection_include_list=r"shop\..*").in_scope(table)
+        assert config(collection_include_list=r"shop\.enxcol_.*").in_scope(table)
+    assert config().in_scope(TableId(namespace="shop", name="patients"))

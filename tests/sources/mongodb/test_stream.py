@@ -14,10 +14,11 @@ from typing import Any
 import bson
 import pytest
 import sqlalchemy as sa
+from bson.raw_bson import RawBSONDocument
 from pymongo.errors import PyMongoError
 
 from airflow_provider_cdc import __version__
-from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, UnknownLogEvent
+from airflow_provider_cdc.core.errors import CdcError, PositionLost, PrerequisiteError, UnknownLogEvent
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of
@@ -25,6 +26,7 @@ from airflow_provider_cdc.sources.mongodb.log.cursor import Member
 from airflow_provider_cdc.sources.mongodb.log.parts import Parts, joined
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
 from tests.sink.test_apply import rows, sink
+from tests.sink.test_verify import only, verified
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.patience import LONGEST_S, until
 from tests.support.shop import operations
@@ -267,6 +269,48 @@ def _position(connector: MongoConnector) -> tuple[int, int]:
     assert offset is not None
     assert offset.position is not None
     return offset.position["sec"], offset.position["ord"]
+
+
+def test_texts_that_are_not_utf8_come_as_java_reads_them(
+    uri: str, tmp_path: Path, database: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In snapshots, in the stream and in columns; no other byte of the document is another one. A key that is none stops its collection."""
+
+    def put(collection: Any, key: Any = 1) -> None:
+        raw = bson.encode({"_id": key, "n": 1, "text": "abc", "in": {"list": ["abc"]}}).replace(b"abc", b"a\xffc")
+        collection.insert_one(RawBSONDocument(raw))
+
+    wanted = {"_id": 1, "n": 1, "text": "a\ufffdc", "in": {"list": ["a\ufffdc"]}}
+    put(database.orders)
+    put(database.columns)
+    connector = started(uri, tmp_path, database, document_columns_list=r".*\.columns")
+    assert caplog.text.count("U+FFFD") == 2
+    for name in ("orders", "columns"):
+        database[name].delete_many({})
+        put(database[name])
+    connector.capture()
+    assert connector.documents(f"{database.name}.orders") == [wanted]
+    (row,) = super(MongoConnector, connector).rows(f"{database.name}.columns")
+    assert (row["n"], row["text"], json.loads(row["in"])) == (1, "a\ufffdc", wanted["in"])
+    put(database.orders, "abc")
+    database.columns.delete_many({})
+    with pytest.raises(CdcError, match="not UTF-8"):
+        connector.capture()
+
+
+def test_tables_have_the_order_in_which_documents_are_stored(uri: str, tmp_path: Path, database: Any) -> None:
+    """An update by pipeline may put a field before the key; events have it there, and the collection has not."""
+    orders = database.create_collection("orders", **IMAGES)
+    orders.insert_one({"_id": 1, "a": 1})
+    mode = {"capture_mode": "change_streams_update_full_with_pre_image", "capture_mode_full_update_type": "post_image"}
+    connector = started(uri, tmp_path, database, **mode)
+    orders.update_one({"_id": 1}, [{"$replaceWith": {"$mergeObjects": [{"first": 1}, "$$ROOT"]}}])
+    connector.capture()
+    (document,) = connector.documents(f"{database.name}.orders")
+    assert list(document) == list(orders.find_one()) == ["_id", "first", "a"]
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    sink(engine, connector).apply()
+    assert only(verified(engine, connector)).different == 0
 
 
 # large events

@@ -5,6 +5,7 @@ Whoever reads documents (several readers of a snapshot, chunks, the stream) give
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -21,11 +22,14 @@ from airflow_provider_cdc.sources.mongodb.collections import collection_schema
 from airflow_provider_cdc.sources.mongodb.columns.apart import apart
 from airflow_provider_cdc.sources.mongodb.columns.fields import FIRST, NUMBERS, Fields, empty_schema, in_columns
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
+from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument, DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import texts
+from airflow_provider_cdc.sources.mongodb.documents.repair import with_replaced_texts
 from airflow_provider_cdc.sources.mongodb.documents.values import Values
 from airflow_provider_cdc.sources.mongodb.form_config import Declared, declared, parsed
 from airflow_provider_cdc.sources.mongodb.kernels import sizes
+
+log = logging.getLogger(__name__)
 
 Mask = npt.NDArray[np.bool_]
 Validator = Callable[[TableId], Mapping[str, Any] | None]
@@ -81,7 +85,7 @@ class ColumnTables:
         if known is not None and not in_columns(known):
             return _as_texts(rows)
         try:
-            return self._apart(rows, known or self._first(table))
+            return self._in_columns(rows, known or self._first(table))
         except DocumentError as e:
             error = UnreadableValue(
                 f"A document of {table} cannot be read: {e}",
@@ -90,6 +94,17 @@ class ColumnTables:
             )
             error.table = str(table)
             raise error from e
+
+    def _in_columns(self, rows: RowBlock, known: TableSchema) -> RowBlock:
+        try:
+            return self._apart(rows, known)
+        except DamagedDocument as e:
+            if not e.not_utf8:
+                raise
+        self._fields.pop(rows.table.id, None)
+        log.warning("Documents of %s have texts that are not UTF-8: bytes that are none become U+FFFD.", rows.table.id)
+        before, after = (_with_replaced_texts(image) for image in (rows.before, rows.after))
+        return self._apart(replace(rows, before=before, after=after), known)
 
     def _apart(self, rows: RowBlock, known: TableSchema) -> RowBlock:
         fields = self._of(rows.table.id, known)
@@ -154,6 +169,14 @@ def _image(image: pa.StructArray | None, parts: list[pa.Array] | None, schema: T
     return pa.StructArray.from_arrays(columns, fields=list(type_), mask=image.is_null() if image.null_count else None)
 
 
+def _with_replaced_texts(image: pa.StructArray | None) -> pa.StructArray | None:
+    if image is None:
+        return None
+    body = with_replaced_texts(documents_of(image.field(1))).binary().cast(pa.binary())
+    mask = image.is_null() if image.null_count else None
+    return pa.StructArray.from_arrays([image.field(0), body], ["_id", "document"], mask=mask)
+
+
 def documents_of(column: pa.Array) -> Values:
     """Documents whose bytes a column has; of nulls none."""
     column = column.cast(pa.large_binary())
@@ -168,7 +191,7 @@ def _as_texts(rows: RowBlock) -> RowBlock:
     def texts_of(image: pa.StructArray | None) -> pa.StructArray | None:
         if image is None:
             return None
-        body = texts(documents_of(image.field(1))).cast(pa.string())
+        body = texts(documents_of(image.field(1)), replace_not_utf8=True).cast(pa.string())
         mask = image.is_null() if image.null_count else None
         return pa.StructArray.from_arrays([image.field(0), body], ["_id", "document"], mask=mask)
 

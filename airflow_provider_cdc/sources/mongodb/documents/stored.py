@@ -1,0 +1,45 @@
+"""Documents as collections have them: with ``_id`` in front.
+
+An update by pipeline may put a field before it. Its event has the document as the pipeline has written it, and the collection does not.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from airflow_provider_cdc.sources.mongodb.documents.tree import Container
+from airflow_provider_cdc.sources.mongodb.documents.values import Values
+from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
+
+_ID = b"_id\0"
+_BEFORE = 5
+"""Bytes before the name of the first field: the length of the document, and the type of the field."""
+
+
+def id_first(values: Values) -> Values:
+    """Return the same documents, each with its ``_id`` in front, as it is stored.
+
+    :raises DamagedDocument: one is not BSON
+    """
+    at = np.flatnonzero((values.kinds == k.DOCUMENT) & (values.ends - values.starts > _BEFORE + len(_ID)))
+    other = np.zeros(len(at), np.bool_)
+    for n, byte in enumerate(_ID):
+        other |= values.buf[values.starts[at] + _BEFORE + n] != byte
+    if not other.any():
+        return values
+    at = at[other]
+    at = at[values.take(at).fields(b"_id")[0].kinds != k.ABSENT]
+    raws = [_moved(values.raw(i)) for i in at.tolist()]
+    if not raws:
+        return values
+    ends = len(values.buf) + np.cumsum([0, *map(len, raws)], dtype=np.int64)
+    starts, stops = values.starts.copy(), values.ends.copy()
+    starts[at], stops[at] = ends[:-1], ends[1:]
+    buf = np.concatenate([values.buf, np.frombuffer(b"".join(raws), np.uint8)])
+    return Values(buf, values.kinds, starts, stops)
+
+
+def _moved(raw: bytes) -> bytes:
+    document = Container.read(raw)
+    document.elements.sort(key=lambda one: one.name != b"_id")
+    return document.raw()

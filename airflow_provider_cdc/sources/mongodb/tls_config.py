@@ -1,0 +1,66 @@
+"""Properties of encrypted connections.
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+
+_TLS: Final = re.compile(r"[?&](?:tls|ssl)=(true|false)(?:&|$)", re.IGNORECASE)
+
+
+def is_secure(uri: str) -> bool:
+    """Return whether a connection string asks for TLS: by an option, or by SRV records, which do by themselves."""
+    said = _TLS.search(uri)
+    return said[1].lower() == "true" if said else uri.lower().startswith("mongodb+srv:")
+
+
+class TlsConfig(ConnectorConfig):
+    """Whether connections use TLS, and with which certificates."""
+
+    mongodb_ssl_enabled: bool = Field(
+        False,
+        alias="mongodb.ssl.enabled",
+        description="TLS to all members; also without it where the connection string asks for it, by tls=true or mongodb+srv.",
+    )
+    mongodb_ssl_invalid_hostname_allowed: bool = Field(
+        False,
+        alias="mongodb.ssl.invalid.hostname.allowed",
+        description="A certificate need not name the host that is connected to.",
+    )
+    mongodb_ssl_ca: str | None = Field(
+        None, alias="mongodb.ssl.ca", description="Ours. File of trusted certificates (PEM), on the workers."
+    )
+    mongodb_ssl_certificate: str | None = Field(
+        None,
+        alias="mongodb.ssl.certificate",
+        description="Ours. File with the client's own certificate and its key (PEM), on the workers; for X.509.",
+    )
+    mongodb_ssl_certificate_password: SecretStr = Field(
+        SecretStr(""),
+        alias="mongodb.ssl.certificate.password",
+        description="Ours. Password of the client's key; comes from the Airflow connection.",
+    )
+
+    @property
+    def secure(self) -> bool:
+        """Whether connections use TLS."""
+        return self.mongodb_ssl_enabled or is_secure(self.uri)
+
+    @property
+    def uri(self) -> str:
+        """The connection string in MongoDB's form."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _certificates_are_used(self) -> Self:
+        for name, given in (("ca", self.mongodb_ssl_ca), ("certificate", self.mongodb_ssl_certificate)):
+            if given and not self.secure:
+                raise ValueError(f"mongodb.ssl.{name}: without effect without TLS; set mongodb.ssl.enabled=true")
+        return self
