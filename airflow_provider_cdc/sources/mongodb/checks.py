@@ -9,15 +9,27 @@ import contextlib
 from collections.abc import Iterator
 from typing import Final
 
+import pymongo.errors as driver
+
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.errors import PrerequisiteError, TerminalError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mongodb.collections import described, options_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.config_values import CaptureScope, FullUpdate, Oversize
-from airflow_provider_cdc.sources.mongodb.connect import Client, Deployment, connect, deployment_of, translated
+from airflow_provider_cdc.sources.mongodb.connect import (
+    Client,
+    Deployment,
+    connect,
+    deployment_of,
+    now_of,
+    translated,
+)
+from airflow_provider_cdc.sources.mongodb.errors import translate
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
+from airflow_provider_cdc.sources.mongodb.log.pipeline import beginning
+from airflow_provider_cdc.sources.mongodb.position import MongoPosition
 from airflow_provider_cdc.sources.mongodb.privileges import (
     Privileges,
     oplog_grant,
@@ -25,7 +37,7 @@ from airflow_provider_cdc.sources.mongodb.privileges import (
     stream_grant,
     write_grant,
 )
-from airflow_provider_cdc.sources.mongodb.reach import oplog_window
+from airflow_provider_cdc.sources.mongodb.reach import oplog_window, readable
 
 OLDEST: Final = (5, 0)
 SHORT_HOURS: Final = 24
@@ -44,6 +56,7 @@ def check(config: MongoDbConfig) -> list[Finding]:
         except PrerequisiteError as e:
             return [Finding(e.what, e.remedy or "")]
         found = [*_version(deployment, config), *_rights(client, config)]
+        found += [] if any(f.fatal for f in found) else _opened(client, config)
         if any(f.fatal for f in found):
             return found
         listed = sorted(_listed(client, config), key=str)
@@ -84,6 +97,19 @@ def _rights(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
             f"User {config.mongodb_user} may not open a change stream on {where}: it needs the actions find and changeStream there.",
             stream_grant(config),
         )
+
+
+def _opened(client: Client, config: MongoDbConfig) -> Iterator[Finding]:
+    """Open the change stream: not all that speaks the protocol has one on all that is asked for."""
+    try:
+        readable(client, config, beginning(MongoPosition(now_of(client))))
+    except PrerequisiteError as e:
+        yield Finding(e.what, e.remedy or "")
+    except driver.OperationFailure as e:
+        error = translate(e, config)
+        if not isinstance(error, TerminalError):
+            raise
+        yield Finding(f"The change stream cannot be opened. {error.what}", error.remedy or "")
 
 
 def _listed(client: Client, config: MongoDbConfig) -> Iterator[TableId]:

@@ -7,7 +7,7 @@ may be rolled back, and is never captured.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,10 +19,11 @@ from pymongo import MongoClient
 from pymongo.read_concern import ReadConcern
 from pymongo.uri_parser import parse_uri
 
-from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.errors import PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.errors import translate, without_secrets
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime
+from airflow_provider_cdc.sources.mongodb.products import no_mongodb, product_of
 
 Client = MongoClient[Any]
 
@@ -30,12 +31,17 @@ MAJORITY: Final = ReadConcern("majority")
 RAW: Final[CodecOptions[RawBSONDocument]] = CodecOptions(document_class=RawBSONDocument)
 """Replies as bytes."""
 ORDERED: Final[CodecOptions[dict[str, Any]]] = CodecOptions(
-    document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS
+    document_class=dict, datetime_conversion=DatetimeConversion.DATETIME_MS, unicode_decode_error_handler="replace"
 )
 """Replies as dictionaries, with dates of any year."""
 
 
-_OF_THE_SET: Final = frozenset({"replicaset", "directconnection", "loadbalanced", "srvmaxhosts", "srvservicename"})
+_OF_THE_SET: Final = frozenset(
+    {
+        "replicaset", "directconnection", "loadbalanced", "srvmaxhosts", "srvservicename", "readpreference", "readpreferencetags",
+        "maxstalenessseconds",
+    }
+)  # fmt: skip
 """Options of a connection string that are about finding members."""
 
 
@@ -90,17 +96,23 @@ def direct(config: MongoDbConfig, address: tuple[str, int | None]) -> Client:
     with translated(config):
         named = {str(name).lower(): value for name, value in _options(config).items() if name != "host"}
         given = {str(name).lower(): value for name, value in parse_uri(config.uri)["options"].items()}
-        kept = {name: value for name, value in given.items() if name not in _OF_THE_SET}
-        return MongoClient(address[0], address[1], directConnection=True, **(kept | named))
+        kept = {name: value for name, value in given.items() if name not in _OF_THE_SET} | named
+        if given.get("loadbalanced"):  # one connection leads to one router, and others maybe to others
+            return MongoClient(address[0], address[1], loadBalanced=True, **(kept | {"maxpoolsize": 1}))
+        return MongoClient(address[0], address[1], directConnection=True, **kept)
 
 
 def deployment_of(client: Client) -> Deployment:
     """What a client is connected to.
 
-    :raises PrerequisiteError: a standalone server, which has no change streams
+    :raises PrerequisiteError: a standalone server or an arbiter, which have no change streams, or no MongoDB
+    :raises SourceUnavailable: the only member that is asked serves nobody now
     """
-    hello = client.admin.command("hello")
-    version = tuple(int(part) for part in client.admin.command("buildInfo")["versionArray"][:3])
+    hello, build = client.admin.command("hello"), client.admin.command("buildInfo")
+    version = tuple(int(part) for part in build["versionArray"][:3])
+    hosts = [host for host, _ in client.nodes]
+    if (product := product_of(hello, build, hosts)) is not None:
+        raise no_mongodb(product, ", ".join(sorted(hosts)) or None)
     if hello.get("msg") == "isdbgrid":
         return Deployment(None, version)
     if "setName" not in hello:
@@ -112,13 +124,35 @@ def deployment_of(client: Client) -> Deployment:
             remedy="make it a replica set of one: set replication.replSetName: rs0 in mongod.conf, restart mongod, run rs.initiate() in mongosh, "
             "and put replicaSet=rs0 into the connection string",
         )
+    _check_member(hello)
     return Deployment(str(hello["setName"]), version)
 
 
+def _check_member(hello: Mapping[str, Any]) -> None:
+    """Make sure that a member has data that it shows; a connection string with ``directConnection=true`` may name one that does not."""
+    if hello.get("arbiterOnly"):
+        raise PrerequisiteError(
+            "The member that the connection string leads to is an arbiter: it has no data, and no oplog.",
+            where=hello.get("me"),
+            safe="Nothing was read; the offset is untouched.",
+            remedy="name the members that have data, and replicaSet=…, without directConnection=true",
+        )
+    if not (hello.get("isWritablePrimary") or hello.get("secondary")):
+        raise SourceUnavailable(
+            "The member that the connection string leads to is neither primary nor secondary: it starts, recovers, rolls back, or was removed from the set.",
+            where=hello.get("me"),
+            safe="Nothing was read; the offset is untouched.",
+            remedy="wait until rs.status() says PRIMARY or SECONDARY of it, or name all members, and replicaSet=…, without directConnection=true",
+        )
+
+
 def now_of(client: Client) -> ClusterTime:
-    """The cluster's time: everything that was written before is at this moment at the latest."""
+    """The cluster's time: everything that a majority has is at this moment at the latest, and can be read as it was then.
+
+    Where a majority lags behind its primary, as with an arbiter for a secondary that is down, change streams and snapshots do, too.
+    """
     hello = client.admin.command("hello")
-    written = hello.get("lastWrite", {}).get("opTime", {}).get("ts")
+    written = hello.get("lastWrite", {}).get("majorityOpTime", {}).get("ts")
     if written is None:  # a router
         with client.start_session() as session:
             client.admin.command("ping", session=session)
@@ -156,8 +190,10 @@ def _options(config: MongoDbConfig) -> dict[str, Any]:
         given |= {"username": config.mongodb_user}
         if password := config.mongodb_password.get_secret_value():
             given |= {"password": password, "authSource": config.mongodb_authsource}
-    if config.mongodb_ssl_enabled:
-        given |= {"tls": True, "tlsAllowInvalidHostnames": config.mongodb_ssl_invalid_hostname_allowed}
+    if config.secure:
+        given["tls"] = True
+        if config.mongodb_ssl_invalid_hostname_allowed:
+            given["tlsAllowInvalidHostnames"] = True
         if config.mongodb_ssl_ca:
             given["tlsCAFile"] = config.mongodb_ssl_ca
         if config.mongodb_ssl_certificate:

@@ -29,13 +29,16 @@ INVALID_TOKEN: Final = 260
 CURSOR_GONE: Final = frozenset({43, 237, 222, 234, 136})
 """The cursor is gone, and a stream may be opened again behind the last event. A capped position that is lost is found out by that."""
 SNAPSHOT_TOO_OLD: Final = frozenset({239, 246})
-"""The server no longer has the state of that moment."""
+"""The server no longer has the state of that moment, or never shows it."""
+SNAPSHOT_UNAVAILABLE: Final = 246
+"""Also of capped collections before 8.0 (SERVER-47574)."""
 NOTHING_BETWEEN: Final = frozenset({51175, 6137401})
 """The bounds of a query are equal, or the wrong way round: the server has no empty ranges."""
 NO_COLLECTION: Final = 26
-FORBIDDEN: Final = 13
-NOT_AT_ROUTER: Final = 20
-"""A router (``mongos``) shows no ``local`` database, and so no oplog."""
+ATLAS: Final = 8000
+"""The proxies of Atlas's small clusters say all that they refuse by this code."""
+NOT_SHOWN: Final = frozenset({13, 20, ATLAS})
+"""The oplog is not shown: for lack of a right, or as a router (``mongos``) has no ``local`` database."""
 NOT_SUPPORTED: Final = frozenset({40573, 59, 76, 72, 9})
 
 _RESUMABLE: Final = frozenset(
@@ -126,6 +129,19 @@ _QUERY = Meaning(
     _UNTOUCHED,
     "correct the filter (snapshot.collection.filter.overrides, additional-conditions) or the stages (cursor.pipeline)",
 )
+_SMALL_CLUSTER = Meaning(
+    PrerequisiteError,
+    "Atlas refused a command: its free and flex clusters do not have all",
+    _UNTOUCHED,
+    "capture from a dedicated cluster (M10 or larger)",
+)
+_NOT_ENCRYPTED = Meaning(
+    SourceUnavailable,
+    "The server closed a connection that is not encrypted",
+    _AGAIN,
+    "if the server wants TLS, set mongodb.ssl.enabled=true in the Airflow connection, or tls=true in its connection string; if it does not, check that the members "
+    "are up and reachable from this worker; " + _RETRY,
+)
 _CERTIFICATE = Meaning(
     PrerequisiteError,
     "The secure connection could not be made",
@@ -136,7 +152,7 @@ _CERTIFICATE = Meaning(
 
 _MEANINGS: list[tuple[Iterable[int], Meaning]] = [
     ((18, 11, 31), _DENIED),
-    ((FORBIDDEN,), _RIGHTS),
+    ((13,), _RIGHTS),
     (_RESUMABLE, _NO_SERVER),
     ((HISTORY_LOST,), _LOST),
     ((FATAL, INVALID_TOKEN, 50811, 40647, 50788), _UNKNOWN_TOKEN),
@@ -164,6 +180,8 @@ def resumable(e: driver.PyMongoError) -> bool:
 
 def code_of(e: driver.PyMongoError) -> int:
     """The server's error code; 0 = none is known."""
+    if isinstance(e, driver.NotPrimaryError):
+        return int(e.details.get("code", 0)) if isinstance(e.details, Mapping) else 0
     return int(e.code or 0) if isinstance(e, driver.OperationFailure) else 0
 
 
@@ -173,6 +191,8 @@ def translate(e: driver.PyMongoError, config: MongoDbConfig, where: str = "") ->
     :param where: collection, position or command; by default the addresses of the deployment
     """
     meaning = _meaning(e)
+    if meaning is _NO_SERVER and "connection closed" in str(e) and not config.secure:
+        meaning = _NOT_ENCRYPTED
     names = {"user": config.mongodb_user or "(none)", "authsource": config.mongodb_authsource}
     return meaning.kind(
         f"{meaning.what.format(**names)}: {without_secrets(message_of(e), config)}",
@@ -180,6 +200,19 @@ def translate(e: driver.PyMongoError, config: MongoDbConfig, where: str = "") ->
         safe=meaning.safe,
         remedy=meaning.remedy.format(**names),
     )
+
+
+def without_image(table: object, position: object) -> PrerequisiteError:
+    """Return the error of an event that has no image of its document; it stops its collection alone."""
+    error = PrerequisiteError(
+        f"An event of {table} has no image of its document, which capture.mode needs: images were off when it was written, or have expired.",
+        where=str(position),
+        safe="Everything of this collection before the event is captured, and other collections are captured on.",
+        remedy=f'record images from now on, db.runCommand({{collMod: "{getattr(table, "name", table)}", changeStreamPreAndPostImages: {{enabled: true}}}}) in the '
+        "collection's database, and have the collection read again; or set capture.mode=change_streams_update_full and capture.mode.full.update.type=lookup",
+    )
+    error.table = str(table)
+    return error
 
 
 def message_of(e: driver.PyMongoError) -> str:
@@ -204,6 +237,9 @@ def without_secrets(text: str, config: MongoDbConfig) -> str:
 def _meaning(e: driver.PyMongoError) -> Meaning:
     if (known := _OF_CODE.get(code_of(e))) is not None:
         return known
+    if code_of(e) == ATLAS:
+        denied, refused = ("auth" in str(e).lower(), "not allowed to do action" in str(e))
+        return _RIGHTS if refused else _DENIED if denied else _SMALL_CLUSTER
     if _of_certificates(e):
         return _CERTIFICATE
     if isinstance(e, driver.ConfigurationError | driver.InvalidURI):

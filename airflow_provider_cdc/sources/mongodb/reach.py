@@ -12,9 +12,10 @@ from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Client, deployment_of, now_of
-from airflow_provider_cdc.sources.mongodb.errors import FORBIDDEN, HISTORY_LOST, NOT_AT_ROUTER, code_of
+from airflow_provider_cdc.sources.mongodb.errors import HISTORY_LOST, NOT_SHOWN, code_of
 from airflow_provider_cdc.sources.mongodb.log.pipeline import beginning, change_stream, target
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
+from airflow_provider_cdc.sources.mongodb.products import UNKNOWN, no_mongodb
 
 _OPLOG: Final = "oplog.rs"
 _INITIATED: Final = "initiating set"
@@ -45,7 +46,7 @@ def oplog_window(client: Client) -> OplogWindow | None:
         oplog = client.local[_OPLOG]
         ends = [oplog.find_one({}, {"ts": 1, "o.msg": 1}, sort=[("$natural", order)]) for order in (1, -1)]
     except driver.OperationFailure as e:
-        if code_of(e) in (FORBIDDEN, NOT_AT_ROUTER):
+        if code_of(e) in NOT_SHOWN:
             return None
         raise
     if None in ends:
@@ -78,7 +79,7 @@ def _sizes(client: Client) -> tuple[int, int]:
     try:
         found = client.local.command("collStats", _OPLOG)
     except driver.OperationFailure as e:
-        if code_of(e) == FORBIDDEN:
+        if code_of(e) in NOT_SHOWN:
             return 0, 0
         raise
     return int(found.get("size", 0)), int(found.get("maxSize", 0))
@@ -96,7 +97,7 @@ def oldest(client: Client, config: MongoDbConfig) -> MongoPosition:
     low, high = 0, now.seconds
     while high - low > 1:
         middle = (low + high) // 2
-        if _readable(client, config, {"startAtOperationTime": Timestamp(middle, 1)}):
+        if readable(client, config, {"startAtOperationTime": Timestamp(middle, 1)}):
             high = middle
         else:
             low = middle
@@ -116,7 +117,7 @@ def verify(client: Client, config: MongoDbConfig, position: MongoPosition) -> No
             safe="Everything up to the position is captured; the offset is untouched.",
             remedy="correct the connection if it leads to another deployment; otherwise set snapshot.mode=when_needed to read all collections again",
         )
-    if not _readable(client, config, beginning(position)):
+    if not readable(client, config, beginning(position)):
         raise PositionLost(
             f"The oplog no longer holds the position{_how_much(client, position, now)}.",
             where=str(position),
@@ -134,36 +135,28 @@ def _how_much(client: Client, position: MongoPosition, now: ClusterTime) -> str:
     return f": it begins at {window.first}, {behind:,.1f} hours later, and holds {window.hours:,.1f} hours"
 
 
-def _readable(client: Client, config: MongoDbConfig, start: dict[str, Any]) -> bool:
+def readable(client: Client, config: MongoDbConfig, start: dict[str, Any]) -> bool:
     """Whether a change stream without filters can begin there."""
     database, what = target(config)
     stage = change_stream(config, deployment_of(client)) | start
     stage.pop("fullDocument", None)
     stage.pop("fullDocumentBeforeChange", None)
+    pipeline = [{"$changeStream": stage}, {"$project": {"_id": 1}}]
+    command = {"aggregate": what, "pipeline": pipeline, "cursor": {"batchSize": 1}}
     with client.start_session(causal_consistency=False) as session:
         try:
-            reply = client[database].command(
-                {
-                    "aggregate": what,
-                    "pipeline": [{"$changeStream": stage}, {"$project": {"_id": 1}}],
-                    "cursor": {"batchSize": 1},
-                },
-                session=session,
-            )
+            reply = client[database].command(command, session=session, read_preference=client.read_preference)
         except driver.OperationFailure as e:
             if code_of(e) == HISTORY_LOST:
                 return False
             raise
-        if number := reply["cursor"]["id"]:
-            name = reply["cursor"]["ns"].partition(".")[2]
-            client[database].command("killCursors", name, cursors=[number], session=session)
+        cursor = reply["cursor"]
+        if number := cursor["id"]:  # another member may be asked, and not know it: there it ends with the session
+            client[database].command("killCursors", cursor["ns"].partition(".")[2], cursors=[number], session=session)
+    if "postBatchResumeToken" not in cursor:
+        raise no_mongodb(UNKNOWN, config.address)
     return True
 
 
 def _time(stamp: Any) -> ClusterTime:
     return ClusterTime(stamp.time, stamp.inc)
-
-
-def ends_at(client: Client) -> MongoPosition:
-    """The end of the log."""
-    return MongoPosition(now_of(client))

@@ -16,6 +16,7 @@ from airflow_provider_cdc.sources.mongodb.checks import _without_documents
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import Deployment
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
+from airflow_provider_cdc.sources.mongodb.products import product_of
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from dev.servers.mongodb import MongoDb
 from tests.support.mongodb import mongodb_connector
@@ -205,6 +206,41 @@ def test_tls_and_x509(tmp_path: Path) -> None:
         assert [f for f in MongoDbSource(MongoDbConfig.parse(given)).check() if f.fatal] == []
         with pytest.raises(PrerequisiteError, match="secure connection"):
             MongoDbSource(MongoDbConfig.parse(given | {"mongodb.ssl.ca": None} | SOON)).current_position()
+
+
+def test_a_connection_that_is_not_encrypted_names_tls_first_where_the_server_closes_it(tmp_path: Path) -> None:
+    ca = authority(tmp_path)
+    own = signed(tmp_path, ca, "server", "127.0.0.1")
+    with MongoDb({"tls": {"certificate": str(own.file), "key": str(own.key_file), "ca": str(ca.file)}}) as server:
+        given = {"topic.prefix": "t", "mongodb.connection.string": server.url()}
+        with pytest.raises(SourceUnavailable, match="not encrypted") as caught:
+            MongoDbSource(MongoDbConfig.parse(given | SOON)).current_position()
+        assert str(caught.value.remedy).startswith("if the server wants TLS, set mongodb.ssl.enabled=true")
+        private = given | {"mongodb.connection.string": server.url(tls="true"), "mongodb.ssl.ca": str(ca.file)}
+        assert MongoDbSource(MongoDbConfig.parse(private)).current_position().time.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("product", "name"),
+    [("amazon", "something else"), ("azure", "DocumentDB"), ("cosmos", "Cosmos DB"), ("ferretdb", "FerretDB")],
+)
+def test_products_that_are_no_mongodb_are_refused(product: str, name: str, tmp_path: Path) -> None:
+    """Amazon's does not say what it is where its host has another name than Amazon gave it: its change streams show it."""
+    with MongoDb({"product": product, "version": "5.0.31"}) as server:
+        address = f"mongodb://{server.host}:{server.port}/?directConnection=true"
+        asked = MongoDbSource(MongoDbConfig.parse({"topic.prefix": "t", "mongodb.connection.string": address}))
+        fatal = [finding for finding in asked.check() if finding.fatal]
+        assert [name in finding.what and "no MongoDB" in finding.what for finding in fatal] == [True]
+        with pytest.raises(PrerequisiteError, match="no MongoDB"):
+            asked.verify_position(MongoPosition(ClusterTime(int(time.time()), 1)))
+        with pytest.raises(PrerequisiteError, match="no MongoDB"):
+            mongodb_connector(address, tmp_path).capture()
+
+
+@pytest.mark.parametrize("host", ["a.docdb.amazonaws.com", "a.docdb-elastic.amazonaws.com", "a.mongo.cosmos.azure.com"])
+def test_products_are_known_by_the_names_of_their_hosts(host: str) -> None:
+    assert product_of({}, {}, [host.upper()])
+    assert product_of({}, {}, ["a.example.org", "docdb.amazonaws.com.example.org"]) is None
 
 
 def test_a_certificate_has_to_name_the_host_unless_it_is_said_otherwise(tmp_path: Path) -> None:

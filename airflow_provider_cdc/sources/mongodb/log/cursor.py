@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -45,17 +46,27 @@ class Answer:
 
 
 class Member:
-    """The primary of a replica set, or one router, for cursors; a context manager.
+    """One member of a replica set, or one router, for cursors; a context manager.
 
-    A cursor that was opened at a primary goes on there when it steps down. The driver's own client would look for it at the new primary.
+    It is the primary, unless the connection string has another read preference, and any of several that fit. A cursor that was opened at a primary goes on
+    there when it steps down. The driver's own client would look for it at the new primary.
 
     :param client: of the deployment; it finds the member
+    :ivar cluster_time: that of the deployment, signed: a secondary may not have heard of a moment that it is asked for
+    :ivar primary: of the replica set
     :raises pymongo.errors.PyMongoError: there is no such member now
     """
 
     def __init__(self, config: MongoDbConfig, client: Client) -> None:
-        client.admin.command("ping")  # waits for a primary
-        self.address = client.primary or next(iter(sorted(client.nodes)))
+        self.preference = client.read_preference
+        with client.start_session(causal_consistency=False) as session:
+            client.admin.command("ping", session=session, read_preference=self.preference)  # waits for such a member
+            self.cluster_time = session.cluster_time
+        found = client.topology_description.apply_selector(self.preference)
+        if not found:
+            raise driver.AutoReconnect("the member that was found is gone")
+        self.primary = client.primary
+        self.address = random.choice(found).address
         self.client = direct(config, self.address)
 
     def close(self) -> None:
@@ -79,8 +90,10 @@ class RawCursor:
     """
 
     def __init__(self, member: Member, database: str, command: Mapping[str, Any], *, seen: str = "") -> None:
-        self._database, self._seen = member.client[database], seen
+        self._database, self._seen, self._preference = member.client[database], seen, member.preference
         self._session = member.client.start_session(causal_consistency=False)
+        if member.cluster_time is not None:
+            self._session.advance_cluster_time(member.cluster_time)
         self._id, self._collection = 0, ""
         self._documents = BATCH_DOCUMENTS
         try:
@@ -117,7 +130,10 @@ class RawCursor:
         self._session.end_session()
 
     def _ask(self, command: Mapping[str, Any]) -> Answer:
-        raw = bytes(self._database.command(dict(command), codec_options=RAW, session=self._session).raw)
+        answered = self._database.command(
+            dict(command), codec_options=RAW, session=self._session, read_preference=self._preference
+        )
+        raw = bytes(answered.raw)
         if len(raw) < _SMALL:
             cursor = bson.decode(raw, codec_options=ORDERED)["cursor"]
             documents = cursor["firstBatch"] if "firstBatch" in cursor else cursor["nextBatch"]

@@ -20,6 +20,7 @@ from airflow_provider_cdc.sources.mongodb.log.cursor import Answer, Member, RawC
 from airflow_provider_cdc.sources.mongodb.log.pipeline import beginning, stages, target
 from airflow_provider_cdc.sources.mongodb.metrics import StreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition, is_mark, time_of
+from airflow_provider_cdc.sources.mongodb.products import UNKNOWN, no_mongodb
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.sources.mongodb.documents.values import Documents
@@ -116,9 +117,9 @@ class Feed:
     def _open(self) -> None:
         if self._member is None:
             self._member = Member(self._config, self._client)
-            if self._primary not in (None, self._member.address):
+            if self._primary not in (None, self._member.primary):
                 self._metrics.elections += 1
-            self._primary, self._shown = self._member.address, False
+            self._primary, self._shown = self._member.primary, False
         self._start = self.position
         try:
             self._cursor = self._opened(by_time=False)
@@ -151,13 +152,14 @@ class Feed:
         return ended
 
     def _batch(self, reply: Answer) -> Batch:
+        if reply.token is None:
+            raise no_mongodb(UNKNOWN, self._config.address)
         documents, after = reply.documents, self.position
         if documents is not None:
             self._metrics.fetched(len(documents), int(documents.ends[-1] - documents.starts[0]))
-        if reply.token is not None:
-            self._move(reply.token, quiet=documents is None and reply.bare)
+        self._move(reply.token, quiet=documents is None and reply.bare)
         if self._cursor is not None and not self._cursor.open:
-            self._ended = None if reply.token is None else MongoPosition.behind(reply.token)
+            self._ended = MongoPosition.behind(reply.token)
             self._drop()
         return Batch(documents, after, self.position)
 
