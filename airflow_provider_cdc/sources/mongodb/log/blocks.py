@@ -16,6 +16,7 @@ from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE, LogBl
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mongodb.collections import DISAMBIGUATED_PATHS, UPDATE_DESCRIPTION
+from airflow_provider_cdc.sources.mongodb.documents.change_events import INSERT as INSERTED
 from airflow_provider_cdc.sources.mongodb.documents.change_events import (
     MISSING,
     ChangeEvents,
@@ -24,6 +25,8 @@ from airflow_provider_cdc.sources.mongodb.documents.change_events import UPDATE 
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys, texts
 from airflow_provider_cdc.sources.mongodb.documents.lists import removed_fields, truncated_arrays
 from airflow_provider_cdc.sources.mongodb.documents.values import Values
+from airflow_provider_cdc.sources.mongodb.errors import without_image
+from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
 from airflow_provider_cdc.sources.mongodb.log.moves import Ints, Moves, transaction_id
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
@@ -144,6 +147,7 @@ class BlockBuilder:
                 safe="Everything before this event is captured.",
                 remedy="leave fullDocument in the events that cursor.pipeline lets through",
             )
+        self._check_images(table, events, at, operation)
         time = (events.cluster_time[at] >> np.uint64(32)).astype(np.int64) * 1_000_000
         wall = events.wall_time[at]
         return RowBlock(
@@ -159,6 +163,21 @@ class BlockBuilder:
             unavailable_before=_of_document(lacks_before),
             unavailable_after=_of_document(lacks_after),
         )
+
+    def _check_images(self, table: TableId, events: ChangeEvents, at: Ints, operation: npt.NDArray[np.uint8]) -> None:
+        """Make sure that events have the images that are recorded: the server says null where it has none, and a stage of one's own leaves nothing.
+
+        :raises PrerequisiteError: one has none; it names the collection
+        """
+        if str(table) == self._shaping.signals:
+            return
+        lacking = np.zeros(len(at), np.bool_)
+        if self._shaping.before_by_image:
+            lacking |= (events.field(b"fullDocumentBeforeChange").kinds[at] == k.NULL) & (operation != INSERTED)
+        if self._shaping.after_by_image:
+            lacking |= (events.field(b"fullDocument").kinds[at] == k.NULL) & (operation == UPDATED)
+        if lacking.any():
+            raise without_image(table, position_at(events, int(at[lacking.argmax()])))
 
     def _in_columns(self, table: TableId) -> bool:
         """Whether documents become columns: as the table has it, whatever the configuration says meanwhile."""
@@ -223,8 +242,8 @@ def _transactions(events: ChangeEvents, kept: Ints, group: npt.NDArray[np.int32]
     first = kept[np.unique(group, return_index=True)[1]]
     times = events.cluster_time[first]
     ids: list[str | None] = [None] * len(first)  # a change outside of transactions belongs to none
-    for k in np.flatnonzero(events.txn_number[first] != MISSING):
-        ids[k] = transaction_id(events, int(first[k]))
+    for i in np.flatnonzero(events.txn_number[first] != MISSING):
+        ids[i] = transaction_id(events, int(first[i]))
     return pa.array(ids, pa.string()), (times >> np.uint64(32)).astype(np.int64) * 1_000_000
 
 

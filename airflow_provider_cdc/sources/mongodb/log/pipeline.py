@@ -39,9 +39,9 @@ def change_stream(config: MongoDbConfig, deployment: Deployment) -> dict[str, An
     mode = config.capture_mode
     if mode.full:
         from_image = config.capture_mode_full_update_type is FullUpdate.POST_IMAGE
-        options["fullDocument"] = "required" if from_image else "updateLookup"
+        options["fullDocument"] = "whenAvailable" if from_image else "updateLookup"
     if mode.pre_image:
-        options["fullDocumentBeforeChange"] = "required"
+        options["fullDocumentBeforeChange"] = "whenAvailable"  # one collection without images ends no stream of all
     return options
 
 
