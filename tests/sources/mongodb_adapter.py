@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 from unittest.mock import patch
 
+import pytest
 from pymongo import MongoClient
 from pymongo.client_session import ClientSession
 
@@ -103,7 +104,8 @@ class MongoAdapter(Adapter):
         self._client.elsewhere.notes.insert_one({})
 
     def purge(self) -> None:
-        assert self._purge is not None
+        if self._purge is None:
+            pytest.skip("nobody has the deployment of MONGODB_URI forget its oplog")
         self._purge()
 
     @contextlib.contextmanager

@@ -11,9 +11,10 @@ from airflow_provider_cdc.core.errors import CdcError, SourceLogDamaged
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.documents.change_events import OTHER, ChangeEvents, read_events
+from airflow_provider_cdc.sources.mongodb.documents.change_events import INSERT, OTHER, ChangeEvents, read_events
 from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
 from airflow_provider_cdc.sources.mongodb.log import structure
 from airflow_provider_cdc.sources.mongodb.log.blocks import BlockBuilder, position_at, up_to
 from airflow_provider_cdc.sources.mongodb.log.feed import Feed
@@ -40,6 +41,8 @@ class EventReader:
         self._until, self._tables, self._metrics = until, tables, metrics
         self._blocks = BlockBuilder(tables, Shaping(config))
         self._parts = Parts()
+        named = config.signal_data_collection
+        self._signals = None if named is None else parts_of(named)
 
     @property
     def within(self) -> bool:
@@ -64,8 +67,8 @@ class EventReader:
             end = up_to(events, self._until.order)
         others = np.flatnonzero(events.operation[at:end] == OTHER) + at
         for other in [*others.tolist(), end]:
-            if at < other:
-                yield from self._rows(events, np.arange(at, other, dtype=np.int64))
+            for first, last in self._parted(events, at, other):
+                yield from self._rows(events, np.arange(first, last, dtype=np.int64))
             if other < end and (yield from self._other(events, other, feed)):
                 return True
             at = other + 1
@@ -76,6 +79,18 @@ class EventReader:
         self._metrics.move(self._until)
         yield Heartbeat(self._until)
         return True
+
+    def _parted(self, events: ChangeEvents, at: int, end: int) -> Iterator[tuple[int, int]]:
+        """Ranges of events that end behind each insert into the signalling collection: a signal is taken before what follows it."""
+        if self._signals is not None and at < end:
+            indices, names = events.namespaces
+            numbers = [number for number, name in enumerate(names) if name == self._signals]
+            signals = np.isin(indices[at:end], numbers) & (events.operation[at:end] == INSERT)
+            for behind in (np.flatnonzero(signals) + at + 1).tolist():
+                yield at, behind
+                at = behind
+        if at < end:
+            yield at, end
 
     def closed(self) -> Iterator[LogItem]:
         """The end of the open transaction, if there is one."""
