@@ -99,6 +99,12 @@ def described(client: Client) -> Iterator[tuple[TableId, dict[str, Any]]]:
                 yield TableId(namespace=database, name=name), dict(found)
 
 
+def is_capped(client: Client, table: TableId) -> bool:
+    """Return whether a collection is of a fixed size."""
+    found = client[table.namespace].list_collections(filter={"name": table.name})
+    return any(one.get("options", {}).get("capped") for one in found)
+
+
 def validator_of(client: Client, table: TableId) -> Mapping[str, Any] | None:
     """The JSON Schema of a collection's validator; ``None``: it has none."""
     options = options_of(client, table.namespace).get(table.name, {})

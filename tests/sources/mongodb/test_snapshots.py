@@ -21,9 +21,11 @@ from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.chunks import KeyRange
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mongodb.collections import collection_schema
-from airflow_provider_cdc.sources.mongodb.snapshot import snapshot
+from airflow_provider_cdc.sources.mongodb.snapshot import chunk_reader, snapshot
+from dev.servers.mongodb import MongoDb, ShardedCluster
 from tests.support.mongodb import mongodb_connector
 from tests.support.rendered import captured
+from tests.support.signals import snapshot as ask_for
 
 KEYS: list[Any] = [
     MinKey(), None, -5, Int64(2**40), 2.5, Decimal128("7.10"), "", "a", 'q"${x}', {}, {"a": 1}, {"a": {"b": [1]}}, Binary(b"\x00\x01"), Binary(b"x", 5),
@@ -200,3 +202,82 @@ def test_filters_of_snapshots(uri: str, tmp_path: Path, database: Any) -> None:
     assert sorted(d["_id"] for d in connector.documents(name)) == [5, 6, 7, 8, 9]
     database.orders.insert_one({"_id": 100})
     assert connector.capture().events == 1
+
+
+@pytest.mark.parametrize("signals", [False, True], ids=["moments", "watermarks"])
+def test_capped_collections_are_read_as_they_are_before_8_0(
+    tmp_path: Path, signals: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The server does not show them as they were at one moment; what changes meanwhile comes by the stream."""
+    with MongoDb({"version": "7.0.14"}) as server, server.connect() as client:
+        client.shop.create_collection("log", capped=True, size=100_000)
+        client.shop.log.insert_many([{"_id": n, "v": 0} for n in range(25)])
+        given = {"signal_data_collection": "cdc.signals"} if signals else {}
+        connector = mongodb_connector(
+            server.url(), tmp_path, database_include_list="shop", incremental_snapshot_chunk_size=10, **given
+        )
+        assert connector.capture().events == 25
+        assert "capped" in caplog.text
+        caplog.clear()
+        asked, written = chunk_reader.MongoChunkReader._asked, []
+
+        def meanwhile(self: Any, *arguments: Any) -> Any:
+            found = asked(self, *arguments)
+            if len(written) < 3:
+                written.append(client.shop.log.update_one({"_id": len(written)}, {"$set": {"v": 1}}))
+            return found
+
+        ask_for(connector, "shop.log")
+        with patch.object(chunk_reader.MongoChunkReader, "_asked", meanwhile):
+            connector.capture()
+        connector.capture()
+        assert "capped" in caplog.text
+        there = sorted(client.shop.log.find(), key=lambda d: d["_id"])
+        assert sorted(connector.documents("shop.log"), key=lambda d: d["_id"]) == there
+        assert sum(d["v"] for d in there) == 3
+
+
+def test_rows_of_a_capped_collection_are_asked_for_once_more_where_updates_come_without_documents(
+    tmp_path: Path,
+) -> None:
+    """They would be waited for without end, as the server never shows what they were."""
+    with MongoDb({"version": "7.0.14"}) as server, server.connect() as client:
+        client.shop.create_collection("log", capped=True, size=100_000)
+        client.shop.log.insert_one({"_id": 1, "v": 0})
+        connector = mongodb_connector(server.url(), tmp_path)
+        with open_source(connector.definition(), connector.secrets) as source, source.chunks(signals=None) as reader:
+            table = collection_schema(TableId(namespace="shop", name="log"))
+            rows = KeyRange(table, ("_id",), keys=(["1"],))
+            (block,) = reader.at(rows, source.current_position()) or []
+            assert [row["_id"] for row in block.after.to_pylist()] == ["1"]
+
+
+@pytest.mark.slow
+def test_documents_of_one_key_on_several_shards_are_read_once_each_over_an_interruption(tmp_path: Path) -> None:
+    with ShardedCluster({"noop_seconds": 1}) as cluster, cluster.connect() as client:
+        client.admin.command({"shardCollection": "shop.orders", "key": {"k": 1}})
+        client.admin.command({"split": "shop.orders", "middle": {"k": 5}})
+        client.admin.command({"moveChunk": "shop.orders", "find": {"k": 7}, "to": "s2"})
+        client.shop.orders.insert_many([{"_id": n, "k": k} for n in range(3) for k in (1, 7)])
+        connector = mongodb_connector(
+            cluster.router.url(), tmp_path, snapshot_fetch_size=3, connect_backoff_initial_delay_ms=1
+        )
+        table = TableId(namespace="shop", name="orders")
+        more, calls = snapshot.RawCursor.more, []
+
+        def interrupted(self: Any, **options: Any) -> Any:
+            calls.append(1)
+            if len(calls) == 1:  # between the two documents of a key
+                raise AutoReconnect("gone")
+            return more(self, **options)
+
+        with (
+            patch.object(snapshot.RawCursor, "more", interrupted),
+            open_source(connector.definition(), connector.secrets) as source,
+            source.snapshot([table], readers=1) as session,
+        ):
+            (part,) = session.chunks(table)
+            read = [row["document"] for block in session.read(part) for row in (block.after or []).to_pylist()]
+        assert calls
+        found = sorted((json.loads(text)["_id"], json.loads(text)["k"]) for text in read)
+        assert found == [(n, k) for n in range(3) for k in (1, 7)]

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 import numpy as np
 import pymongo.errors as driver
-from bson import Timestamp
 from pymongo.write_concern import WriteConcern
 
 from airflow_provider_cdc.core.config.values import CHUNK_BYTES
@@ -22,13 +21,20 @@ from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange
+from airflow_provider_cdc.sources.mongodb.collections import is_capped
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
-from airflow_provider_cdc.sources.mongodb.errors import NOTHING_BETWEEN, SNAPSHOT_TOO_OLD, code_of
+from airflow_provider_cdc.sources.mongodb.errors import (
+    NOTHING_BETWEEN,
+    SNAPSHOT_TOO_OLD,
+    SNAPSHOT_UNAVAILABLE,
+    code_of,
+)
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
+from airflow_provider_cdc.sources.mongodb.snapshot.moments import concern, read_as_it_is
 from airflow_provider_cdc.sources.mongodb.snapshot.ranges import (
     LARGEST,
     bounds,
@@ -59,6 +65,8 @@ class MongoChunkReader(ChunkReader):
     ) -> None:
         self._schema = schema
         self._config, self._signals, self._shaping = config, signals, Shaping(config)
+        self._as_it_is: set[TableId] = set()
+        """Collections that the server does not show as they were at one moment: capped ones, before 8.0."""
         self._client = connect(config)
         try:
             with translated(config):
@@ -105,15 +113,18 @@ class MongoChunkReader(ChunkReader):
                 count += len(documents)
                 last = _key(documents, len(documents) - 1)
         complete = all(whole for _, whole in parts) and count < wanted
-        watermark = None if self._signals is not None else MongoPosition(at)
-        return ChunkRows(blocks, last, watermark, watermark, complete, time.monotonic() - began, now, source_values(at))
+        low = high = None
+        if self._signals is None:
+            low = MongoPosition(at)
+            high = self.end_of_log() if rows.table.id in self._as_it_is else low
+        return ChunkRows(blocks, last, low, high, complete, time.monotonic() - began, now, source_values(at))
 
     def at(self, rows: KeyRange, position: Position) -> list[RowBlock] | None:
         assert isinstance(position, MongoPosition)
         keys = [key_value(str(key[0])) for key in rows.keys or ()]
         with translated(self._config, str(rows.table.id)):
             try:
-                documents, _ = self._asked(
+                documents, _ = self._moment(
                     rows, position.time, [{"_id": {"$in": keys}}], bounds(), len(keys), sys.maxsize
                 )
             except driver.OperationFailure as e:
@@ -184,7 +195,26 @@ class MongoChunkReader(ChunkReader):
     ) -> tuple[Documents, bool]:
         """Documents up to a number and a size, and whether the query has no more."""
         with translated(self._config, str(rows.table.id)):
+            return self._moment(rows, at, also, options, limit, max_bytes)
+
+    def _moment(
+        self,
+        rows: KeyRange,
+        at: ClusterTime,
+        also: list[dict[str, Any]],
+        options: dict[str, Any],
+        limit: int,
+        max_bytes: int,
+    ) -> tuple[Documents, bool]:
+        """Documents as they were at one moment, or later where the server does not show a collection as it was: then the chunk has two watermarks."""
+        try:
             return self._asked(rows, at, also, options, limit, max_bytes)
+        except driver.OperationFailure as e:
+            if code_of(e) != SNAPSHOT_UNAVAILABLE or not is_capped(self._client, rows.table.id):
+                raise
+        log.warning("%s", read_as_it_is(rows.table.id))
+        self._as_it_is.add(rows.table.id)
+        return self._asked(rows, at, also, options, limit, max_bytes)
 
     def _asked(
         self,
@@ -200,7 +230,7 @@ class MongoChunkReader(ChunkReader):
         conditions = [*also, *([filter_of(rows.condition, "additional-conditions")] if rows.condition else [])]
         command = {
             "find": table.name, "filter": {"$and": conditions} if conditions else {}, **options, "limit": limit + skips,
-            "readConcern": {"level": "snapshot", "atClusterTime": Timestamp(at.seconds, at.ordinal)},
+            "readConcern": concern(at, as_it_is=table in self._as_it_is),
         }  # fmt: skip
         taken = _Taken(limit, max_bytes, rows.after if skips else None)
         try:

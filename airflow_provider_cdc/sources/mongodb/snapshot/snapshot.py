@@ -14,22 +14,30 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import bson
+import numpy as np
 import pymongo.errors as driver
-from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
 
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
-from airflow_provider_cdc.sources.mongodb.collections import described
+from airflow_provider_cdc.sources.mongodb.collections import described, is_capped
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import RAW, Client, connect, deployment_of, now_of, translated
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
-from airflow_provider_cdc.sources.mongodb.errors import SNAPSHOT_TOO_OLD, code_of, resumable, translate
+from airflow_provider_cdc.sources.mongodb.errors import (
+    NOTHING_BETWEEN,
+    SNAPSHOT_TOO_OLD,
+    SNAPSHOT_UNAVAILABLE,
+    code_of,
+    resumable,
+    translate,
+)
 from airflow_provider_cdc.sources.mongodb.log.cursor import BATCH_DOCUMENTS, Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.metrics import SnapshotMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
+from airflow_provider_cdc.sources.mongodb.snapshot.moments import concern, read_as_it_is, read_too_late
 from airflow_provider_cdc.sources.mongodb.snapshot.ranges import BY_ID, LARGEST, filter_of, id_alone
 from airflow_provider_cdc.sources.mongodb.snapshot.rows import read_rows, source_values
 
@@ -118,8 +126,10 @@ class _Reader:
         self._config, self._client, self._table, self._filter = config, client, chunk.table, filter_
         self._metrics = metrics
         self._bounds = _bounds(chunk.condition)
-        self._at: ClusterTime | None = at
+        self._at, self._late = at, False
         self._last: bytes | None = None
+        self._read: set[bytes] = set()
+        """Documents that were read with the last key: several shards may have one each."""
         size = config.snapshot_fetch_size
         self._documents = max(size, 2) if size else None  # one may be the last of the try before
         self._attempts = 0
@@ -129,12 +139,20 @@ class _Reader:
         while True:
             try:
                 command = self._command()
-                yield from self._try(command)
+                yield from self._between(command)
                 if "min" in command and "max" not in command:
                     yield from self._try(self._largest())
                 return
             except driver.PyMongoError as e:
                 self._failed(e)
+
+    def _between(self, command: dict[str, Any]) -> Iterator[Documents]:
+        """The documents between two keys: none, where one of them is the smallest or the largest that there is."""
+        try:
+            yield from self._try(command)
+        except driver.OperationFailure as e:
+            if code_of(e) not in NOTHING_BETWEEN:
+                raise
 
     def _try(self, command: dict[str, Any]) -> Iterator[Documents]:
         with (
@@ -145,7 +163,7 @@ class _Reader:
             while True:
                 documents = None if answer.documents is None else self._new(answer.documents)
                 if documents is not None and len(documents):
-                    self._last = documents.raw(len(documents) - 1)
+                    self._remember(documents)
                     self._attempts = 0
                     yield documents
                 if not cursor.open:
@@ -162,12 +180,7 @@ class _Reader:
         }
         if self._last is not None:
             command["min"] = id_alone(self._last)
-        command["readConcern"] = {"level": "majority"}
-        if self._at is not None:
-            command["readConcern"] = {
-                "level": "snapshot",
-                "atClusterTime": Timestamp(self._at.seconds, self._at.ordinal),
-            }
+        command["readConcern"] = concern(self._at, as_it_is=self._late)
         if self._documents is not None:
             command["batchSize"] = self._documents
         command["noCursorTimeout"] = False
@@ -179,24 +192,39 @@ class _Reader:
         return command | {"filter": {"$and": [LARGEST, self._filter]}}
 
     def _new(self, documents: Documents) -> Documents:
-        """Without the document that was the last one of the try before."""
+        """Without the documents that were read with the last key, which the next try begins with."""
         if self._last is None or not len(documents):
             return documents
-        ids = documents.field(b"_id")
-        if ids.raw(0) != Documents.of_list([self._last]).field(b"_id").raw(0):
+        ids, key, seen = documents.field(b"_id"), Documents.of_list([self._last]).field(b"_id").raw(0), []
+        for i in range(len(documents)):
+            if ids.raw(i) != key:
+                break
+            if documents.raw(i) in self._read:
+                seen.append(i)
+        if not seen:
             return documents
-        return Documents(documents.buf, documents.starts[1:], documents.ends[1:])
+        return Documents(documents.buf, np.delete(documents.starts, seen), np.delete(documents.ends, seen))
+
+    def _remember(self, documents: Documents) -> None:
+        """Keep the last document, and those before it that have the same key."""
+        ids, i = documents.field(b"_id"), len(documents) - 1
+        key = ids.raw(i)
+        if self._last is None or Documents.of_list([self._last]).field(b"_id").raw(0) != key:
+            self._read.clear()
+        self._last = documents.raw(i)
+        while i >= 0 and ids.raw(i) == key:
+            self._read.add(documents.raw(i))
+            i -= 1
 
     def _failed(self, e: driver.PyMongoError) -> None:
         """
         :raises CdcError: another try would be of no use
         """
-        if code_of(e) in SNAPSHOT_TOO_OLD and self._at is not None:
-            log.warning(
-                "The server no longer has %s as it was at the snapshot's moment: it is read on as it is now, and the stream brings what has changed since. "
-                "To have it of one moment, raise minSnapshotHistoryWindowInSeconds.", self._table,
-            )  # fmt: skip
-            self._at = None
+        if code_of(e) in SNAPSHOT_TOO_OLD and not self._late:
+            with translated(self._config, str(self._table)):
+                capped = code_of(e) == SNAPSHOT_UNAVAILABLE and is_capped(self._client, self._table)
+            log.warning("%s", read_as_it_is(self._table) if capped else read_too_late(self._table))
+            self._late = True
             return
         self._attempts += 1
         if not resumable(e) or self._attempts > self._config.connect_max_attempts:
