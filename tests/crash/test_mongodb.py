@@ -24,7 +24,8 @@ from tests.support import mongodb_columns
 from tests.support.fork import Forks
 from tests.support.leftovers import consistent
 from tests.support.mongodb import MongoConnector, mongodb_connector
-from tests.support.mongodb_work import Work, same
+from tests.support.mongodb_work import Work, manners, same
+from tests.support.patience import until
 
 pytestmark = pytest.mark.crash
 
@@ -148,6 +149,36 @@ def test_a_stream_killed_at_random_steps_beside_elections_loses_and_repeats_noth
         bench.run(r.randrange(1, 40))
     assert bench.died.total() > 6
     bench.ends_equal()
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_a_stream_killed_on_deployments_of_all_manners_loses_and_repeats_nothing(
+    forks: Forks, folder: Path, seed: int
+) -> None:
+    """One of two members with data is down at times beside an arbiter, so that the majority stands still; of some, only secondaries are read."""
+    r = Random(seed)
+    options = {name: value for name, value in manners(r).items() if name != "commit_lag_ms"}
+    arbiter = r.random() < 0.5
+    with ReplicaSet({"noop_seconds": 1, **options}, count=2 if arbiter else 3, arbiters=arbiter) as members:
+        preference = "" if arbiter else r.choice(("", "&readPreference=secondary", "&readPreference=nearest"))
+        bench = Bench(members, members.url() + preference, forks, folder)
+        with contextlib.closing(bench.client):
+            bench.work.write(30)
+            bench.run(r.randrange(3, 20))
+            for turn in range(8):
+                bench.work.write(10)
+                if turn == 4:
+                    down = r.choice(members.secondaries())
+                    with members.without(down):
+                        bench.work.write(5)
+                        bench.run(r.randrange(1, 40))
+                bench.run(r.randrange(1, 40))
+            until(lambda: len(members.secondaries()) == 2 - arbiter, "all members are there")
+            concern = {"setDefaultRWConcern": 1, "defaultWriteConcern": {"w": "majority"}}
+            bench.client.admin.command(concern)  # with arbiters, writes do not wait for one by themselves
+            bench.ends_equal()
 
 
 @contextlib.contextmanager

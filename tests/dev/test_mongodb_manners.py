@@ -1,4 +1,4 @@
-"""What real deployments do and the stand-in does on request, or always: versions, other products, lagging majorities, balancers, states of members."""
+"""Manners of real deployments that the stand-in has always, or on request: versions, other products, lagging majorities, balancers, states of members."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_each_router_behind_a_balancer_knows_its_own_cursors() -> None:
 
 
 @pytest.mark.slow
-def test_a_member_in_maintenance_serves_nobody() -> None:
+def test_a_member_in_maintenance_answers_no_reads() -> None:
     with ReplicaSet() as members:
         with members.secondaries()[0].direct() as alone:
             alone.admin.command({"replSetMaintenance": True})
@@ -198,7 +198,7 @@ def test_a_member_in_maintenance_serves_nobody() -> None:
             assert code_of(alone.admin, {"replSetMaintenance": True}) == 10107
 
 
-def test_atlas_refuses_by_a_code_of_its_own() -> None:
+def test_atlas_refuses_by_code_8000() -> None:
     with MongoDb({"auth": True, "atlas": True}) as server:
         with server.connect() as first:
             first.admin.command({"createUser": "root", "pwd": "secret", "roles": ["root"]})

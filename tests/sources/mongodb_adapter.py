@@ -105,7 +105,7 @@ class MongoAdapter(Adapter):
 
     def purge(self) -> None:
         if self._purge is None:
-            pytest.skip("nobody has the deployment of MONGODB_URI forget its oplog")
+            pytest.skip("the deployment of MONGODB_URI keeps its oplog")
         self._purge()
 
     @contextlib.contextmanager

@@ -86,8 +86,16 @@ class Work:
         try:
             # a path may lead through a value that has no fields; within a transaction that would end it
             path = one if session is None else "a"
+            first = [{"$replaceWith": {"$mergeObjects": [{"first": r.random()}, "$$ROOT"]}}]
+            within = [{"$unset": ["b.a"]}]
             change: Any = r.choice(
-                [{"$set": {path: self._value()}}, {"$unset": {path: ""}}, [{"$set": {"touched": r.random()}}]]
+                [
+                    {"$set": {path: self._value()}},
+                    {"$unset": {path: ""}},
+                    [{"$set": {"touched": r.random()}}],
+                    first,
+                    within,
+                ]
             )
             if session is None and r.random() < 0.2:
                 change = {"$set": {other: self._value()}, "$inc": {"counter": 1}}
@@ -127,6 +135,17 @@ class Work:
                 Binary(b"x", 128), Code("f()"), MinKey(), MaxKey(),
             ]
         )  # fmt: skip
+
+
+VERSIONS = ("5.0.31", "6.0.4", "7.0.14", "8.0.10")
+
+
+def manners(random: Random) -> dict[str, Any]:
+    """Draw options of the stand-in: how deployments differ from each other."""
+    return {
+        "version": random.choice(VERSIONS), "gather_ms": random.choice((0, 0, 30)), "commit_lag_ms": random.choice((0, 0, 60)),
+        "whole_bytes": random.choice((0, 60, 400)),
+    }  # fmt: skip
 
 
 def states(documents: Iterable[Any]) -> dict[str, str]:

@@ -58,7 +58,7 @@ class Replication:
         self._frozen = 0.0
         self.stale = False
         self.recovering = False
-        """Whether somebody has put it into maintenance mode."""
+        """Whether it is in maintenance mode."""
         self.rollbacks = 1
 
     # life
@@ -321,6 +321,8 @@ class Replication:
         if "entries" not in answer or node.primary:
             await asyncio.sleep(0.1)
             return
+        if answer["entries"] and node.settings.follow_lag_ms:
+            await asyncio.sleep(node.settings.follow_lag_ms / 1000)
         for entry in answer["entries"]:
             if time_of(entry["ts"]) > node.oplog.last:
                 node.replay(entry)

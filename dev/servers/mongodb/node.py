@@ -54,6 +54,8 @@ class Settings:
     """How long a change stream that has something to give waits for more of it."""
     commit_lag_ms: int = 0
     """By how much a set of one knows later than it writes that a majority has it."""
+    follow_lag_ms: int = 0
+    """How much later than the primary a member has what it follows."""
     whole_bytes: int = 0
     """Updates by pipeline say subdocuments of up to this size whole."""
     commits: str = ""

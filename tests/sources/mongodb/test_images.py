@@ -49,7 +49,7 @@ def test_a_signalling_collection_needs_no_images(uri: str, tmp_path: Path, datab
     database.create_collection("signals")
     connector = mongodb_connector(
         uri, tmp_path, collection_include_list=rf"{database.name}\.orders", signal_data_collection=f"{database.name}.signals",
-        incremental_snapshot_chunk_size=10, snapshot_mode="no_data", **BOTH,
+        incremental_snapshot_chunk_size=10, snapshot_mode="no_data", incremental_snapshot_watermarking_strategy="insert_delete", **BOTH,
     )  # fmt: skip
     connector.replay.partial = True
     connector.capture()

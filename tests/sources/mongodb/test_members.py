@@ -1,4 +1,4 @@
-"""Which member is asked, what each kind of member answers to each command that is sent, and what a run makes of that."""
+"""Members that are asked, the answer of each kind of member to each command that is sent, and the end of a run that gets it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.errors import (
 )
 from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.connect import connect
+from airflow_provider_cdc.sources.mongodb.connect import connect, direct
 from airflow_provider_cdc.sources.mongodb.errors import resumable, translate
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
@@ -68,7 +68,7 @@ CODES: dict[str, dict[str, int]] = {
 MEANINGS: dict[int, type[CdcError]] = {
     13: NotGranted, 43: SourceUnavailable, 8000: NotGranted, 10107: SourceUnavailable, 13436: SourceUnavailable,
 }  # fmt: skip
-"""What an error is where it ends a run. 20 ends none: a router shows no oplog."""
+"""Code → the error that ends a run. 20 ends none: a router shows no oplog."""
 AGAIN = {43, 10107, 13436}
 """A stream is opened again after these."""
 
@@ -172,7 +172,7 @@ def test_a_wrong_password_on_atlas_is_a_wrong_password() -> None:
     assert "another" not in str(denied.value).replace("another authMechanism", "")
 
 
-def test_what_a_small_cluster_of_atlas_does_not_have_is_said_so() -> None:
+def test_a_command_that_small_clusters_of_atlas_lack_is_named() -> None:
     with MongoDb({"atlas": True}) as server, connect(config := _config(server.url())) as client:
         error = _error(client.admin, {"noSuchCommand": 1})
         assert error is not None
@@ -183,7 +183,7 @@ def test_what_a_small_cluster_of_atlas_does_not_have_is_said_so() -> None:
 
 
 def test_a_run_ends_where_the_majority_is_when_a_secondary_is_down_beside_an_arbiter(tmp_path: Path) -> None:
-    """What is on the primary alone may be rolled back, and no stream and no snapshot shows it."""
+    """Documents that are on the primary alone may be rolled back, and no stream and no snapshot shows them."""
     with ReplicaSet({"noop_seconds": 1}, count=2, arbiters=1) as members, members.connect(w="majority") as client:
         client.shop.orders.insert_many([{"_id": n} for n in range(3)])
         connector = mongodb_connector(members.url(), tmp_path, database_include_list="shop", snapshot_mode="no_data")
@@ -234,6 +234,27 @@ def test_streams_and_snapshots_are_read_where_the_read_preference_says(tmp_path:
         nobody = _config(members.url() + "&readPreference=secondary&readPreferenceTags=nodeType:OTHER")
         with connect(nobody) as other, pytest.raises(pymongo.errors.ServerSelectionTimeoutError, match="OTHER"):
             Member(nobody, other)
+
+
+def test_a_secondary_that_is_behind_is_waited_for(tmp_path: Path) -> None:
+    """It refuses a moment that it has not heard of (code 72), and waits for one that the client brings along."""
+    with ReplicaSet({"follow_lag_ms": 1500}, count=1) as members, members.connect() as client:
+        members.add_member(priority=0, votes=0)
+        client.shop.orders.insert_one({"_id": 0})
+        until(lambda: len(client.secondaries) == 1, "the client knows the member")
+        uri = members.url() + "&readPreference=secondary"
+        connector = mongodb_connector(uri, tmp_path, database_include_list="shop")
+        client.shop.orders.insert_one({"_id": 1})
+        assert connector.capture().events == 2
+        client.shop.orders.insert_one({"_id": 2})
+        assert connector.capture().events == 1
+
+
+def test_a_cursor_behind_a_load_balancer_has_one_connection() -> None:
+    config = _config("mongodb://a.example.org/?loadBalanced=true")
+    with direct(config, ("a.example.org", 27017)) as client:
+        assert client.options.load_balanced
+        assert client.options.pool_options.max_pool_size == 1
 
 
 def test_all_routers_are_used() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -13,11 +14,12 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.sink.config import SinkConfig
 from airflow_provider_cdc.sink.database import open_engine
+from dev.servers.mongodb import MongoDb
 from tests.sink.test_apply import rows, sink
 from tests.sink.test_verify import compare, only, opened, verified
 from tests.support import mongodb_columns
 from tests.support.mongodb import MongoConnector, mongodb_connector
-from tests.support.mongodb_work import Work, same
+from tests.support.mongodb_work import Work, manners, same
 from tests.support.signals import snapshot
 
 
@@ -57,6 +59,42 @@ def test_a_target_is_equal_where_events_say_only_what_has_changed(
             sink(engine, ours, collection__name__format="letters").apply()
             same([row["document"] for row in rows(engine, "letters")], work.collection.find())
         work.write(40)
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("seed", range(1, 21))
+def test_random_work_ends_equal_on_deployments_of_all_manners(tmp_path: Path, seed: int) -> None:
+    """Of all versions, with majorities that lag, replies that gather, and updates that are said whole; beside incremental snapshots, of a capped collection, too."""
+    random = Random(seed)
+    options = manners(random)
+    old = options["version"] < "6"
+    mode = random.choice(("change_streams", "change_streams_with_pre_image", "change_streams_update_full"))
+    mode = "change_streams_update_full" if old else mode
+    with MongoDb(options) as server, server.connect() as client:
+        images = mode.endswith("pre_image")
+        work = Work(client, "shop", seed, images=images)
+        client.shop.create_collection("log", capped=True, size=10**6)
+        given = {"collection_exclude_list": r"shop\.log"} if images else {}
+        signals = {"signal_data_collection": "cdc.signals"} if random.random() < 0.5 else {}
+        ours = mongodb_connector(
+            server.url(), tmp_path, database_include_list="shop", batch_max_rows=40, capture_mode=mode,
+            incremental_snapshot_chunk_size=7, **signals, **given,
+        )  # fmt: skip
+        ours.replay.partial = True
+        engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+        for turn in range(5):
+            work.write(40)
+            client.shop.log.insert_many([{"n": n} for n in range(10)])
+            if turn in (2, 3):
+                ours.store.send("test", chunks_of(r"shop\..*"))
+            ours.capture()
+            if turn == 3:
+                ours.capture()
+            sink(engine, ours).apply()
+            same([row["document"] for row in rows(engine, "test_shop_letters")], work.collection.find())
+            if not given:
+                same([row["document"] for row in rows(engine, "test_shop_log")], client.shop.log.find())
 
 
 class Finite(Work):

@@ -9,10 +9,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import bson
 import pytest
-from bson import Binary, Decimal128, Int64, ObjectId
+from bson import Binary, Decimal128, Int64, ObjectId, Timestamp
 
-from dev.servers.mongodb import MongoDb
+from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.model.events import LogBlock
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
+from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.log.reader import EventReader
+from airflow_provider_cdc.sources.mongodb.metrics import StreamMetrics
+from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.rendered import captured, of_table, records
 from tests.support.signals import scans, send, signal_state, snapshot
@@ -166,24 +175,26 @@ def test_the_document_that_stops_a_snapshot(shop: Any, made: Made, data: Any, wh
     assert "stopped by signal enough" in signal_state(connector, number)[1]
 
 
-def test_a_stop_that_comes_with_the_watermarks_of_a_chunk_is_carried_out_before_it(tmp_path: Path) -> None:
-    """A real server gives both in one reply: the stream waits for more here, as it does there."""
-    with MongoDb({"gather_ms": 700}) as server, server.connect() as client:
-        client.shop.orders.insert_many([{"_id": n} for n in range(25)])
-        client.shop.create_collection("signals")
-        connector = mongodb_connector(
-            server.url(), tmp_path, database_include_list="shop", snapshot_mode="no_data", incremental_snapshot_chunk_size=10,
-            signal_data_collection="shop.signals", signal_poll_interval_ms=50,
+def test_a_signal_that_comes_with_others_is_the_end_of_a_block() -> None:
+    """A real server may give a stop and the watermarks of a chunk in one reply: the stop is carried out before the chunk."""
+
+    def event(number: int, name: str) -> bytes:
+        return bson.encode(
+            {
+                "_id": {"_data": f"82{number:016X}29000004"}, "operationType": "insert", "clusterTime": Timestamp(1, number),
+                "fullDocument": {"_id": number}, "ns": {"db": "shop", "coll": name}, "documentKey": {"_id": number},
+            }
         )  # fmt: skip
-        connector.replay.partial = True
-        connector.capture()
-        number = snapshot(connector, "shop.orders")
-        send(connector, "pause-snapshot")
-        connector.capture()
-        client.shop.signals.insert_one({"_id": "enough", "type": "stop-snapshot", "data": {"type": "incremental"}})
-        send(connector, "resume-snapshot")
-        assert asked(connector) == []
-        assert "stopped by signal enough" in signal_state(connector, number)[1]
+
+    config = MongoDbConfig.parse(
+        {"topic.prefix": "t", "mongodb.connection.string": "mongodb://a/", "signal.data.collection": "shop.signals"}
+    )
+    metrics, names = StreamMetrics(), ["orders", "signals", "signals", "orders", "orders"]
+    metrics.position = MongoPosition(ClusterTime(0, 1))
+    tables: Any = CapturedTables(Filters(config), SchemaHistory())
+    documents = Documents.of_list([event(n, name) for n, name in enumerate(names, start=1)])
+    blocks = [*EventReader(config, tables, None, metrics).items(documents, metrics.position, None)]  # type: ignore[arg-type]
+    assert [sum(map(len, block.rows)) for block in blocks if isinstance(block, LogBlock)] == [2, 1, 2]
 
 
 @pytest.mark.parametrize(("name", "status"), [("_id", "SUCCEEDED"), ("color", "SKIPPED"), ("document", "SKIPPED")])

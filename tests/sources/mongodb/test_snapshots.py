@@ -10,15 +10,18 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import bson
 import pytest
 from bson import Binary, Decimal128, Int64, MaxKey, MinKey, ObjectId, Timestamp
 from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
+from bson.raw_bson import RawBSONDocument
 from pymongo.errors import AutoReconnect, OperationFailure
 
 from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.chunks import KeyRange
+from airflow_provider_cdc.core.spi.source import Chunk
 from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mongodb.collections import collection_schema
 from airflow_provider_cdc.sources.mongodb.snapshot import chunk_reader, snapshot
@@ -97,6 +100,30 @@ def test_parts_hold_each_document_once_whatever_the_type_of_its_key(
         assert len(parts) > 20
         read = [row["_id"] for part in parts for block in session.read(part) for row in (block.after or []).to_pylist()]
     assert len(read) == len({*read}) == len(keys)
+
+
+@pytest.mark.parametrize(("low", "high"), [(MaxKey(), None), (None, MinKey()), (None, MaxKey()), (MinKey(), None)])
+def test_a_part_that_begins_at_the_largest_key_or_ends_at_the_smallest_is_read(
+    uri: str, tmp_path: Path, database: Any, low: Any, high: Any
+) -> None:
+    """A server has no empty ranges, and refuses such bounds (code 51175)."""
+    database.ends.insert_many([{"_id": MinKey()}, {"_id": 1}, {"_id": MaxKey()}])
+    table = TableId(namespace=database.name, name="ends")
+    ends = [None if key is None else RawBSONDocument(bson.encode({"_id": key})) for key in (low, high)]
+    connector = mongodb_connector(uri, tmp_path)
+    with (
+        open_source(connector.definition(), connector.secrets) as source,
+        source.snapshot([table], readers=1) as session,
+    ):
+        part = Chunk(table, snapshot._condition(ends[0], ends[1]))
+        found = [row["_id"] for block in session.read(part) for row in (block.after or []).to_pylist()]
+    keys = ['{"$minKey": 1}', "1", '{"$maxKey": 1}']
+    assert (
+        found
+        == {(True, True): keys[2:], (False, False): [], (False, True): keys[:2], (True, False): keys}[
+            low is not None, isinstance(low or high, MaxKey)
+        ]
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -212,7 +239,7 @@ def test_capped_collections_are_read_as_they_are_before_8_0(
     with MongoDb({"version": "7.0.14"}) as server, server.connect() as client:
         client.shop.create_collection("log", capped=True, size=100_000)
         client.shop.log.insert_many([{"_id": n, "v": 0} for n in range(25)])
-        given = {"signal_data_collection": "cdc.signals"} if signals else {}
+        given: dict[str, Any] = {"signal_data_collection": "cdc.signals"} if signals else {}
         connector = mongodb_connector(
             server.url(), tmp_path, database_include_list="shop", incremental_snapshot_chunk_size=10, **given
         )
@@ -222,16 +249,18 @@ def test_capped_collections_are_read_as_they_are_before_8_0(
         asked, written = chunk_reader.MongoChunkReader._asked, []
 
         def meanwhile(self: Any, *arguments: Any) -> Any:
-            found = asked(self, *arguments)
             if len(written) < 3:
-                written.append(client.shop.log.update_one({"_id": len(written)}, {"$set": {"v": 1}}))
-            return found
+                client.shop.log.update_one({"_id": len(written)}, {"$set": {"v": 1}})
+                written.append(client.shop.log.insert_one({"_id": 4.5 + 5 * len(written), "v": 0}))
+            return asked(self, *arguments)
 
         ask_for(connector, "shop.log")
         with patch.object(chunk_reader.MongoChunkReader, "_asked", meanwhile):
-            connector.capture()
-        connector.capture()
+            found = captured(connector)
+        found += captured(connector)
         assert "capped" in caplog.text
+        new = [r["value"]["op"] for r in found if json.loads(r["key"]["id"]) % 1]
+        assert new == ["c"] * 3, "a chunk gives no document that the stream gives meanwhile"
         there = sorted(client.shop.log.find(), key=lambda d: d["_id"])
         assert sorted(connector.documents("shop.log"), key=lambda d: d["_id"]) == there
         assert sum(d["v"] for d in there) == 3

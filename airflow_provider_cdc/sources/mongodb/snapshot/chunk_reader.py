@@ -34,7 +34,7 @@ from airflow_provider_cdc.sources.mongodb.errors import (
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
-from airflow_provider_cdc.sources.mongodb.snapshot.moments import concern, read_as_it_is
+from airflow_provider_cdc.sources.mongodb.snapshot.moments import concern, read_as_it_is, read_too_late
 from airflow_provider_cdc.sources.mongodb.snapshot.ranges import (
     LARGEST,
     bounds,
@@ -123,18 +123,20 @@ class MongoChunkReader(ChunkReader):
         assert isinstance(position, MongoPosition)
         keys = [key_value(str(key[0])) for key in rows.keys or ()]
         with translated(self._config, str(rows.table.id)):
+            query: tuple[Any, ...] = ([{"_id": {"$in": keys}}], bounds(), len(keys), sys.maxsize)
             try:
-                documents, _ = self._moment(
-                    rows, position.time, [{"_id": {"$in": keys}}], bounds(), len(keys), sys.maxsize
-                )
+                documents, _ = self._asked(rows, position.time, *query)
             except driver.OperationFailure as e:
                 if code_of(e) not in SNAPSHOT_TOO_OLD:
                     raise
-                log.warning(
-                    "The server no longer has documents of %s as they were at %s: they are read later, when the stream is less far behind.",
-                    rows.table.id, position,
-                )  # fmt: skip
-                return None
+                if code_of(e) != SNAPSHOT_UNAVAILABLE or not is_capped(self._client, rows.table.id):
+                    log.warning(
+                        "The server no longer has documents of %s as they were at %s: they are read later, when the stream is less far behind.",
+                        rows.table.id, position,
+                    )  # fmt: skip
+                    return None
+                self._as_it_is.add(rows.table.id)
+                documents, _ = self._asked(rows, position.time, *query)
         now = time.time_ns() // 1000
         return [read_rows(rows.table, documents, position.time, now, self._shaping)] if len(documents) else []
 
@@ -195,26 +197,19 @@ class MongoChunkReader(ChunkReader):
     ) -> tuple[Documents, bool]:
         """Documents up to a number and a size, and whether the query has no more."""
         with translated(self._config, str(rows.table.id)):
-            return self._moment(rows, at, also, options, limit, max_bytes)
-
-    def _moment(
-        self,
-        rows: KeyRange,
-        at: ClusterTime,
-        also: list[dict[str, Any]],
-        options: dict[str, Any],
-        limit: int,
-        max_bytes: int,
-    ) -> tuple[Documents, bool]:
-        """Documents as they were at one moment, or later where the server does not show a collection as it was: then the chunk has two watermarks."""
-        try:
+            try:
+                return self._asked(rows, at, also, options, limit, max_bytes)
+            except driver.OperationFailure as e:
+                if code_of(e) not in SNAPSHOT_TOO_OLD or rows.table.id in self._as_it_is:
+                    raise
+                self._read_as_it_is(rows.table.id, e)
             return self._asked(rows, at, also, options, limit, max_bytes)
-        except driver.OperationFailure as e:
-            if code_of(e) != SNAPSHOT_UNAVAILABLE or not is_capped(self._client, rows.table.id):
-                raise
-        log.warning("%s", read_as_it_is(rows.table.id))
-        self._as_it_is.add(rows.table.id)
-        return self._asked(rows, at, also, options, limit, max_bytes)
+
+    def _read_as_it_is(self, table: TableId, e: driver.OperationFailure) -> None:
+        """Read a collection from now on as it is, not as it was: its chunks have two watermarks."""
+        capped = code_of(e) == SNAPSHOT_UNAVAILABLE and is_capped(self._client, table)
+        log.warning("%s", read_as_it_is(table) if capped else read_too_late(table))
+        self._as_it_is.add(table)
 
     def _asked(
         self,
