@@ -106,7 +106,7 @@ def deployment_of(client: Client) -> Deployment:
     """What a client is connected to.
 
     :raises PrerequisiteError: a standalone server or an arbiter, which have no change streams, or no MongoDB
-    :raises SourceUnavailable: the only member that is asked serves nobody now
+    :raises SourceUnavailable: the only member that is asked answers no reads now
     """
     hello, build = client.admin.command("hello"), client.admin.command("buildInfo")
     version = tuple(int(part) for part in build["versionArray"][:3])

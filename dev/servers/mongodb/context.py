@@ -90,7 +90,8 @@ class Context:
             if number == session.number and session.transaction is not None and session.transaction.state != "aborted":
                 raise MongoError(117, "a transaction with this number is in progress")
             self._leave_open_transaction(session)
-            at = self._snapshot_asked() or self.server.node.seen
+            # a transaction sees what its primary has, whether a majority has it or not
+            at = self._snapshot_asked() or self.server.node.oplog.last
             session.number, session.began_transaction = number, True
             session.transaction = Transaction(self.full_lsid(), number, at)
         elif number < session.number:

@@ -48,7 +48,7 @@ class Answer:
 class Member:
     """One member of a replica set, or one router, for cursors; a context manager.
 
-    It is the primary, unless the connection string has another read preference, and any of several that fit. A cursor that was opened at a primary goes on
+    It is the primary, unless the connection string has another read preference, and any of several that fit. A cursor that was opened at a primary stays
     there when it steps down. The driver's own client would look for it at the new primary.
 
     :param client: of the deployment; it finds the member

@@ -147,7 +147,7 @@ class _Reader:
                 self._failed(e)
 
     def _between(self, command: dict[str, Any]) -> Iterator[Documents]:
-        """The documents between two keys: none, where one of them is the smallest or the largest that there is."""
+        """The documents between two keys: none, where one of them is the smallest or the largest of all."""
         try:
             yield from self._try(command)
         except driver.OperationFailure as e:
