@@ -113,7 +113,7 @@ EVENT = {
 class Replies:
     """A member, and its cursor, that answer as a server does that has these replies."""
 
-    address = ("127.0.0.1", 1)
+    address = primary = ("127.0.0.1", 1)
     open = True
 
     def __init__(self, *replies: Answer) -> None:
