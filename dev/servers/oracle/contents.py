@@ -42,6 +42,7 @@ NO_RECORD = " 0x000000.00000000.0000 "
 """RS_ID of a ROLLBACK whose XID is not whole."""
 VALID, MAY_NOT_RUN = 0, 2
 NOT_RUNNABLE = "XML sql_redo not re-executable"
+LOB_NOT_RUNNABLE = "LOB sql_redo not re-executable"
 MISMATCH = "Dictionary Version Mismatch"
 
 
@@ -78,6 +79,8 @@ class Renderer:
             record[:16]
         )
         container, number, client, place = record[16:]
+        if op == lobs.HIDDEN:
+            return None
         content: Any = None if body is None else marshal.loads(body)
         if op == redo.START:
             self._started.add(serial)
@@ -129,6 +132,8 @@ class Renderer:
             return self._row_change(facts, writer, op, content, row_id, undo=undo)
         if op == redo.INTERNAL:
             return facts
+        if isinstance(content, dict):
+            return self._block(facts, writer, op, content, row_id)
         column_id, part, lead, *in_place = content
         facts |= {
             "ROW_ID": row_id if in_place and op == lobs.SELECT_LOCATOR else rowids.EMPTY,
@@ -140,9 +145,69 @@ class Renderer:
         facts["SQL_REDO"] = self._long_text(writer, op, column, part)
         return facts
 
+    def _block(
+        self, facts: dict[str, Any], writer: Writer, op: int, content: dict[str, Any], row_id: str
+    ) -> dict[str, Any]:
+        """A piece of a long value as 23ai shows it: a LOB's locator has no text, its other rows are whole blocks."""
+        column, part, values = _column(writer, content["column"]), content["part"], content["row"]
+        real = "in_place" in content and op in (lobs.SELECT_LOCATOR, redo.LOB_WRITE)
+        facts["ROW_ID"] = row_id if real else rowids.EMPTY
+        if op == lobs.SELECT_LOCATOR:
+            facts["OPERATION"] = "INTERNAL"
+        elif op in (redo.LOB_WRITE, redo.LOB_TRIM, redo.LOB_ERASE):
+            facts |= {"STATUS": MAY_NOT_RUN, "INFO": LOB_NOT_RUNNABLE}
+            facts["SQL_REDO"] = writer.lob_block(column, values, self._long_text(writer, op, column, part))
+        else:
+            if op in (lobs.XML_BEGIN, lobs.XML_WRITE):
+                facts |= {"STATUS": MAY_NOT_RUN, "INFO": NOT_RUNNABLE}
+            part = values if op in (lobs.XML_BEGIN, lobs.STRING_BEGIN) else part
+            text = self._long_text(writer, op, column, part)
+            facts["SQL_REDO"] = (
+                writer.xml_amount(part[1]) if op == lobs.XML_WRITE and not self._database.binary_xml else text
+            )
+        return facts
+
+    def _block_change(
+        self, facts: dict[str, Any], writer: Writer, op: int, content: Any, row_id: str, *, undo: bool
+    ) -> dict[str, Any]:
+        """An insert, update or delete as 23ai shows it."""
+        before, after = content[0], content[1]
+        columns = (writer.logged or writer.table).columns if writer.logged or writer.table else []
+        if undo:
+            if op == redo.DELETE:
+                facts["SQL_REDO"] = writer.delete_by_row_id(row_id)
+            elif before or after:
+                known = {key: value for key, value in after.items() if _column(writer, key).type.kind != "XMLTYPE"}
+                known = {key: lobs.in_row(_column(writer, key), value) for key, value in known.items()}
+                facts["SQL_REDO"] = (
+                    writer.insert(known) if op == redo.INSERT else writer.update({}, known, row_id, inline=True)
+                )
+            return facts
+        if len(content) > 2:
+            facts["SQL_REDO"] = writer.update(before, after, row_id, inline=True) if after else None
+        elif op == redo.DELETE:
+            facts["SQL_REDO"] = writer.delete(before, row_id)
+        elif op == redo.INSERT:
+            pieces, later = lobs.apart(columns, {}, after)
+            apart = {column.id for column in pieces + later}
+            xml = {column.id for column in columns if column.type.kind == "XMLTYPE"}
+            if apart or xml & after.keys():
+                facts["ROW_ID"] = rowids.EMPTY
+            emptied = {
+                key: lobs.nothing(_column(writer, key)) if key in apart else value for key, value in after.items()
+            }
+            facts["SQL_REDO"] = writer.insert({key: value for key, value in emptied.items() if key not in xml})
+        else:
+            if lobs.apart(columns, before, after)[0]:
+                facts["ROW_ID"] = rowids.EMPTY
+            facts["SQL_REDO"] = writer.update(before, lobs.shown(columns, before, after), row_id, inline=True)
+        return facts
+
     def _row_change(
         self, facts: dict[str, Any], writer: Writer, op: int, content: Any, row_id: str, *, undo: bool
     ) -> dict[str, Any] | None:
+        if self._session.engine.lob_shape != "19c":
+            return self._unsupported(self._block_change(facts, writer, op, content, row_id, undo=undo), writer)
         before, after = content[0], content[1]
         inline = len(content) > 2
         if inline:
@@ -162,6 +227,9 @@ class Renderer:
             facts["SQL_REDO"] = writer.delete({} if undo else before, row_id)
         else:
             facts["SQL_REDO"] = writer.update({} if undo else before, after, row_id, inline=inline) if after else None
+        return self._unsupported(facts, writer)
+
+    def _unsupported(self, facts: dict[str, Any], writer: Writer) -> dict[str, Any]:
         if self._database.unsupported & {writer.name}:
             facts |= {
                 "OPERATION_CODE": 255,

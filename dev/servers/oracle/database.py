@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dev.servers.oracle import bench, redo
+from dev.servers.oracle import bench, lobs, redo
 from dev.servers.oracle.catalog import User
 from dev.servers.oracle.engine import FLUSH_SECONDS, Engine
 from dev.servers.oracle.errors import OraError
@@ -263,7 +263,9 @@ class Database:
         self.flashback.expire(self.scn() if scn is None else scn)
 
     def configure(self, **options: Any) -> None:
-        """Change: flush_timer, private_strands, commits_wait, partial_xids, binary_xml, unsupported (table names), destinations, switch_every, archiving, clock_seconds."""
+        """Change: flush_timer, private_strands, commits_wait, partial_xids, binary_xml, lob_shape, unsupported (table names), destinations, switch_every,
+        archiving, clock_seconds.
+        """
         for name, value in options.items():
             if name in ("flush_timer", "partial_xids", "binary_xml", "destinations"):
                 setattr(self, name, value)
@@ -273,6 +275,8 @@ class Database:
                 self.engine.commits_wait = value
             elif name == "unsupported":
                 self.unsupported = set(value)
+            elif name == "lob_shape" and value in lobs.SHAPES:
+                self.engine.lob_shape = value
             elif name == "switch_every":
                 self.engine.redo.switch_every = value
             elif name == "clock_seconds":

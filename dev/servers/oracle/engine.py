@@ -42,6 +42,7 @@ class Engine:
         self.lazy_flush = True
         self.commits_wait = True
         """``COMMIT_WAIT``: a commit is on disk when it returns."""
+        self.lob_shape = "19c"
         self.clock_offset = datetime.timedelta()
         if not self.redo.fresh:
             self._recover()

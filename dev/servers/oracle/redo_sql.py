@@ -149,10 +149,14 @@ class Writer:
         return f"update {self._full} set {sets}{self._where(before, row_id)}{self._end()}"
 
     def _inline(self, column: Column, value: Any) -> str:
-        return unistr(value) if column.type.kind == "NCLOB" and not value.isascii() else self.literal(column, value)
+        return unistr(value) if column.type.kind == "NCLOB" and value and not value.isascii() else self.literal(column, value)
 
     def delete(self, before: dict[int, Any], row_id: str) -> str:
         return f"delete from {self._full}{self._where(before, row_id)}{self._end()}"
+
+    def delete_by_row_id(self, row_id: str) -> str:
+        """The undo of an insert: it names the row id whatever the options say."""
+        return f"delete from {self._full} where ROWID = '{row_id}'{self._end()}"
 
     def _where(self, values: dict[int, Any], row_id: str) -> str:
         parts = [
@@ -175,6 +179,10 @@ class Writer:
         locator = LOCATORS[column.type.kind][0]
         condition = self._where({key: value for key, value in values.items() if key != column.id}, "")
         return f"{DECLARE_LOB} select {self._names(column)} into {locator} from {self._full}{condition} for update;\n"
+
+    def lob_block(self, column: Column, values: dict[int, Any], call: str | None) -> str:
+        """A write, trim or erasure as 23ai shows it: a block that selects its locator."""
+        return f"{self.locator(column, values)}\n{call}END;\n\n"
 
     def lob_write(self, column: Column, offset: int, data: str | bytes) -> str:
         locator, buffer = LOCATORS[column.type.kind]
@@ -200,6 +208,10 @@ class Writer:
             if binary
             else f"XML_REDO := {quoted(data)}:{len(data)}"
         )
+
+    def xml_amount(self, data: str) -> str:
+        """A piece of a document as 23ai shows it."""
+        return f"XML_REDO := {quoted(data)}\n amount: {len(data)}"
 
     def string_begin(self, column: Column, values: dict[int, Any]) -> str:
         rest = {key: value for key, value in values.items() if key != column.id}
