@@ -227,15 +227,14 @@ def change(
             value = value[: at - 1] + empty * min(what, len(value) - at + 1) + value[at - 1 + what :]
             records.append((log.LOB_ERASE, [at, what]))
     values[column.id] = value
+    engine.update(transaction, table, row, values, [column.id])
+    lead = transaction.undo[-1].record
+    hide(engine, lead)
     if engine.lob_shape != "19c":
-        engine.update(transaction, table, row, values, [column.id])
-        hide(engine, transaction.undo[-1].record)
         for op, part in records:
             body = {"column": column.id, "part": part, "row": _identity(table, values), "in_place": True}
             engine.record(transaction, op, table=table, row=row, body=body)
         return
-    engine.update(transaction, table, row, values, [])
-    lead = transaction.undo[-1].record
     for op, part in records:
         content = _identity(table, values) if op == SELECT_LOCATOR else part
         engine.record(transaction, op, table=table, row=row, body=[column.id, content, lead, IN_PLACE])

@@ -149,7 +149,11 @@ class Writer:
         return f"update {self._full} set {sets}{self._where(before, row_id)}{self._end()}"
 
     def _inline(self, column: Column, value: Any) -> str:
-        return unistr(value) if column.type.kind == "NCLOB" and value and not value.isascii() else self.literal(column, value)
+        return (
+            unistr(value)
+            if column.type.kind == "NCLOB" and value and not value.isascii()
+            else self.literal(column, value)
+        )
 
     def delete(self, before: dict[int, Any], row_id: str) -> str:
         return f"delete from {self._full}{self._where(before, row_id)}{self._end()}"

@@ -95,6 +95,20 @@ class Images:
         """Whether the condition of a beginning does not have all columns of the table's key."""
         return self._keyed and bool((self._codes_after[begin] < 0).any())
 
+    def lacks(self, change: int, column: int) -> bool:
+        """Whether a change does not name a column that is read."""
+        return column in self.lobs and bool(self.missing_after[column, change])
+
+    def names(self, image: int, column: int) -> bool:
+        """Whether a change sets a column; the condition of a beginning sets none."""
+        return image < self.n and not self.missing_after[column, image]
+
+    def same(self, one: int, other: int) -> bool:
+        """Whether two conditions name the same row."""
+        if self._keyed:
+            return self.keys_after[one] == self.keys_after[other] != -1
+        return bool((self._codes_after[one] == self._codes_after[other]).all())
+
     def agree(self, change: int, begin: int) -> bool:
         """Whether the condition of a beginning matches the row of a change, in the columns that both have."""
         wanted = self._codes_after[begin]

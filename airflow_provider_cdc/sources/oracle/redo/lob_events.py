@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
-from airflow_provider_cdc.sources.oracle.kernels import operations as o
 from airflow_provider_cdc.sources.oracle.redo import pieces as p
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
 from airflow_provider_cdc.sources.oracle.redo.lob_state import Event, Group, Row, Transaction
@@ -22,12 +21,12 @@ class LobEvents:
 
     :param texts: ``SQL_REDO`` of the log rows
     :param codes: their ``OPERATION_CODE``
+    :param changes: indices of those that are changes
     :ivar found: the output rows, in the order in which they were added
     """
 
-    def __init__(self, reader: RedoReader, texts: pa.Array, codes: Int64s) -> None:
-        self._reader, self._texts, self._codes = reader, texts, codes
-        self._changes = np.flatnonzero(codes <= o.LAST_CHANGE)
+    def __init__(self, reader: RedoReader, texts: pa.Array, codes: Int64s, changes: Int64s) -> None:
+        self._reader, self._texts, self._codes, self._changes = reader, texts, codes, changes
         self.found: list[Event] = []
 
     def list(self, event: Event) -> None:
@@ -91,6 +90,11 @@ class LobEvents:
             if name in found:
                 return found[name]
         return UNAVAILABLE
+
+    def forget(self, event: Event, columns: Iterable[int]) -> None:
+        """Some long values of an output row are not known any more."""
+        for column in columns:
+            self._put(event, column, UNAVAILABLE)
 
     def close(self, state: Transaction) -> None:
         """End the value that began last, if there is one."""

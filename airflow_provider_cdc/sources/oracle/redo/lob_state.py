@@ -29,6 +29,7 @@ class Event:
     """An output row.
 
     :param origin: index of its first log row
+    :param named: index of a log row that has its ROWID; -1 if there is none
     :param image: index of its images in :class:`.images.Images`
     :param op: operation code of ``core.model.events``
     :param values: column → long value that replaces the image's: a :class:`LongValue`, bytes, ``None``, :data:`UNAVAILABLE`, or the index
@@ -42,6 +43,7 @@ class Event:
     row: Row
     values: dict[int, Any] = field(default_factory=dict)
     listed: bool = False
+    named: int = -1
 
 
 @dataclass(slots=True, eq=False)
@@ -50,6 +52,7 @@ class Group:
 
     :param kind: ``CLOB``, ``NCLOB``, ``BLOB``, ``XML`` or ``STRING``
     :param column: index of its column; -1 if that is not captured
+    :param image: index of the image that its beginning has
     :param text: the statement that begins it, for errors
     :param event: the output row that it belongs to
     :param before: the output row of the previous change of the same table row
@@ -61,6 +64,7 @@ class Group:
 
     kind: str
     column: int
+    image: int
     text: str
     event: Event
     before: Event | None
@@ -79,6 +83,8 @@ class Transaction:
     :param by_row_id: table rows by ROWID
     :param open: the output row of a statement whose last log row may still follow
     :param last: the output row of the last change
+    :param newest: the output row of the last log row
+    :param locator: index and ROWID of a locator without a text, whose first piece is still to come
     :param unnamed: output rows whose table row has neither a known key nor a ROWID
     :param group: the long value that began last
     """
@@ -87,5 +93,7 @@ class Transaction:
     by_row_id: dict[str, Row] = field(default_factory=dict)
     open: Event | None = None
     last: Event | None = None
+    newest: Event | None = None
+    locator: tuple[int, str | None] | None = None
     unnamed: list[Event] = field(default_factory=list)
     group: Group | None = None

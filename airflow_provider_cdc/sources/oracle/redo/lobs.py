@@ -5,6 +5,10 @@ each value a locator with writes (or the begin and end of an XML document or a l
 short enough to be stored in the row. All but the last have the empty ROWID. A change in place by ``DBMS_LOB`` begins with a locator
 that has the row's own ROWID. All of them become one output row, as in Debezium's connector.
 
+In 23ai the locator has no text, each write selects the locator again, and no log row ends a statement
+(https://github.com/osodevops/kafka-connect-oracle-cdc, reference/lob-redo-shapes.md). An update without a text ends a statement that has
+set an XML document.
+
 A LOB that a statement sets is written once, from its first to its last character. For a change in place the old value is needed: it is
 known if the same transaction has set it, or if the change overwrites all of it. Otherwise the value is unavailable, and
 :attr:`Assembled.unknown` marks it as changed.
@@ -12,6 +16,7 @@ known if the same transaction has set it, or if the change overwrites all of it.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +35,7 @@ from airflow_provider_cdc.sources.oracle.redo.lob_events import LobEvents
 from airflow_provider_cdc.sources.oracle.redo.lob_state import Event, Group, Row, Transaction
 from airflow_provider_cdc.sources.oracle.redo.long_value import LongValue
 from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 
 _MAX_UNNAMED: Final = 1_000
 _TYPES = {"CLOB": k.TEXT, "NCLOB": k.TEXT, "BLOB": k.BYTES, "XML": k.TEXT}
@@ -40,12 +46,14 @@ class Assembled:
     """Output rows with their long values.
 
     :param origin: per output row the index of its first log row, whose SCN, ``RS_ID`` … it has. Ascending
+    :param named: per output row the index of a log row that has its ROWID; without one, that of its first log row
     :param unknown: ``bool[column, row]``: long values that were changed, but whose new value is not in the log. They are unavailable in
         ``rows``, and a target that keeps the old value is wrong; ``None`` if there are none
     """
 
     rows: Rows
     origin: Int64s
+    named: Int64s
     unknown: Mask | None
 
 
@@ -55,6 +63,7 @@ def read_with_lobs(
     codes: npt.NDArray[Any],
     transactions: npt.NDArray[Any],
     row_ids: list[str | None] | pa.Array,
+    undo: Mask | None = None,
 ) -> Assembled:
     """Read the log rows of one table, some of which have long values.
 
@@ -62,25 +71,32 @@ def read_with_lobs(
     :param codes: ``OPERATION_CODE`` of changes and of pieces of long values
     :param transactions: transaction of each log row; transactions may be interleaved, and must be complete
     :param row_ids: ROWID of each log row
+    :param undo: mask of the log rows after which the long values of the change before them are unknown: they may have been undone
     :raises UnreadableValue: a statement, or the sequence of statements, cannot be understood
     :raises SchemaConflict: a statement names another table, or a column that the schema does not have
     """
     if isinstance(texts, list):
         texts = pa.array(texts, pa.large_string())
     ids = row_ids if isinstance(row_ids, list) else row_ids.to_pylist()
-    assembly = _Assembly(reader, texts.cast(pa.large_string()), np.asarray(codes, np.int64))
+    undo = np.zeros(len(ids), np.bool_) if undo is None else undo
+    assembly = _Assembly(reader, texts.cast(pa.large_string()), np.asarray(codes, np.int64), undo)
     return assembly.run(np.asarray(transactions).tolist(), ids)
 
 
 class _Assembly:
     """One pass over the log rows, with the state of each transaction."""
 
-    def __init__(self, reader: RedoReader, texts: pa.Array, codes: Int64s) -> None:
-        self.reader, self.texts, self.codes = reader, texts, codes
+    def __init__(self, reader: RedoReader, texts: pa.Array, codes: Int64s, undo: Mask) -> None:
+        self.reader, self.texts, self.codes, self.undo = reader, texts, codes, undo
+        self.documents = [
+            c for c, column in enumerate(reader.schema.columns) if ColumnType.of(column).base == "XMLTYPE"
+        ]
+        self.empty = pc.equal(pc.fill_null(texts, ""), "").to_numpy(zero_copy_only=False)
         self.columns = {name: c for c, name in enumerate(reader.schema.names)}
         self.parsed: dict[int, list[p.Piece]] = {}
         begins = self._find_begins()
-        self.changes = np.flatnonzero(codes <= o.LAST_CHANGE)
+        self.ends = self.empty & (codes == o.UPDATE) & bool(self.documents)
+        self.changes = np.flatnonzero((codes <= o.LAST_CHANGE) & ~undo & ~self.ends)
         statements = texts.take(pa.array(self.changes))
         if statements.null_count:
             raise reader.unreadable("A change has no redo text.", "")
@@ -90,7 +106,7 @@ class _Assembly:
             [b.where for _, b in begins],
             [self.text(i) for i, _ in begins],
         )
-        self.found = LobEvents(reader, texts, codes)
+        self.found = LobEvents(reader, texts, codes, self.changes)
         self.next_begin = len(self.changes)
 
     def run(self, transactions: list[int], row_ids: list[str | None]) -> Assembled:
@@ -102,8 +118,11 @@ class _Assembly:
                 state = states[transactions[i]] = Transaction()
             row_id = row_ids[i]
             row_id = None if row_id is None or row_id.strip() in ("", o.NO_ROW_ID) else row_id
-            if code <= o.LAST_CHANGE:
+            if self.undo[i] or self.ends[i]:
+                self._end(state, i, row_id)
+            elif code <= o.LAST_CHANGE:
                 self.found.close(state)
+                state.locator = None
                 self._change(state, i, change, code, row_id)
                 change += 1
             else:
@@ -119,7 +138,7 @@ class _Assembly:
     def _find_begins(self) -> list[tuple[int, p.Begin]]:
         """Parse the beginnings of all long values, so that their conditions are read in one call."""
         blocks = pc.match_substring_regex(self.texts, r"(?i)^\s*(declare|begin|select)\b").fill_null(False)
-        starts = np.isin(self.codes, (o.SELECT_LOB_LOCATOR, o.XML_BEGIN, o.STRING_BEGIN)) | (
+        starts = ~self.empty & np.isin(self.codes, (o.SELECT_LOB_LOCATOR, o.XML_BEGIN, o.STRING_BEGIN)) | (
             np.isin(self.codes, o.LOB_CODES) & blocks.to_numpy(zero_copy_only=False)
         )
         found = []
@@ -141,6 +160,28 @@ class _Assembly:
             raise self.reader.unreadable(f"A piece of a long value cannot be read: {e}.", text) from e
 
     # -- changes ----------------------------------------------------------------------------------------------------------
+
+    def _end(self, state: Transaction, i: int, row_id: str | None) -> None:
+        """An update without a text, which ends a statement; or an undo row, which may have undone long values of the change before."""
+        self.found.close(state)
+        event, state.locator = state.newest, None
+        if self.ends[i] and not self.undo[i] and (event is None or event is not state.open):
+            raise self.reader.unreadable("A change has no redo text.")
+        if event is None or event.op == events.DELETE:
+            return
+        if self.undo[i]:
+            self.found.forget(
+                event, {*event.values, *(c for c in self.images.lobs if self.images.names(event.image, c))}
+            )
+        elif event.op == events.UPDATE and not any(c in event.values for c in self.documents):
+            raise self.reader.unreadable("A change has no redo text.")
+        state.open = None
+        self._name(state, event, i, row_id)
+
+    def _name(self, state: Transaction, event: Event, i: int, row_id: str | None) -> None:
+        if row_id:
+            event.named = i
+            state.by_row_id[row_id] = event.row
 
     def _change(self, state: Transaction, i: int, at: int, code: int, row_id: str | None) -> None:
         images = self.images
@@ -165,9 +206,9 @@ class _Assembly:
             row.history.append(at)
             if key >= 0:
                 state.rows[key] = row
-            if row_id:
-                state.by_row_id[row_id] = row
+            self._name(state, event, i, row_id)
         self.found.list(event)
+        state.newest = event
         state.open = event if code != o.DELETE and not row_id else None
         if state.open is not None and key < 0:
             state.unnamed.append(event)
@@ -187,19 +228,28 @@ class _Assembly:
             if self.images.sets(at, c):
                 event.values[c] = at
         event.row.history.append(at)
-        state.by_row_id[row_id] = event.row
-        state.open = None
+        self._name(state, event, int(self.changes[at]), row_id)
+        state.open, state.newest = None, event
         if state.unnamed and state.unnamed[-1] is event:
             state.unnamed.pop()
 
     # -- pieces -----------------------------------------------------------------------------------------------------------
 
     def _pieces(self, state: Transaction, i: int, code: int, row_id: str | None) -> None:
+        if code == o.SELECT_LOB_LOCATOR and self.empty[i]:
+            state.locator = i, row_id
+            return
         found = self.parsed.pop(i, None)
-        for piece in self._read(i) if found is None else found:
+        found = self._read(i) if found is None else found
+        for piece, next_ in itertools.zip_longest(found, found[1:]):
             if isinstance(piece, p.Begin):
-                self.found.close(state)
-                self._begin(state, i, piece, row_id)
+                if self._continues(state, piece, next_, row_id):
+                    self.next_begin += 1
+                else:
+                    self.found.close(state)
+                    at, located = state.locator or (i, None)
+                    self._begin(state, at, i, piece, row_id or located)
+                state.locator = None
                 continue
             group = state.group or self._inferred(state, i, code, piece)
             codes = {"XML": o.XML_CODES, "STRING": o.STRING_CODES}.get(group.kind, o.LOB_CODES)
@@ -217,7 +267,24 @@ class _Assembly:
                 raise self._confused(i, "the end of a value comes without its beginning", last)
             last.ended = True
 
-    def _begin(self, state: Transaction, i: int, begin: p.Begin, row_id: str | None) -> None:
+    def _continues(self, state: Transaction, begin: p.Begin, piece: p.Piece | None, row_id: str | None) -> bool:
+        """Whether a statement that selects its locator again goes on with the value that began last.
+
+        A locator of its own begins another value, unless it is for the cut at the end of a value.
+        """
+        group = state.group
+        if group is None or group.kind != begin.kind or piece is None or row_id or (state.locator or (0, None))[1]:
+            return False
+        if state.locator is not None and not isinstance(piece, p.Trim):
+            return False
+        same = group.column == self.columns.get(begin.column, -1)
+        return same and group.touched and self.images.same(group.image, self.next_begin)
+
+    def _begin(self, state: Transaction, at: int, i: int, begin: p.Begin, row_id: str | None) -> None:
+        """Begin a value.
+
+        :param at: index of the first log row that it has
+        """
         image, self.next_begin = self.next_begin, self.next_begin + 1
         text = self.text(i)
         column = self._column(begin, text)
@@ -238,18 +305,17 @@ class _Assembly:
         before = row.event if row is not None else None
         if event is None:
             row = row or Row()
-            event = Event(i, image, events.UPDATE, row)
+            event = Event(at, image, events.UPDATE, row)
         row = event.row
         row.event = event
         if key >= 0:
             state.rows[key], row.key = row, key
-        if row_id:
-            state.by_row_id[row_id] = row
+        self._name(state, event, at, row_id)
         value = LongValue(None, text=begin.kind != "BLOB", fresh=True)
         if in_place and column >= 0:
             value = self.found.current(row, column, event, text, begin.kind != "BLOB")
-        state.open = None if in_place else event
-        state.group = Group(begin.kind, column, text, event, before, value, in_place=in_place)
+        state.open, state.newest = None if in_place else event, event
+        state.group = Group(begin.kind, column, image, text, event, before, value, in_place=in_place)
 
     def _event_of(self, state: Transaction, row: Row | None, image: int, column: int, in_place: bool) -> Event | None:
         """The output row that a value belongs to; ``None`` = a new one."""
@@ -277,7 +343,7 @@ class _Assembly:
             ]  # fmt: skip
             if len(fitting) == 1:
                 value = LongValue(None, text=how == k.TEXT, fresh=True)
-                state.group = Group(piece.kind or "CLOB", fitting[0], self.text(i), last, None, value)
+                state.group = Group(piece.kind or "CLOB", fitting[0], last.image, self.text(i), last, None, value)
                 return state.group
         raise self._confused(i, "a piece comes without the beginning of its value", None)
 
@@ -306,7 +372,14 @@ class _Assembly:
         rows = self.images.take(np.array([e.image for e in found], np.int64), np.array([e.op for e in found], np.int8))
         replaced: dict[int, list[tuple[int, Any]]] = {}
         for at, event in enumerate(found):
+            for c in self.documents if event.op == events.CREATE else ():
+                if self.images.lacks(
+                    event.image, c
+                ):  # an insert does not name documents; one that is NULL has no pieces
+                    event.values.setdefault(c, None)
             for c, value in event.values.items():
                 replaced.setdefault(c, []).append((at, value))
         unknown = self.images.replace(rows, replaced) if replaced else None
-        return Assembled(rows, np.array([e.origin for e in found], np.int64), unknown)
+        origin = np.array([e.origin for e in found], np.int64)
+        named = np.array([e.origin if e.named < 0 else e.named for e in found], np.int64)
+        return Assembled(rows, origin, named, unknown)

@@ -112,12 +112,16 @@ def read_pieces(code: int, text: str) -> list[Piece]:
     return [readers[code](text)]
 
 
-def read_piece_text(code: int, text: str) -> Piece | None:
-    """The only piece of a statement; ``None`` if it has none. Raises like :func:`read_pieces`, and if there are several pieces."""
-    found = read_pieces(code, text)
-    if len(found) > 1:
-        raise Unreadable(f"the text has {len(found)} pieces")
-    return found[0] if found else None
+def read_begin(code: int, text: str) -> Begin | None:
+    """The beginning of a value in a statement; ``None`` if it has none. What comes after the beginning of a LOB may be cut off.
+
+    :raises Unreadable: it does not have the form of its operation
+    """
+    if code in LOB_CODES:
+        return _Block(text).begin()
+    if code not in (XML_BEGIN, STRING_BEGIN):
+        return None
+    return next(piece for piece in read_pieces(code, text) if isinstance(piece, Begin))
 
 
 class _Block(Cursor):
@@ -142,6 +146,11 @@ class _Block(Cursor):
         if not any(isinstance(piece, wanted.get(code, (Begin,))) for piece in found):
             raise Unreadable(f"the statement does not do what its operation code {code} says")
         return found
+
+    def begin(self) -> Begin | None:
+        """The locator alone."""
+        self._declarations()
+        return self._locator() if self.keyword("select") else None
 
     def _declarations(self) -> None:
         if self.keyword("declare"):

@@ -100,13 +100,17 @@ class RowDecoder:
     ) -> list[tuple[RowBlock, Int64s]]:
         blocks = []
         codes = rows.column("code").to_numpy()
-        for part in _by_size(rows, index, codes, owner):
+        starts = (codes <= LAST_CHANGE) & ~rows.column("rollback").to_numpy(zero_copy_only=False)
+        for part in _by_size(rows, index, starts, owner):
             picked = rows.take(pa.array(part)).combine_chunks()
             with values_of(schema.id):
-                read, origin = self._texts(picked, schema, owner[part])
+                read, origin, named = self._texts(picked, schema, owner[part])
             if not len(origin):
                 continue
-            picked = picked.take(pa.array(origin)) if len(origin) != len(part) else picked
+            if len(origin) != len(part):
+                row_ids = picked.column("row_id").take(pa.array(named))
+                picked = picked.take(pa.array(origin))
+                picked = picked.set_column(picked.schema.get_field_index("row_id"), "row_id", row_ids)
             at = part[origin]
             block = RowBlock(
                 table=schema,
@@ -124,20 +128,23 @@ class RowDecoder:
             blocks.append((block, at))
         return blocks
 
-    def _texts(self, rows: pa.Table, schema: TableSchema, owner: npt.NDArray[np.int32]) -> tuple[Rows, Int64s]:
+    def _texts(self, rows: pa.Table, schema: TableSchema, owner: npt.NDArray[np.int32]) -> tuple[Rows, Int64s, Int64s]:
+        """The output rows of log rows, the index of the first log row of each, and of the one that has its ROWID."""
         reader = self._reader(schema)
         codes, texts = rows.column("code").to_numpy(), rows.column("sql").combine_chunks()
+        undo = rows.column("rollback").to_numpy(zero_copy_only=False)
         try:
             row_ids = _array(rows.column("row_id"))
-            if (codes <= LAST_CHANGE).all() and not pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py():
-                return reader.read(_array(texts), codes), np.arange(len(codes))
-            assembled = read_with_lobs(reader, _array(texts), codes, owner.astype(np.int64), row_ids)
+            if (codes <= LAST_CHANGE).all() and not undo.any() and not pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py():
+                origin = np.arange(len(codes))
+                return reader.read(_array(texts), codes), origin, origin
+            assembled = read_with_lobs(reader, _array(texts), codes, owner.astype(np.int64), row_ids, undo)
             found, origin = assembled.rows, assembled.origin
             if assembled.unknown is not None:
-                ids = row_ids.take(pa.array(origin)).to_pylist()
+                ids = row_ids.take(pa.array(assembled.named)).to_pylist()
                 scns = [self._scns[i] for i in owner[origin].tolist()]
                 found = reselect(found, assembled.unknown, schema, ids, scns, self._lookups)
-            return found, origin
+            return found, origin, assembled.named
         except CdcError as e:
             scns = rows.column("scn").to_numpy()
             e.where = f"{e.where or schema.id}, redo of SCN {scns.min()} to {scns.max()}"
@@ -179,12 +186,14 @@ class RowDecoder:
 
 
 def _by_size(
-    rows: pa.Table, index: Int64s, codes: npt.NDArray[np.int16], owner: npt.NDArray[np.int32]
+    rows: pa.Table, index: Int64s, starts: npt.NDArray[np.bool_], owner: npt.NDArray[np.int32]
 ) -> Iterator[Int64s]:
     """Split the rows where their statements are too long for one call.
 
     The pieces of a long value stay with their change: if there are any, rows are split between transactions only, or, in a transaction
     that is too large, before a change.
+
+    :param starts: mask of the rows that begin a change
     """
     lengths = pc.binary_length(rows.column("sql")).fill_null(0).to_numpy()[index]
     ends = np.cumsum(lengths)
@@ -192,8 +201,8 @@ def _by_size(
         yield index
         return
     cuts = np.arange(1, len(index))
-    if (codes[index] > LAST_CHANGE).any():
-        cuts = cuts[codes[index[1:]] <= LAST_CHANGE]
+    if not starts[index].all():
+        cuts = cuts[starts[index[1:]]]
         border = cuts[owner[index[cuts]] != owner[index[cuts - 1]]]
         large = np.diff(ends[np.concatenate([[0], border - 1, [len(index) - 1]])]).max(initial=0) > TEXT_BYTES
         cuts = cuts if large else border

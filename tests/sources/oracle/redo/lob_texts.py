@@ -93,6 +93,31 @@ def erase(column: str, offset: int, length: int, transaction: int = 1) -> Line:
     )
 
 
+def as_blocks(lines: Sequence[Line]) -> list[Line]:
+    """The same lines as 23ai has them: a locator without a text, and blocks that select it again.
+
+    Each change in place has a locator of its own; only its writes have the ROWID as well.
+    """
+    found: list[Line] = []
+    begins: dict[int, tuple[Line, bool]] = {}
+    for line in lines:
+        begin, located = begins.get(line.transaction, (None, False))
+        if line.code == 9:
+            begins[line.transaction] = line, True
+            found.append(line._replace(text=None))
+        elif line.code in (10, 11, 29) and begin is not None:
+            if begin.row_id != NO_ROW_ID and not located:
+                found.append(begin._replace(text=None))
+            begins[line.transaction] = begin, False
+            call = (line.text or "").replace(" e := ", " e_len :=  ").replace(", e, ", ", e_len, ")
+            text = f"{begin.text}\n{call}END;\n\n".replace(" e NUMBER", " e_len NUMBER")
+            found.append(line._replace(text=text, row_id=begin.row_id if line.code == 10 else NO_ROW_ID))
+        else:
+            begins.pop(line.transaction, None)
+            found.append(line)
+    return found
+
+
 def xml(named: dict[str, Any], *parts: str | bytes | None, transaction: int = 1) -> list[Line]:
     begin = f'XML DOC BEGIN:  select "X" from "SHOP"."PARTS" where {_where(named)}'
     writes = [f"XML_REDO := {value('', p)}" + ("" if p is None else f":{len(p)}") for p in parts]
@@ -108,13 +133,14 @@ def string(named: dict[str, Any], *parts: str, transaction: int = 1, column: str
     return [Line(code, text, NO_ROW_ID, transaction) for code, text in texts]
 
 
-def assemble(reader: RedoReader, lines: Sequence[Line]) -> Assembled:
+def assemble(reader: RedoReader, lines: Sequence[Line], undone: int = -1) -> Assembled:
     return read_with_lobs(
         reader,
         [line.text for line in lines],  # type: ignore[arg-type,misc]
         np.array([line.code for line in lines], np.int16),
         np.array([line.transaction for line in lines]),
         [line.row_id for line in lines],
+        np.arange(len(lines)) == undone,
     )
 
 

@@ -10,6 +10,7 @@ from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
 from tests.sources.oracle.redo.lob_texts import (
     NOTHING,
     Line,
+    as_blocks,
     assemble,
     delete,
     erase,
@@ -169,6 +170,67 @@ CASES: dict[str, tuple[list[Line], list[Any]]] = {
 def test_a_recorded_sequence_is_the_recorded_rows(name: str) -> None:
     lines, wanted = CASES[name]
     assert rows(lines) == wanted
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_recorded_sequence_in_blocks_of_23ai_is_the_same_rows(name: str) -> None:
+    lines, wanted = CASES[name]
+    assert [row[1:] for row in rows(as_blocks(lines))] == [row[1:] for row in wanted]
+
+
+BLOCKS: dict[str, tuple[list[Line], list[Any]]] = {
+    "a value set twice": (
+        as_blocks([locator("C", ONE), write("C", "first", 1), trim("C", 5), locator("C", ONE), write("C", "2nd", 1), trim("C", 3)]),
+        [u(0, C="first"), u(3, C="2nd")],
+    ),
+    "a cut with a locator of its own": (
+        as_blocks([locator("C", ONE), write("C", "abc", 1), locator("C", ONE), trim("C", 3)]), [u(C="abc")],
+    ),
+    "two rows": (
+        as_blocks([locator("C", ONE), write("C", "abc", 1), trim("C", 3), locator("C", ONE | {"ID": 2}), write("C", "d", 1), trim("C", 1)]),
+        [u(C="abc"), (3, "u", {"before": ONE | {"ID": 2}, "after": ONE | {"ID": 2, "C": "d"}})],
+    ),
+    "an insert, its pieces, then the NULLs": (
+        [insert(**ONE, C="", D="", B=b"", S=None), *as_blocks([locator("C", ONE), write("C", "a", 1), write("C", "b", 2)]),
+         update(ONE, row_id=R1, D=None, B=None)],
+        [c(C="ab")],
+    ),
+    "an insert without LOBs": (
+        [insert(**ONE, C="", D="", B=b"", S=None), update(ONE, row_id=R1, C=None, D=None, B=None)], [c()],
+    ),
+    "a document, ended by an update without a text": (
+        [insert(**ONE, C="", D="", B=b"", S=None), *xml(ONE, "<a/>"), Line(3, None, R1)],
+        [c(C="", D="", B="", X="<a/>")],
+    ),
+    "a cut in place": (as_blocks([locator("C", ONE, R1), trim("C", 0)]), [u(C="")]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_sequence_of_23ai_is_the_recorded_rows(name: str) -> None:
+    lines, wanted = BLOCKS[name]
+    assert rows(lines) == wanted
+
+
+def test_the_row_of_a_value_is_known_from_the_log_row_that_names_it() -> None:
+    lines = [
+        insert(**ONE, **EMPTY),
+        *as_blocks([locator("C", ONE), write("C", "a", 1)]),
+        update(ONE, row_id=R1, D=None),
+    ]
+    assert assemble(lob_reader(), lines).named.tolist() == [3]
+
+
+def test_a_value_that_may_have_been_undone_is_not_known() -> None:
+    lines = [
+        insert(row_id=R1, **ONE, **EMPTY),
+        *as_blocks([locator("C", ONE, R1), write("C", "a", 1)]),
+        Line(3, "", R1),
+    ]
+    found = assemble(lob_reader(), lines, undone=3)
+    ((_, op, row),) = shown(found, lob_reader().schema)
+    assert op == "c"
+    assert {name: row["after"][name] for name in "CDBX"} == dict.fromkeys("CDBX", "?")
 
 
 @pytest.mark.parametrize("name", CASES)

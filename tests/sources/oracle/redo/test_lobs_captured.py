@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -34,10 +34,13 @@ ABSENT = {"C": PLACEHOLDER, "N": PLACEHOLDER, "B": _bytes(), "X": PLACEHOLDER}
 SET = {"C": "text", "N": "žš", "B": "+/8A", "X": "<a>1</a>"}
 
 
-@pytest.fixture
-def docs(schema: Oracle) -> Oracle:
+@pytest.fixture(params=["19c", "23ai"])
+def docs(request: pytest.FixtureRequest, schema: Oracle) -> Iterator[Oracle]:
+    """The table, on a server that logs long values in one of its shapes."""
+    schema.configure(lob_shape=request.param)
     schema.sql(*DDL)
-    return schema
+    yield schema
+    schema.configure(lob_shape="19c")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
 from tests.sources.oracle.redo.lob_model import Model
 from tests.sources.oracle.redo.lob_texts import (
     NOTHING,
+    as_blocks,
     assemble,
     insert,
     lob_reader,
@@ -26,14 +27,15 @@ R1, R2 = "AAAS1pAAMAAAACXAAA", "AAAS1pAAMAAAACXAAB"
 ONE = {"ID": 1, "V": "x"}
 
 
+@pytest.mark.parametrize("blocks", [False, True])
 @pytest.mark.parametrize("seed", range(60))
-def test_random_sequences_end_in_the_values_of_a_plain_model(seed: int) -> None:
+def test_random_sequences_end_in_the_values_of_a_plain_model(seed: int, blocks: bool) -> None:
     model = Model(seed)
     for _ in range(25):
         model.step()
     reader = lob_reader()
     found: dict[int, dict[str, Any]] = {}
-    for _, op, row in shown(assemble(reader, model.lines), reader.schema):
+    for _, op, row in shown(assemble(reader, as_blocks(model.lines) if blocks else model.lines), reader.schema):
         if op == "d":
             del found[row["before"]["ID"]]
             continue

@@ -83,6 +83,11 @@ def kept(server: Oracle) -> dict[int, dict[str, Any]]:
     return {row["ID"]: row for row in rows_}
 
 
+@pytest.fixture(autouse=True, params=["19c", "23ai", "23ai_basicfile"])
+def shape(request: pytest.FixtureRequest, server: Oracle) -> None:
+    server.configure(lob_shape=request.param)
+
+
 INSERT = "INSERT INTO parts VALUES (:1, :2, :3, :4, :5, :6, :7)"
 CALLS = (
     "DECLARE l CLOB; BEGIN SELECT c INTO l FROM parts WHERE id = {id} FOR UPDATE; {calls} END;",

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_cdc.core import errors
 from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
-from airflow_provider_cdc.sources.oracle.redo.pieces import Begin, Erase, Trim, Write, read_piece_text
+from airflow_provider_cdc.sources.oracle.redo.pieces import Begin, Erase, Trim, Write, read_pieces
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
 from tests.sources.oracle.redo.recorded_cases import Case, texts, values
 from tests.sources.oracle.redo.redo_tables import UNAVAILABLE, config, images, parts_reader, read, shown, table
@@ -87,10 +87,9 @@ def test_good_statements_keep_their_places_among_each_other() -> None:
 def test_a_piece_means_what_was_recorded(case: Case) -> None:
     if "error" in case.expected:
         with pytest.raises(Unreadable):
-            read_piece_text(case.code, case.sql)
+            read_pieces(case.code, case.sql)
         return
-    piece = read_piece_text(case.code, case.sql)
-    match piece:
+    match next(iter(read_pieces(case.code, case.sql)), None):
         case None:
             found: dict[str, Any] = {"end": True}
         case Begin(kind, owner, name, column, where):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,9 @@ from dev.servers import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 
 
-@pytest.fixture
-def long_values(schema: Oracle) -> Oracle:
+@pytest.fixture(params=["19c", "23ai"])
+def long_values(request: pytest.FixtureRequest, schema: Oracle) -> Iterator[Oracle]:
+    schema.configure(lob_shape=request.param)
     schema.sql(
         "CREATE TABLE notes (id NUMBER(9) PRIMARY KEY, body CLOB, other CLOB)",
         "ALTER TABLE notes ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
@@ -21,7 +23,8 @@ def long_values(schema: Oracle) -> Oracle:
     with schema.connect() as connection, connection.cursor() as cursor:
         cursor.execute("INSERT INTO notes VALUES (1, :1, :2)", ["a" * 5000, "z" * 3000])
         connection.commit()
-    return schema
+    yield schema
+    schema.configure(lob_shape="19c")
 
 
 def _append(server: Oracle, text: str) -> None:
