@@ -97,7 +97,11 @@ def test_a_stream_killed_at_random_moments_is_what_the_engine_held_at_any_scn(
     r = Random(seed)
     with ExitStack() as stack:
         server = stack.enter_context(Oracle(options))
-        server.configure(partial_xids=r.random() < 0.5, commits_wait=r.random() < 0.5)
+        server.configure(
+            partial_xids=r.random() < 0.5,
+            commits_wait=r.random() < 0.5,
+            lob_shape=r.choice(("19c", "23ai", "23ai_basicfile")),
+        )
         bench = Bench(server, oracle_forks, seed, folder, form.removesuffix("-cluster"))
         writer = stack.enter_context(closing(bench.writer))
         writer.prepare()

@@ -141,6 +141,11 @@ class SchemaVersions:
             raise _unknown(self._ids[number], f"SCN {scn}")
         return present, FOREVER
 
+    def schemas(self, number: int) -> list[TableSchema]:
+        """All schemas of a table that rows may have, as far as they are known."""
+        present = self._tables.get(self._ids[number])
+        return [schema for _, schema in self._older.get(number, ())] + ([] if present is None else [present])
+
     def missing(self, numbers: Iterable[int], where: str) -> tuple[list[TableChange], list[int]]:
         """For tables without a known schema: schema changes from the catalog, and the numbers of tables that it does not have any more.
 

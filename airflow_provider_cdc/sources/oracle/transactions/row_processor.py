@@ -79,7 +79,9 @@ class RowProcessor:
         self._ddl_rows = ddl_rows.DdlRows(config, start, self._versions, ddl, counters)
         self._blocks = BlockBuilder(config, self._versions, lookups, counters)
         self._scn = 0
-        self.transactions = TransactionBuffer(config, start, counters, until.scn if until else FOREVER)
+        self.transactions = TransactionBuffer(
+            config, start, counters, self._versions.schemas, until.scn if until else FOREVER
+        )
         self.position = start
 
     @property

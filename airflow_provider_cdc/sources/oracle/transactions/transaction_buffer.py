@@ -13,13 +13,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.counters import RowCounters
-from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER, LAST_CHANGE
+from airflow_provider_cdc.sources.oracle.kernels.operations import FIRST_PIECE, FOREVER, LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.transactions import rollback
 from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, resume_scns
 from airflow_provider_cdc.sources.oracle.transactions.open_transactions import OpenTransactions, Transaction
-from airflow_provider_cdc.sources.oracle.transactions.rollback import not_rolled_back
 from airflow_provider_cdc.sources.oracle.transactions.segments import CarriedRows, Segment
 from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import SpillBuffer
 from airflow_provider_cdc.sources.oracle.transactions.users import UserFilter
@@ -51,13 +52,19 @@ class TransactionBuffer:
     """Owns the open transactions and their buffered changes.
 
     :param start: the position to begin at; transactions that were given up before it stay given up
+    :param schemas: the schemas of a table, by its number
     :param needed: SCN from which the log is needed, whatever is open
     """
 
     def __init__(
-        self, config: OracleConfig, start: OraclePosition, counters: RowCounters, needed: int = FOREVER
+        self,
+        config: OracleConfig,
+        start: OraclePosition,
+        counters: RowCounters,
+        schemas: Callable[[int], Sequence[TableSchema]],
+        needed: int = FOREVER,
     ) -> None:
-        self._needed = needed
+        self._schemas, self._needed = schemas, needed
         self._most = config.log_mining_buffer_transaction_events_threshold
         self._open = OpenTransactions(start, UserFilter(config))
         self._buffer = SpillBuffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
@@ -251,7 +258,7 @@ class TransactionBuffer:
         rank = order[np.searchsorted(serials[order], rows.column("tx").to_numpy())]
         if (np.diff(rank) < 0).any():
             rows = rows.take(pa.array(np.argsort(rank, kind="stable")))
-        keep, unmatched = not_rolled_back(rows)
+        keep, unmatched = rollback.not_rolled_back(rows, self._schemas)
         _warn_unmatched(unmatched, commits)
         if not keep.all():
             rows = rows.filter(pa.array(keep))
@@ -278,9 +285,8 @@ class TransactionBuffer:
         names = ["code", "rollback"]
         parts = [p.combine_chunks() for p in self._buffer.pieces(commit.serial, BLOCK_ROWS, names)]
         if any(pc.any(part.column("rollback")).as_py() for part in parts):
-            names = ["tx", "code", "table", "row_id", "rollback"]
-            parts = list(self._buffer.pieces(commit.serial, BLOCK_ROWS, names))
-        keep, unmatched = not_rolled_back(pa.concat_tables(parts).combine_chunks())
+            parts = [_without_data(part) for part in self._buffer.pieces(commit.serial, BLOCK_ROWS, rollback.COLUMNS)]
+        keep, unmatched = rollback.not_rolled_back(pa.concat_tables(parts), self._schemas)
         _warn_unmatched(unmatched, [commit])
         return keep
 
@@ -304,6 +310,13 @@ def _warn_unmatched(count: int, commits: list[Commit]) -> None:
         )  # fmt: skip
 
 
+def _without_data(rows: pa.Table) -> pa.Table:
+    """The rows with the beginnings of the texts of pieces, which name the row and the column of a value."""
+    texts, piece = rows.column("sql"), pc.greater_equal(rows.column("code"), FIRST_PIECE)
+    short = pc.if_else(piece, pc.utf8_slice_codeunits(texts, 0, rollback.PIECE_CHARACTERS), texts)
+    return rows.set_column(rows.schema.get_field_index("sql"), "sql", short)
+
+
 def _among(values: Int64s, wanted: Int64s) -> npt.NDArray[np.bool_]:
     """Mask of the values that are in ``wanted``, which is ascending."""
     if not len(wanted):
@@ -318,7 +331,10 @@ def _between_changes(pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
     held: pa.Table | None = None
     for piece in pieces:
         rows = piece if held is None else pa.concat_tables([held, piece])
-        begins = np.flatnonzero(rows.column("code").to_numpy() <= LAST_CHANGE)
+        undo = rows.column("rollback").to_numpy(
+            zero_copy_only=False
+        )  # an undo row that is left concerns the change before it
+        begins = np.flatnonzero((rows.column("code").to_numpy() <= LAST_CHANGE) & ~undo)
         cut = int(begins[-1]) if len(begins) else 0
         if cut:
             yield rows.slice(0, cut)

@@ -1,0 +1,171 @@
+"""Changes of long values that were undone within their transaction, as 19c and 23ai log them; what is captured is what the table has."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import oracledb
+import pytest
+
+from dev.servers.oracle import Oracle
+from tests.sources.oracle_adapter import oracle_connector
+from tests.support.connectors import Connector
+
+BIG, BIG2 = "a" * 9000 + "z", "b" * 11_000 + "y"
+INSERT = "INSERT INTO LOB VALUES (:1, :2, :3, :4, :5)"
+SAVE, BACK = "SAVEPOINT s", "ROLLBACK TO s"
+Step = tuple[str, list[Any]]
+
+
+def _append(id_: int, text: str) -> Step:
+    call = f"dbms_lob.writeappend(l, {len(text)}, '{text}');"
+    return f"DECLARE l CLOB; BEGIN SELECT C INTO l FROM LOB WHERE ID = {id_} FOR UPDATE; {call} END;", []
+
+
+def _set(id_: int | str, **values: Any) -> Step:
+    sets = ", ".join(f"{name} = :{n}" for n, name in enumerate(values, 1))
+    return f"UPDATE LOB SET {sets} WHERE ID IN ({id_})", list(values.values())
+
+
+SCENARIOS: dict[str, list[Step | str]] = {
+    "a large value over a small one": [SAVE, _set(1, C=BIG2), BACK, _set(1, NAME="after")],
+    "an update, then a large value over a large one": [_set(2, NAME="kept"), SAVE, _set(2, C=BIG2), BACK],
+    "a column and a large value": [SAVE, _set(2, NAME="x", C=BIG), BACK, _set(2, NAME="y")],
+    "an insert of large values": [
+        SAVE, (INSERT, [11, "new", BIG, "n" * 5000, bytes(9000)]), BACK, (INSERT, [12, "twelve", None, None, None]),
+    ],
+    "large values of two rows": [SAVE, _set("1, 2", C=BIG2), BACK, _set(1, NAME="z")],
+    "the second of two large values": [_set(1, C=BIG), SAVE, _set(1, C=BIG2), BACK],
+    "the second of two appends": [_append(1, "xxx"), SAVE, _append(1, "yyy"), BACK],
+    "both of two appends": [SAVE, _append(1, "xxx"), _append(1, "yyy"), BACK, _set(1, NAME="z")],
+    "an insert that fails": [_set(3, NAME="before"), (INSERT, [1, "twice", BIG, None, None])],
+    "a large value of another column": [_set(2, C=BIG), SAVE, _set(2, B=b"b" * 5000), BACK],
+    "large values of two columns": [SAVE, _set(2, C=BIG, B=b"b" * 5000), BACK, _set(2, NAME="z")],
+    "large values of two columns and two rows": [SAVE, _set("1, 2", C=BIG, NC="n" * 4000), BACK, _set(3, NAME="z")],
+    "the newer of large values of two rows": [_set(1, C=BIG2), SAVE, _set(2, C=BIG2), BACK],
+    "a small value behind a large one of another row": [_set(1, C=BIG2), SAVE, _set(3, B=b"s"), BACK],
+    "a small value behind a large one": [_set(1, C=BIG2), SAVE, _set(1, B=b"s"), BACK],
+    "a column behind a large value": [_set(1, C=BIG2), SAVE, _set(1, NAME="s"), BACK],
+    "a column behind a large value of another row": [_set(1, C=BIG2), SAVE, _set(3, NAME="s"), BACK],
+    "a large value behind a column and a large value": [_set(2, NAME="kept", C=BIG), SAVE, _set(2, B=b"b" * 5000), BACK],
+    "a large value of a new row": [(INSERT, [11, "new", BIG, None, b"b"]), SAVE, _set(11, C=BIG2, NC=BIG2), BACK],
+    "a NULL that became large": [SAVE, _set(3, NC="n" * 4000), BACK, _set(3, NAME="z")],
+    "a delete": [_set(2, C=BIG2), SAVE, ("DELETE FROM LOB WHERE ID = 2", []), BACK],
+    "everything, then the same again": [
+        SAVE, _set(2, NAME="x", C=BIG, B=b"s"), _append(1, "xxx"), (INSERT, [11, "new", BIG, None, b"b"]), BACK,
+        _set(2, NAME="x", C=BIG, B=b"s"), _append(1, "xxx"), (INSERT, [11, "new", BIG, None, b"b"]),
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(params=["19c", "23ai", "23ai_basicfile"])
+def shape(request: pytest.FixtureRequest, schema: Oracle) -> Iterator[str]:
+    schema.configure(lob_shape=request.param)
+    schema.sql(
+        "CREATE TABLE LOB (ID NUMBER(9) PRIMARY KEY, NAME VARCHAR2(50), C CLOB, NC NCLOB, B BLOB)",
+        "ALTER TABLE LOB ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
+    )
+    _run(
+        schema,
+        (INSERT, [1, "one", "small", "n", b"\xde"]),
+        (INSERT, [2, "two", BIG, "n" * 5000, bytes(9000)]),
+        (INSERT, [3, "three", BIG, None, None]),
+    )
+    yield request.param
+    schema.configure(lob_shape="19c")
+
+
+@pytest.fixture
+def made(schema: Oracle, shape: str, tmp_path: Path) -> Callable[..., Connector]:
+    return lambda **properties: oracle_connector(schema, tmp_path, **{"schema_include_list": "APP", **properties})
+
+
+def _run(server: Oracle, *steps: Step | str) -> None:
+    """One transaction; a statement that fails does not end it."""
+    with closing(server.connect()) as connection:
+        for step in steps:
+            sql, binds = (step, []) if isinstance(step, str) else step
+            with connection.cursor() as cursor, suppress(oracledb.IntegrityError):
+                cursor.execute(sql, binds)
+        connection.commit()
+
+
+def _kept(server: Oracle) -> dict[int, Any]:
+    return {int(id_): (name, c, nc, b) for id_, name, c, nc, b in server.table_at("LOB")}
+
+
+def _captured(connector: Connector) -> dict[int, Any]:
+    return {row["ID"]: (row["NAME"], row["C"], row["NC"], row["B"]) for row in connector.rows("APP.LOB")}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_what_is_undone_is_not_captured_and_what_is_not_is(
+    schema: Oracle, made: Callable[..., Connector], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = made(lob_enabled=True)
+    connector.capture()
+    _run(schema, *SCENARIOS[name])
+    connector.capture()
+    assert _captured(connector) == _kept(schema)
+    assert "undo changes that are not in the log" not in caplog.text
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_without_long_values_the_other_columns_are_those_of_the_table(
+    schema: Oracle, made: Callable[..., Connector], name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = made()
+    connector.capture()
+    _run(schema, *SCENARIOS[name])
+    connector.capture()
+    names = {row["ID"]: row["NAME"] for row in connector.rows("APP.LOB")}
+    assert names == {id_: row[0] for id_, row in _kept(schema).items()}
+    assert "undo changes that are not in the log" not in caplog.text
+
+
+@pytest.mark.parametrize(("seed", "enabled"), [(1, True), (2, True), (3, False)])
+def test_random_transactions_with_savepoints_end_in_the_rows_of_the_table(
+    schema: Oracle, made: Callable[..., Connector], seed: int, enabled: bool
+) -> None:
+    r = random.Random(seed)
+    connector = made(lob_enabled=enabled)
+    connector.capture()
+    for _ in range(12):
+        for _ in range(6):
+            _run(schema, *_transaction(r))
+        connector.capture()
+        expected, found = _kept(schema), _captured(connector)
+        if not enabled:
+            expected = {id_: row[0] for id_, row in expected.items()}
+            found = {id_: row[0] for id_, row in found.items()}
+        assert found == expected
+
+
+def _transaction(r: random.Random) -> list[Step | str]:
+    steps: list[Step | str] = []
+    for _ in range(r.randint(1, 8)):
+        chance = r.random()
+        ids = r.sample(range(1, 6), r.choice((1, 1, 2)))
+        if chance < 0.2:
+            steps += r.choice(([SAVE], [BACK] if SAVE in steps else [SAVE]))
+        elif chance < 0.4:
+            steps.append((INSERT, [ids[0], f"new {r.random():.3}", *(_value(r, name) for name in ("C", "NC", "B"))]))
+        elif chance < 0.5:
+            steps.append((f"DELETE FROM LOB WHERE ID = {ids[0]}", []))
+        else:
+            names = r.sample(["NAME", "C", "NC", "B"], r.choice((1, 1, 2, 3)))
+            steps.append(_set(", ".join(map(str, ids)), **{name: _value(r, name) for name in names}))
+    return steps
+
+
+def _value(r: random.Random, name: str) -> Any:
+    if name == "NAME":
+        return f"name {r.random():.3}"
+    size = r.choice((None, 3, 1500, 3000, 5000))
+    if size is None:
+        return None
+    return r.randbytes(size) if name == "B" else r.choice("abcdé") * size
