@@ -1,4 +1,4 @@
-"""The Oracle test server's rows of long values, in the shape of 23ai.
+"""The Oracle test server's rows of long values, in the shape of 23ai, and of types that LogMiner does not support.
 
 What is expected is the table "Rows per statement" of
 https://github.com/osodevops/kafka-connect-oracle-cdc, oracle-cdc-core/src/main/resources/reference/lob-redo-shapes.md,
@@ -121,6 +121,20 @@ def test_pieces_are_whole_blocks_and_locators_have_no_text(
     place = """ select "C" into loc_c from "APP"."LOB" where "ID" = '3' and "NAME" = 'three' for update;\n"""
     assert all(row[3].startswith("DECLARE") and row[3].endswith("END;\n\n") for row in blocks)
     assert [place in row[3] for row in blocks] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [("BOOLEAN", [(255, "Unsupported", 2)]), ("JSON", [(255, "Unsupported", 2)]), ("VECTOR(3, FLOAT32)", [(255, "Unsupported", 2)]),
+     ("BFILE", []), ("SYS.ODCINUMBERLIST", [])],
+)  # fmt: skip
+def test_changes_of_a_table_with_a_type_that_logminer_does_not_support_have_no_values_or_no_row(
+    server: Oracle, owner: oracledb.Connection, capture: oracledb.Connection, type_: str, expected: list[object]
+) -> None:
+    run(owner, f"CREATE TABLE ty (id NUMBER, v {type_})")
+    start = server.scn()
+    run(owner, "INSERT INTO ty (id) VALUES (1)", "COMMIT")
+    assert mine(capture, start, columns="operation_code, sql_redo, status") == expected
 
 
 def test_the_undo_of_a_call_on_a_value_is_a_row_of_its_own(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dev.servers.oracle import lobs, redo, rowids
 from dev.servers.oracle.catalog import Column, Table
-from dev.servers.oracle.datatypes import DATE, NUMBER, RAW, DataType
+from dev.servers.oracle.datatypes import DATE, NUMBER, RAW, UNLOGGED_KINDS, UNSUPPORTED_KINDS, DataType
 from dev.servers.oracle.redo_sql import Writer, pieces
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ NO_RECORD = " 0x000000.00000000.0000 "
 VALID, MAY_NOT_RUN = 0, 2
 NOT_RUNNABLE = "XML sql_redo not re-executable"
 LOB_NOT_RUNNABLE = "LOB sql_redo not re-executable"
+UNSUPPORTED = {"OPERATION_CODE": 255, "OPERATION": "UNSUPPORTED", "SQL_REDO": "Unsupported", "STATUS": MAY_NOT_RUN}
 MISMATCH = "Dictionary Version Mismatch"
 
 
@@ -116,6 +117,11 @@ class Renderer:
         if op == redo.DDL:
             facts |= content | {"USERNAME": user}
             return facts
+        kinds = {column.type.kind for column in (writer.logged or table).columns} if writer.logged or table else set()
+        if kinds & UNLOGGED_KINDS:
+            return None
+        if kinds & UNSUPPORTED_KINDS:
+            return facts | UNSUPPORTED if op in (redo.INSERT, redo.UPDATE, redo.DELETE) else None
         known = writer.logged or table
         data_id = known.data_id_at(scn) if known else object_id
         row_id = rowids.to_text(rowids.make(data_id, row)) if row is not None else rowids.EMPTY
@@ -231,12 +237,7 @@ class Renderer:
 
     def _unsupported(self, facts: dict[str, Any], writer: Writer) -> dict[str, Any]:
         if self._database.unsupported & {writer.name}:
-            facts |= {
-                "OPERATION_CODE": 255,
-                "OPERATION": "UNSUPPORTED",
-                "SQL_REDO": "Unsupported",
-                "STATUS": MAY_NOT_RUN,
-            }
+            facts |= UNSUPPORTED
         return facts
 
     def _long_text(self, writer: Writer, op: int, column: Column, part: Any) -> str | None:

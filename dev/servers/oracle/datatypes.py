@@ -24,6 +24,10 @@ NATIONAL_KINDS = frozenset({"NCHAR", "NVARCHAR2", "NCLOB"})
 LOB_KINDS = frozenset({"CLOB", "NCLOB", "BLOB"})
 DATE_KINDS = frozenset({"DATE", "TIMESTAMP", "TIMESTAMP_TZ", "TIMESTAMP_LTZ"})
 FLOAT_KINDS = frozenset({"BINARY_FLOAT", "BINARY_DOUBLE"})
+UNSUPPORTED_KINDS = frozenset({"BOOLEAN", "JSON", "VECTOR"})
+"""LogMiner shows a change of a table with one of them as UNSUPPORTED, without any value."""
+UNLOGGED_KINDS = frozenset({"BFILE", "ODCINUMBERLIST"})
+"""LogMiner shows no change of a table with one of them; the second is a VARRAY that every database has."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,8 @@ _ALIASES = {
     "INT": INTEGER, "INTEGER": INTEGER, "SMALLINT": INTEGER, "REAL": DataType("FLOAT", 63),
     "DOUBLE PRECISION": DataType("FLOAT", 126), "DATE": DATE, "CLOB": CLOB, "NCLOB": DataType("NCLOB"), "BLOB": BLOB,
     "BINARY_FLOAT": FLOAT, "BINARY_DOUBLE": DOUBLE, "ROWID": ROWID, "XMLTYPE": DataType("XMLTYPE"),
-    "SYS.XMLTYPE": DataType("XMLTYPE"), "CHAR": DataType("CHAR", length=1), "NCHAR": DataType("NCHAR", length=1, characters=True),
+    "SYS.XMLTYPE": DataType("XMLTYPE"), "BOOLEAN": DataType("BOOLEAN"), "JSON": DataType("JSON"), "BFILE": DataType("BFILE"),
+    "SYS.ODCINUMBERLIST": DataType("ODCINUMBERLIST"), "CHAR": DataType("CHAR", length=1), "NCHAR": DataType("NCHAR", length=1, characters=True),
 }  # fmt: skip
 
 
@@ -115,6 +120,8 @@ def parse(text: str) -> DataType | None:
         return DataType("INTERVAL_DS", precision=int(match[1] or 2), scale=6 if match[2] is None else int(match[2]))
     if match := _YEAR_MONTH.fullmatch(text):
         return DataType("INTERVAL_YM", precision=int(match[1] or 2))
+    if re.fullmatch(r"VECTOR\s*(\(.*\))?", text, re.IGNORECASE):
+        return DataType("VECTOR")
     if text.upper() in _ALIASES:
         return _ALIASES[text.upper()]
     match = _PLAIN.fullmatch(text)
@@ -203,6 +210,8 @@ def store(value: Any, column: DataType, name: str, nls: "moments.Nls") -> Any:
     kind = column.kind
     if kind in ("NUMBER", "FLOAT"):
         return _rounded(value, column)
+    if kind == "BOOLEAN":
+        return int(value)
     if kind in TEXT_KINDS:
         return _text(value, column, name)
     if kind in DATE_KINDS:

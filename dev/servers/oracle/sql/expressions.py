@@ -60,7 +60,7 @@ VALUES = {
     "SYSDATE": "SYSDATE()", "SYSTIMESTAMP": "SYSTIMESTAMP()", "CURRENT_TIMESTAMP": "ORA_CURRENT_TIMESTAMP()",
     "CURRENT_DATE": "CURRENT_DATE()", "LOCALTIMESTAMP": "LOCALTIMESTAMP()", "DBTIMEZONE": "DBTIMEZONE()",
     "SESSIONTIMEZONE": "SESSIONTIMEZONE()", "USER": "SYS_CONTEXT('USERENV', 'SESSION_USER')", "UID": "1",
-    "ROWNUM": "ROW_NUMBER() OVER ()", "SYS_GUID": "RANDOMBLOB(16)",
+    "ROWNUM": "ROW_NUMBER() OVER ()", "SYS_GUID": "RANDOMBLOB(16)", "TRUE": "1", "FALSE": "0",
 }  # fmt: skip
 """Words that are values without parentheses."""
 
@@ -286,10 +286,10 @@ class Expressions(Inference):
         if name == "CAST":
             value, kind = split_cast(Tokens(inside, self.sql))
             return f"ORA_CAST({self.translate(value, scope)}, {_quote(kind)})"
-        if name == "XMLSERIALIZE":
+        if name in ("XMLSERIALIZE", "JSON_SERIALIZE", "VECTOR_SERIALIZE"):
             content = Tokens(inside, self.sql)
             content.take("CONTENT")
-            return f"TO_CLOB({self.translate(content.until('AS'), scope)})"
+            return f"TO_CLOB({self.translate(content.until('AS', 'RETURNING'), scope)})"
         if name in VALUES and not inside:
             return VALUES[name]
         if name == "GROUP_CONCAT":

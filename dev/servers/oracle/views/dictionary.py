@@ -53,7 +53,7 @@ def _column(table: Table, column: Column, position: int) -> Row:
         precision = None  # INTEGER, which is NUMBER(*,0)
     return {
         "OWNER": table.owner, "TABLE_NAME": table.name, "COLUMN_NAME": column.name, "DATA_TYPE": kind.name,
-        "DATA_TYPE_OWNER": "PUBLIC" if kind.kind == "XMLTYPE" else None, "DATA_LENGTH": length, "DATA_PRECISION": precision,
+        "DATA_TYPE_OWNER": {"XMLTYPE": "PUBLIC", "ODCINUMBERLIST": "SYS"}.get(kind.kind), "DATA_LENGTH": length, "DATA_PRECISION": precision,
         "DATA_SCALE": scale, "NULLABLE": "Y" if column.nullable else "N", "COLUMN_ID": position,
         "DEFAULT_LENGTH": len(column.default) if column.default else None, "DATA_DEFAULT": column.default,
         "CHAR_LENGTH": kind.length if is_text else 0, "CHAR_USED": ("C" if kind.characters else "B") if is_text else None,
@@ -231,6 +231,10 @@ def _sequences(session: "Session") -> Iterator[Row]:
             }
 
 
+def _collections(session: "Session") -> Iterator[Row]:
+    yield {"OWNER": "SYS", "TYPE_NAME": "ODCINUMBERLIST", "COLL_TYPE": "VARYING ARRAY"}
+
+
 def _family(name: str, columns: str, rows: RowsOf, owner: str = "OWNER") -> list[View]:
     """ALL_, USER_, DBA_ and CDB_ forms of a view whose rows belong to tables."""
 
@@ -288,11 +292,13 @@ ABSENT = {
     "MVIEWS": "OWNER:T MVIEW_NAME:T CONTAINER_NAME:T", "VIEWS": "OWNER:T VIEW_NAME:T TEXT:T", "NESTED_TABLES": "OWNER:T TABLE_NAME:T PARENT_TABLE_NAME:T",
     "EXTERNAL_TABLES": "OWNER:T TABLE_NAME:T TYPE_NAME:T", "TAB_PARTITIONS": "TABLE_OWNER:T TABLE_NAME:T PARTITION_NAME:T",
     "OBJECT_TABLES": "OWNER:T TABLE_NAME:T TABLE_TYPE:T", "XML_TABLES": "OWNER:T TABLE_NAME:T STORAGE_TYPE:T",
+    "TYPE_ATTRS": "OWNER:T TYPE_NAME:T ATTR_NAME:T ATTR_TYPE_MOD:T ATTR_TYPE_OWNER:T ATTR_TYPE_NAME:T",
     "IND_EXPRESSIONS": "INDEX_OWNER:T INDEX_NAME:T TABLE_OWNER:T TABLE_NAME:T COLUMN_EXPRESSION:T COLUMN_POSITION:N",
 }  # fmt: skip
 """What this database never has."""
 
 VIEWS = [
+    view("ALL_COLL_TYPES", "OWNER:T TYPE_NAME:T COLL_TYPE:T", _collections),
     *(one for family in FAMILIES for one in _family(*family)),
     *(view(f"{prefix}_{name}", columns, nothing) for name, columns in ABSENT.items() for prefix in ("ALL", "USER", "DBA")),
     *(view(f"{prefix}_USERS", "USERNAME:T USER_ID:N CREATED:D COMMON:T ORACLE_MAINTAINED:T", _users) for prefix in ("ALL", "DBA")),
