@@ -6,12 +6,14 @@ See "Setting up Oracle" and "Creating users for the connector" of the Debezium O
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Final
 
 import oracledb
 from oracledb import Connection
 
+from airflow_provider_cdc.core.commands import read_whole
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.core.model.schema import TableSchema
@@ -39,7 +41,9 @@ from airflow_provider_cdc.sources.oracle.privileges import (
 )
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
+from airflow_provider_cdc.sources.oracle.schema.types import UNSUPPORTED, ColumnType
 from airflow_provider_cdc.sources.oracle.signal_checks import signal_findings
+from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import may_be_unlogged
 
 LONGEST_NAME: Final = 30
 """Bytes. LogMiner does not show tables with longer names, or with longer names of columns."""
@@ -246,12 +250,29 @@ def _tables(connection: Connection, database: Database, config: OracleConfig, gr
     if signals is not None and not filters.table(signals.id):
         captured.append(signals)
     yield from _logging(connection, database, captured)
+    yield from _types(connection, config, captured)
     for schema in captured:
         names = [name for name in (schema.id.name, *schema.names) if len(name.encode()) > LONGEST_NAME]
         if names:
             yield Finding(
                 f"LogMiner does not show rows of {schema.id}, because of names with more than {LONGEST_NAME} bytes: {', '.join(names)}.",
                 f"shorten them, or leave the table out: table.exclude.list={schema.id}",
+            )
+
+
+def _types(connection: Connection, config: OracleConfig, captured: list[TableSchema]) -> Iterator[Finding]:
+    """Findings about tables whose changes LogMiner does not show. They are not fatal: the stream stops such a table alone."""
+    fix = "leave the table out with table.exclude.list={name}, drop the columns, or read it whole whenever its rows are wanted: `{read}`"
+    unlogged = Catalog(connection, config).unlogged(schema.id for schema in captured if may_be_unlogged(schema))
+    for schema in captured:
+        unsupported = [f"{c.name} ({base})" for c in schema.columns if (base := ColumnType.of(c).base) in UNSUPPORTED]
+        if columns := unlogged.get(schema.id) or unsupported:
+            what = "shows no change" if schema.id in unlogged else "cannot show the changes"
+            again = read_whole(config.connector_name, schema.id)
+            yield Finding(
+                f"LogMiner {what} of {schema.id}, because of {', '.join(columns)}: the table is stopped.",
+                fix.format(name=re.escape(str(schema.id)), read=again),
+                fatal=False,
             )
 
 

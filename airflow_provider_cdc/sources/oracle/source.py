@@ -42,6 +42,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import ROWID
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_reader import OracleChunkReader
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
 from airflow_provider_cdc.sources.oracle.transactions.row_decoder import SOURCE_FIELDS
+from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import may_be_unlogged, unlogged
 from airflow_provider_cdc.sources.oracle.xstream import XSTREAM
 
 
@@ -144,11 +145,20 @@ class OracleSource(Source):
     ) -> Iterator[LogItem]:
         assert isinstance(start, OraclePosition)
         assert until is None or isinstance(until, OraclePosition)
+        self._refuse_unlogged(tables)
         carried, self._carried = self._carried, None
         self._stream = LogMinerStream(
             self._config, self.database, start, until, tables, self._lookups, self._metrics, patience, carried
         )
         yield from self._stream.items()
+
+    def _refuse_unlogged(self, tables: Tables) -> None:
+        """
+        :raises UnreadableValue: LogMiner shows no change of a captured table
+        """
+        schemas = [schema for t in tables.known() if tables.captured(t) and (schema := tables.get(t)) is not None]
+        for table, columns in self._lookups.unlogged(s.id for s in schemas if may_be_unlogged(s)).items():
+            raise unlogged(table, columns)
 
     def metrics(self) -> Mapping[str, Value]:
         return self._stream.measured() if self._stream is not None else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import oracledb
@@ -36,6 +36,11 @@ class CatalogLookups:
 
     def table(self, table: TableId) -> TableSchema | None:
         return self._ask(lambda d: d.table(table))
+
+    def unlogged(self, tables: Iterable[TableId]) -> dict[TableId, list[str]]:
+        """The columns for whose sake LogMiner shows no change of a table."""
+        named = list(tables)
+        return self._ask(lambda d: d.unlogged(named)) if named else {}
 
     def objects(self) -> dict[int, TableId]:
         return self._ask(lambda d: d.objects())

@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.oracle.config_values import LOBS
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.values import duration_text
-from airflow_provider_cdc.sources.oracle.schema.types import NULL, TEXTS, ColumnType
+from airflow_provider_cdc.sources.oracle.schema.types import NULL, TEXTS, UNSUPPORTED, ColumnType
 from airflow_provider_cdc.sources.relational.value_texts import binary_text
 
 Finish = Callable[[pa.Array], pa.Array]
@@ -106,7 +106,7 @@ def column_read(column: Column, where: str, config: OracleConfig) -> ColumnRead:
     type_ = arrow_type(column.type)
     if column.type == NULL:
         return ColumnRead(k.NOT_READ, 0, 0, type_, _same)
-    if t.base in LOBS and not config.lob_enabled:
+    if t.base in UNSUPPORTED or (t.base in LOBS and not config.lob_enabled):
         return ColumnRead(k.NOT_READ, 0, 0, type_, _same)
     if t.base in TEXTS or t.base in ("CLOB", "NCLOB", "XMLTYPE"):
         return ColumnRead(k.TEXT, int(t.base in LOBS), 0, pa.string(), _same)

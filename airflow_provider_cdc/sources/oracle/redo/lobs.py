@@ -35,7 +35,7 @@ from airflow_provider_cdc.sources.oracle.redo.lob_events import LobEvents
 from airflow_provider_cdc.sources.oracle.redo.lob_state import Event, Group, Row, Transaction
 from airflow_provider_cdc.sources.oracle.redo.long_value import LongValue
 from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
-from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
+from airflow_provider_cdc.sources.oracle.schema.types import UNSUPPORTED, ColumnType
 
 _MAX_UNNAMED: Final = 1_000
 _TYPES = {"CLOB": k.TEXT, "NCLOB": k.TEXT, "BLOB": k.BYTES, "XML": k.TEXT}
@@ -88,14 +88,13 @@ class _Assembly:
 
     def __init__(self, reader: RedoReader, texts: pa.Array, codes: Int64s, undo: Mask) -> None:
         self.reader, self.texts, self.codes, self.undo = reader, texts, codes, undo
-        self.documents = [
-            c for c, column in enumerate(reader.schema.columns) if ColumnType.of(column).base == "XMLTYPE"
-        ]
+        documents = [c for c, column in enumerate(reader.schema.columns) if ColumnType.of(column).base == "XMLTYPE"]
+        self.documents = [c for c in documents if reader.column_read(c).how != k.NOT_READ]
         self.empty = pc.equal(pc.fill_null(texts, ""), "").to_numpy(zero_copy_only=False)
         self.columns = {name: c for c, name in enumerate(reader.schema.names)}
         self.parsed: dict[int, list[p.Piece]] = {}
         begins = self._find_begins()
-        self.ends = self.empty & (codes == o.UPDATE) & bool(self.documents)
+        self.ends = self.empty & (codes == o.UPDATE) & bool(documents)
         self.changes = np.flatnonzero((codes <= o.LAST_CHANGE) & ~undo & ~self.ends)
         statements = texts.take(pa.array(self.changes))
         if statements.null_count:
@@ -165,7 +164,7 @@ class _Assembly:
         """An update without a text, which ends a statement; or an undo row, which may have undone long values of the change before."""
         self.found.close(state)
         event, state.locator = state.newest, None
-        if self.ends[i] and not self.undo[i] and (event is None or event is not state.open):
+        if self.ends[i] and not self.undo[i] and self.documents and (event is None or event is not state.open):
             raise self.reader.unreadable("A change has no redo text.")
         if event is None or event.op == events.DELETE:
             return
@@ -173,7 +172,9 @@ class _Assembly:
             self.found.forget(
                 event, {*event.values, *(c for c in self.images.lobs if self.images.names(event.image, c))}
             )
-        elif event.op == events.UPDATE and not any(c in event.values for c in self.documents):
+        elif event is not state.open:
+            return
+        elif self.documents and event.op == events.UPDATE and not any(c in event.values for c in self.documents):
             raise self.reader.unreadable("A change has no redo text.")
         state.open = None
         self._name(state, event, i, row_id)
@@ -352,7 +353,7 @@ class _Assembly:
         if column < 0:
             return -1
         how = self.reader.column_read(column).how
-        if how == k.NOT_READ:
+        if how == k.NOT_READ and ColumnType.of(self.reader.schema.columns[column]).base not in UNSUPPORTED:
             return -1
         if how not in (k.TEXT, k.BYTES) or how != _TYPES.get(begin.kind, how):
             raise self.reader.unreadable(

@@ -66,6 +66,16 @@ JOIN ALL_IND_COLUMNS{at} k ON k.INDEX_OWNER = t.OWNER AND k.INDEX_NAME = t.INDEX
 WHERE t.UNIQUENESS = 'UNIQUE' AND t.INDEX_TYPE = 'NORMAL' AND t.STATUS <> 'UNUSABLE' AND {where}
 ORDER BY t.TABLE_OWNER, t.TABLE_NAME, t.INDEX_NAME, k.COLUMN_POSITION"""
 
+_UNLOGGED = """
+SELECT t.OWNER, t.TABLE_NAME, t.COLUMN_NAME, t.DATA_TYPE
+FROM ALL_TAB_COLS{at} t
+WHERE (t.DATA_TYPE = 'BFILE' OR t.DATA_TYPE_MOD = 'REF'
+  OR EXISTS (SELECT 1 FROM ALL_COLL_TYPES y WHERE y.OWNER = t.DATA_TYPE_OWNER AND y.TYPE_NAME = t.DATA_TYPE)
+  OR EXISTS (SELECT 1 FROM ALL_TYPE_ATTRS a WHERE a.OWNER = t.DATA_TYPE_OWNER AND a.TYPE_NAME = t.DATA_TYPE
+             AND (a.ATTR_TYPE_MOD = 'REF' OR a.ATTR_TYPE_NAME = 'BFILE')))
+  AND {where}
+ORDER BY t.OWNER, t.TABLE_NAME, t.COLUMN_ID"""
+
 _Row = tuple[Any, ...]
 
 
@@ -118,6 +128,17 @@ class Catalog:
             log.debug("DBMS_METADATA has no DDL of %s: %s", schema.id, e)
             text = None
         return str(text).strip() if text else create_statement(schema)
+
+    def unlogged(self, tables: Iterable[TableId]) -> dict[TableId, list[str]]:
+        """The columns for whose sake LogMiner shows no change of a table: BFILE, collections, references, and objects that have those.
+
+        (Oracle Database Utilities, "Unsupported Data Types": "the entire table is ignored by LogMiner".)
+        """
+        wanted = {(t.namespace, t.name) for t in tables}
+        found: dict[TableId, list[str]] = defaultdict(list)
+        for owner, name, column, kind in self._query(_UNLOGGED, wanted, "") if wanted else []:
+            found[self._id(owner, name)].append(f"{column} ({kind})")
+        return found
 
     # -- objects that the log has numbers of ---------------------------------------------------------------------------
 

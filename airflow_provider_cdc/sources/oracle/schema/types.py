@@ -10,6 +10,7 @@ get lost without a word:
 * ``TIMESTAMP(7..9)`` has nanoseconds, which reach from 1678 to 2261: a value outside is an error;
   ``time.precision.mode=connect`` keeps microseconds and every year.
 * ``DATE`` has a time of day and stays a timestamp; only ``time.precision.mode=connect`` cuts it off.
+* ``BOOLEAN``, ``JSON`` and ``VECTOR`` are read from tables: LogMiner shows no change of a table that has one of them.
 * A column whose values are not in the log in a form that can be read is always NULL: its type is ``null``. It stays in the
   table's structure, so that the log's rows fit, and ``declared`` says what it is.
 """
@@ -29,13 +30,16 @@ from airflow_provider_cdc.sources.oracle.converters import BOOLEAN, ZERO_SCALE, 
 MAX_DECIMAL_DIGITS = 38
 NULL = "null"
 """``Column.type`` of columns that are not captured."""
+UNSUPPORTED = frozenset({"BOOLEAN", "JSON", "VECTOR"})
+"""Types of which LogMiner shows no value: a change of a table with one of them is a row without values
+(https://github.com/osodevops/kafka-connect-oracle-cdc, reference/sql-redo-shapes.md; Debezium, DBZ-6754)."""
 TEXTS = {"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "ROWID"}
 
 _JDBC = {
     "CHAR": 1, "NCHAR": -15, "VARCHAR2": 12, "NVARCHAR2": -9, "CLOB": 2005, "NCLOB": 2011, "BLOB": 2004, "RAW": -3,
     "NUMBER": 2, "FLOAT": 6, "BINARY_FLOAT": 100, "BINARY_DOUBLE": 101, "DATE": 93, "TIMESTAMP": 93,
     "TIMESTAMP WITH TIME ZONE": -101, "TIMESTAMP WITH LOCAL TIME ZONE": -102, "INTERVAL YEAR TO MONTH": -103,
-    "INTERVAL DAY TO SECOND": -104, "ROWID": -8, "XMLTYPE": 2009,
+    "INTERVAL DAY TO SECOND": -104, "BOOLEAN": 16, "JSON": 2016, "VECTOR": -105, "ROWID": -8, "XMLTYPE": 2009,
 }  # fmt: skip
 """Numbers of the JDBC driver for ``tableChanges[].columns[].jdbcType``."""
 
@@ -209,6 +213,9 @@ def _map(t: ColumnType, config: OracleConfig) -> _Mapped | None:
         "CLOB": ("string", None, {}),
         "NCLOB": ("string", None, {}),
         "XMLTYPE": ("string", "io.debezium.data.Xml", {}),
+        "BOOLEAN": ("bool", None, {}),
+        "JSON": ("string", "io.debezium.data.Json", {}),
+        "VECTOR": ("string", None, {}),
         "BLOB": (bytes_, None, {}),
         "RAW": (bytes_, None, {}),
         "TIMESTAMP WITH TIME ZONE": ("string", "io.debezium.time.ZonedTimestamp", {}),

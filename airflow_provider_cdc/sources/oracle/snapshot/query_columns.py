@@ -27,6 +27,12 @@ from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unr
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE, read_value
 from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType
 
+_SERIALIZED: Final = {
+    "BOOLEAN": "CASE WHEN {c} THEN 1 WHEN NOT {c} THEN 0 END",
+    "JSON": "JSON_SERIALIZE({c} RETURNING CLOB)",
+    "VECTOR": "VECTOR_SERIALIZE({c} RETURNING CLOB)",
+}
+"""Expressions for values that the driver fetches in a form of its own."""
 _AFTER: Final = 1
 _MOMENT: Final = "SYYYY-MM-DD HH24:MI:SS"
 
@@ -59,6 +65,18 @@ _TEXTS: Final = {
 }
 
 
+def _same(values: pa.Array) -> pa.Array:
+    return values
+
+
+_UNSUPPORTED: Final = {
+    "BOOLEAN": ColumnRead(k.NUMBER, 1, 0, pa.int64(), lambda values: values.cast(pa.bool_())),
+    "JSON": ColumnRead(k.TEXT, 0, 0, pa.string(), _same),
+    "VECTOR": ColumnRead(k.TEXT, 0, 0, pa.string(), _same),
+}
+"""How types are read that only tables have, not the log."""
+
+
 class QueryColumns:
     """The select list of a query on one table, and how to read its results.
 
@@ -80,10 +98,11 @@ class QueryColumns:
             if column.type == NULL or (base in LOBS and not config.lob_enabled):
                 self._reads.append(None)
                 continue
-            self._reads.append(column_read(column, f"{schema.id}.{column.name}", config))
+            of_log = column_read(column, f"{schema.id}.{column.name}", config)
+            self._reads.append(_UNSUPPORTED.get(base, of_log))
             self.index[column.name] = len(self.expressions)
             self.expressions += _expressions(base, f'{alias}."{column.name}"')
-            self.lobs |= base in LOBS
+            self.lobs |= base in LOBS or base in ("JSON", "VECTOR")
         if not self.expressions:
             self.expressions = ["1"]
 
@@ -150,6 +169,8 @@ def _expressions(base: str, name: str) -> list[str]:
     """The expressions that are selected for a column."""
     if base in _TEXTS:
         return [_TEXTS[base].sql.format(c=name)]
+    if base in _SERIALIZED:
+        return [_SERIALIZED[base].format(c=name)]
     if base == "ROWID":
         return [f"ROWIDTOCHAR({name})"]
     if base == "XMLTYPE":

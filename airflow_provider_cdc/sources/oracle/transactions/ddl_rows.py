@@ -1,23 +1,22 @@
-"""Rows that are processed one by one: DDL, missing redo (``MISSING_SCN``), and changes that LogMiner does not support."""
+"""Rows that are processed one by one: DDL, and missing redo (``MISSING_SCN``)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
 
-from airflow_provider_cdc.core.errors import SourceLogDamaged, UnknownLogEvent
+from airflow_provider_cdc.core.errors import SourceLogDamaged
 from airflow_provider_cdc.core.model.events import LogItem, SchemaChange, Truncate
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.counters import RowCounters
-from airflow_provider_cdc.sources.oracle.kernels.operations import DDL, MISSING_SCN, UNSUPPORTED
+from airflow_provider_cdc.sources.oracle.kernels.operations import DDL, MISSING_SCN
 from airflow_provider_cdc.sources.oracle.position import OraclePosition, transaction_id
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
-from airflow_provider_cdc.sources.oracle.schema.object_names import unnamed
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, position_after
 
-CODES: Final = (DDL, MISSING_SCN, UNSUPPORTED)
+CODES: Final = (DDL, MISSING_SCN)
 
 
 class DdlRows:
@@ -46,7 +45,6 @@ class DdlRows:
         :param position: the position before the row
         :param open_low: SCN at which the oldest open transaction began
         :raises SourceLogDamaged: redo is missing
-        :raises UnknownLogEvent: LogMiner cannot show a change of a captured table
         """
         code, scn = row["code"], int(str(row["scn"]))
         if code == MISSING_SCN:
@@ -56,24 +54,7 @@ class DdlRows:
                 safe="Everything before is captured.",
                 remedy="make sure that all archived logs from there on exist; to go on without, set snapshot.mode=always for one run",
             )
-        if code == UNSUPPORTED:
-            self._unsupported(row, scn)
-        else:
-            yield from self._statement(row, scn, position, open_low)
-
-    def _unsupported(self, row: dict[str, object], scn: int) -> None:
-        owner, name = str(row["owner"] or ""), str(row["table"] or "")
-        known = not unnamed(owner, name)
-        number = int(str(row["object"] or 0))
-        if (
-            self._versions.number(owner, name) if known else self._versions.number_of_object(number, owner, name, scn)
-        ) >= 0:
-            raise UnknownLogEvent(
-                f"LogMiner cannot show a change of {row['owner']}.{row['table']}: {row['info'] or 'operation UNSUPPORTED'}.",
-                where=f"SCN {scn}",
-                safe="Everything before is captured.",
-                remedy="leave the table out with table.exclude.list, or read it again with snapshot.mode=always for one run",
-            )
+        yield from self._statement(row, scn, position, open_low)
 
     def _statement(
         self, row: dict[str, object], scn: int, position: OraclePosition, open_low: int

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.oracle.config_values import LOBS
-from airflow_provider_cdc.sources.oracle.kernels.operations import FIRST_PIECE, INTERNAL, NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.kernels.operations import FIRST_PIECE, INTERNAL, NO_ROW_ID, UNSUPPORTED
 from airflow_provider_cdc.sources.oracle.schema.types import TEXTS, ColumnType
 from airflow_provider_cdc.sources.oracle.transactions.undone import UndoneChanges
 
@@ -50,10 +50,11 @@ def not_rolled_back(rows: pa.Table, schemas: Callable[[int], Sequence[TableSchem
     row = ids.to_numpy(zero_copy_only=False).astype(np.int64)
     transactions, tables = rows.column("tx").to_numpy(), rows.column("table").to_numpy()
     gone, kept = np.zeros(len(row), np.bool_), np.zeros(len(row), np.bool_)
-    pieces = (codes >= FIRST_PIECE) | (row < 0)
+    shown = codes != UNSUPPORTED  # of other rows nobody knows what they undo
+    pieces = ((codes >= FIRST_PIECE) | (row < 0)) & shown
     known = {t: _long_columns(schemas(t)) for t in np.unique(tables).tolist()}
-    long = np.isin(tables, [t for t, (lobs, _) in known.items() if lobs or pieces[tables == t].any()])
-    plain = np.flatnonzero(~long & change)
+    long = np.isin(tables, [t for t, (lobs, _) in known.items() if lobs or pieces[tables == t].any()]) & shown
+    plain = np.flatnonzero(~long & change & shown)
     order = plain[np.lexsort((row[plain], transactions[plain]))]  # stable: log order within a row of a transaction
     unmatched = int(cancel(order, transactions, row, undo, gone))
     texts = _Texts(rows.column("sql"))

@@ -21,6 +21,7 @@ from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.transactions.commits import Commit
 from airflow_provider_cdc.sources.oracle.transactions.reselect import reselect
+from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import readable
 
 Int64s = npt.NDArray[np.int64]
 
@@ -103,6 +104,9 @@ class RowDecoder:
         starts = (codes <= LAST_CHANGE) & ~rows.column("rollback").to_numpy(zero_copy_only=False)
         for part in _by_size(rows, index, starts, owner):
             picked = rows.take(pa.array(part)).combine_chunks()
+            good = readable(picked, schema, owner[part], ids)
+            if not good.all():
+                part, picked = part[good], picked.filter(pa.array(good)).combine_chunks()
             with values_of(schema.id):
                 read, origin, named = self._texts(picked, schema, owner[part])
             if not len(origin):
@@ -135,7 +139,8 @@ class RowDecoder:
         undo = rows.column("rollback").to_numpy(zero_copy_only=False)
         try:
             row_ids = _array(rows.column("row_id"))
-            if (codes <= LAST_CHANGE).all() and not undo.any() and not pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py():
+            plain = (codes <= LAST_CHANGE).all() and not undo.any() and not texts.null_count
+            if plain and not pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py():
                 origin = np.arange(len(codes))
                 return reader.read(_array(texts), codes), origin, origin
             assembled = read_with_lobs(reader, _array(texts), codes, owner.astype(np.int64), row_ids, undo)

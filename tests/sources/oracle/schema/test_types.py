@@ -60,8 +60,15 @@ def test_type_in_the_default_modes(type_: str, arrow: str, semantic: str | None)
 
 
 @pytest.mark.parametrize(
-    "type_", ["BFILE", "LONG", "LONG RAW", "UROWID", "SDO_GEOMETRY", "ANYDATA", "SHOP.ADDRESS_T", "BOOLEAN", "JSON"]
+    ("type_", "arrow", "semantic"),
+    [("BOOLEAN", "bool", None), ("JSON", "string", "io.debezium.data.Json"), ("VECTOR", "string", None)],
 )
+def test_type_that_only_tables_have_the_values_of(type_: str, arrow: str, semantic: str | None) -> None:
+    made = column(type_)
+    assert (made.type, made.semantic) == (arrow, semantic)
+
+
+@pytest.mark.parametrize("type_", ["BFILE", "LONG", "LONG RAW", "UROWID", "SDO_GEOMETRY", "ANYDATA", "SHOP.ADDRESS_T"])
 def test_type_that_cannot_be_captured_is_always_null_and_says_what_it_is(type_: str) -> None:
     made = column(type_)
     assert (made.type, made.semantic, made.nullable) == ("null", None, True)

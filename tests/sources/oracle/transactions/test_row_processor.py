@@ -339,11 +339,15 @@ def test_rows_before_a_change_of_structure_are_read_with_the_old_one() -> None:
 def test_rows_that_say_that_something_is_missing_are_errors(code: int) -> None:
     error = SourceLogDamaged if code == 34 else UnknownLogEvent
     with pytest.raises(error, match="SCN 10"):
-        run(processor(), [row(10, code, 5, None, "T1", info="why")], iter([9]))
+        run(processor(), [row(10, code, 5, None, "T1", info="why"), row(11, 7, 5)], iter([9]))
 
 
 def test_changes_that_are_not_captured_may_be_unsupported() -> None:
-    run(processor(), [row(10, 255, 5, None, "T3")], iter([9]))
+    run(processor(), [row(10, 255, 5, None, "T3"), row(11, 7, 5)], iter([9]))
+
+
+def test_changes_that_are_rolled_back_may_be_unsupported() -> None:
+    run(processor(), [row(10, 255, 5, None, "T1"), row(11, 36, 5)], iter([9]))
 
 
 @pytest.mark.parametrize("seed", range(60))

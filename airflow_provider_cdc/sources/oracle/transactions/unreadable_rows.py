@@ -1,0 +1,87 @@
+"""Rows of changes that say nothing of their values: what is no change is left out, anything else stops its table."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.core.errors import TerminalError, UnknownLogEvent, UnreadableValue
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE, UNSUPPORTED, UPDATE
+from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType
+from airflow_provider_cdc.sources.oracle.schema.types import UNSUPPORTED as UNSUPPORTED_TYPES
+
+_NO_CHANGE = "/* No SQL_REDO"
+"""Texts of rows that are no changes, as ``/* No SQL_REDO for temporary tables */`` (Debezium, DBZ-9199)."""
+
+
+def readable(
+    rows: pa.Table, schema: TableSchema, owner: npt.NDArray[np.int32], ids: pa.StringArray
+) -> npt.NDArray[np.bool_]:
+    """Mask of the rows that are changes, or pieces of them.
+
+    :param rows: :data:`.segments.ROWS`, of one table
+    :param owner: per row, the index of its transaction in ``ids``
+    :raises UnknownLogEvent: LogMiner cannot show a change
+    :raises UnreadableValue: a change has no text
+    """
+    codes = rows.column("code").to_numpy()
+    texts = pc.fill_null(rows.column("sql"), "")
+    empty = pc.equal(texts, "").to_numpy(zero_copy_only=False) & (codes <= LAST_CHANGE)
+    empty &= ~rows.column("rollback").to_numpy(zero_copy_only=False)
+    if any(ColumnType.of(column).base == "XMLTYPE" for column in schema.columns):
+        empty &= codes != UPDATE  # such a row ends a statement that has set a document
+    wrong = np.flatnonzero(empty | (codes == UNSUPPORTED))
+    if len(wrong):
+        at = int(wrong[0])
+        where = f"{schema.id}, SCN {rows.column('scn')[at]}, transaction {ids[int(owner[at])]}"
+        raise _error(schema, where, unsupported=bool(codes[at] == UNSUPPORTED))
+    found: npt.NDArray[np.bool_] = pc.invert(pc.starts_with(texts, _NO_CHANGE)).to_numpy(zero_copy_only=False)
+    return found
+
+
+def may_be_unlogged(schema: TableSchema) -> bool:
+    """Whether a table has a column of a type for whose sake LogMiner may show none of its changes."""
+    return any(
+        column.type == NULL and ((base := ColumnType.of(column).base) == "BFILE" or "." in base)
+        for column in schema.columns
+    )
+
+
+def unlogged(table: TableId, columns: list[str]) -> UnreadableValue:
+    """The error for a table that LogMiner shows no change of."""
+    names = ", ".join(columns)
+    e = UnreadableValue(
+        f"LogMiner shows no change of {table}, because of its columns {names}.",
+        where=str(table),
+        safe="What was read of the table is captured, and all other tables are.",
+        remedy=_remedy(names),
+    )
+    e.table = str(table)
+    return e
+
+
+def _error(schema: TableSchema, where: str, *, unsupported: bool) -> TerminalError:
+    unknown = [c for c in schema.columns if ColumnType.of(c).base in UNSUPPORTED_TYPES]
+    columns = ", ".join(f"{c.name} ({ColumnType.of(c).base})" for c in unknown)
+    safe = "All other tables are captured."
+    e: TerminalError
+    if unsupported:
+        because = f", because of its columns {columns}" if columns else ""
+        what = f"LogMiner cannot show a change of {schema.id} (operation UNSUPPORTED){because}."
+        e = UnknownLogEvent(
+            what, where=where, safe=safe, remedy=_remedy(columns or "the columns that LogMiner does not support")
+        )
+    else:
+        what = f"LogMiner gives no text (SQL_REDO) for a change of {schema.id}."
+        e = UnreadableValue(
+            what, where=where, safe=safe, remedy="look into the database's alert log, and have the table read again"
+        )
+    e.table = str(schema.id)
+    return e
+
+
+def _remedy(columns: str) -> str:
+    return f"drop {columns}; as long as they are there, have the table read again whenever its rows are wanted"
