@@ -117,6 +117,10 @@ class Renderer:
         if op == redo.DDL:
             facts |= content | {"USERNAME": user}
             return facts
+        organized = (writer.logged or table) is not None and (writer.logged or table).organization == "INDEX"
+        if organized:  # its rows lie in the index of its key, and have no ROWID
+            facts["DATA_OBJ#"] = object_id * 100
+            facts["SEG_NAME"] = f"{writer.name},SYS_IOT_TOP_{object_id}"
         kinds = {column.type.kind for column in (writer.logged or table).columns} if writer.logged or table else set()
         if kinds & UNLOGGED_KINDS:
             return None
@@ -124,7 +128,7 @@ class Renderer:
             return facts | UNSUPPORTED if op in (redo.INSERT, redo.UPDATE, redo.DELETE) else None
         known = writer.logged or table
         data_id = known.data_id_at(scn) if known else object_id
-        row_id = rowids.to_text(rowids.make(data_id, row)) if row is not None else rowids.EMPTY
+        row_id = rowids.EMPTY if row is None or organized else rowids.to_text(rowids.make(data_id, row))
         facts["DATA_OBJD#"] = data_id
         if writer.stale or table is None:
             facts |= {"STATUS": MAY_NOT_RUN, "INFO": MISMATCH}

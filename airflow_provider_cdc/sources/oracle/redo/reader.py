@@ -76,11 +76,13 @@ class RedoReader:
     """Reads the redo statements of one table with one schema.
 
     :param ignored: names of the table's columns that are not captured
+    :ivar long: whether LOBs or XML documents are read
     """
 
     def __init__(self, schema: TableSchema, config: OracleConfig, ignored: tuple[str, ...] = ()) -> None:
         self.schema = schema
         self._layout = Layout(schema, config, ignored)
+        self.long = any(read.how in (k.TEXT, k.BYTES) and read.a == 1 for read in self._layout.columns)
         self._relaxed = config.relaxed_quotes
         self._read_whole = read_whole(config.connector_name, schema.id)
         self._spans = _Spans(len(schema.columns), SPAN_ROWS)

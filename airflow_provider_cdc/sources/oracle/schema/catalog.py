@@ -2,7 +2,7 @@
 
 A handful of queries reads any number of tables. What is left out, because LogMiner has no rows of it or because it is not a
 user's data: Oracle's own schemas, and tables that are temporary, external, nested, secondary (of domain indexes),
-index-organized or their overflow, dropped (in the recycle bin), logs of materialized views, and this connector's flush table
+overflow of index-organized ones, dropped (in the recycle bin), logs of materialized views, and this connector's flush table
 (Debezium Oracle connector, "How the Oracle connector works"; spec ORA-015 to 018).
 
 Columns that cannot be captured are columns of type ``null`` (:mod:`.types`): LONG, BFILE, object types and the like, and
@@ -143,12 +143,21 @@ class Catalog:
     # -- objects that the log has numbers of ---------------------------------------------------------------------------
 
     def objects(self) -> dict[int, TableId]:
-        """The current tables by data object number, without those in the recycle bin; a partition maps to its table."""
+        """The current tables by object number, without those in the recycle bin; a partition maps to its table.
+
+        The log has the number of the partition, not that of its table; of an index-organized table, that of its index.
+        """
         sql = (
             "SELECT t.OBJECT_ID, t.OWNER, t.OBJECT_NAME FROM ALL_OBJECTS t"
             f" WHERE t.OBJECT_TYPE IN ({_TABLE_OBJECTS}) AND t.OBJECT_NAME NOT LIKE 'BIN$%'"
         )
-        return {int(number): self._id(owner, name) for number, owner, name in rows(self.connection, sql)}
+        organized = (
+            "SELECT o.OBJECT_ID, i.TABLE_OWNER, i.TABLE_NAME FROM ALL_INDEXES i"
+            " JOIN ALL_OBJECTS o ON o.OWNER = i.OWNER AND o.OBJECT_NAME = i.INDEX_NAME"
+            " WHERE i.INDEX_TYPE = 'IOT - TOP' AND o.OBJECT_TYPE LIKE 'INDEX%' AND i.TABLE_NAME NOT LIKE 'BIN$%'"
+        )
+        found = rows(self.connection, sql) + rows(self.connection, organized)
+        return {int(number): self._id(owner, name) for number, owner, name in found}
 
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         """Whether the catalog as of the SCN can be read, and the name of the object in it, if it exists there."""
@@ -168,8 +177,13 @@ class Catalog:
     def stored(self, table: TableId) -> list[tuple[str, bool, bool]]:
         """The columns in a table's stored rows, in their order in the row.
 
-        Of each its name, whether it is the user's own, and whether its place is that of the table's structure.
+        Of each its name, whether it is the user's own, and whether its place is that of the table's structure. An index-organized
+        table stores its key first.
         """
+        organized = scalar(
+            self.connection, "SELECT t.IOT_TYPE FROM ALL_TABLES t WHERE t.OWNER = :o AND t.TABLE_NAME = :n",
+            o=table.namespace, n=table.name,
+        )  # fmt: skip
         sql = (
             "SELECT t.COLUMN_NAME, t.HIDDEN_COLUMN, t.USER_GENERATED, t.COLUMN_ID FROM ALL_TAB_COLS t"
             " WHERE t.OWNER = :o AND t.TABLE_NAME = :n AND t.SEGMENT_COLUMN_ID IS NOT NULL AND t.VIRTUAL_COLUMN = 'NO'"
@@ -178,7 +192,7 @@ class Catalog:
         found, last = [], 0
         for name, hidden, by_user, place in rows(self.connection, sql, o=table.namespace, n=table.name):
             own = hidden == "NO" or by_user == "YES"
-            found.append((str(name), own, place is not None and int(place) > last))
+            found.append((str(name), own, organized is None and place is not None and int(place) > last))
             last = int(place or last)
         return found
 
@@ -210,19 +224,15 @@ class Catalog:
     def _names(self, wanted: set[tuple[str, str]] | None, at: str) -> list[TableId]:
         """The existing tables that can be captured."""
         external = {(owner, name) for owner, name in self._query(_EXTERNAL, wanted, at)}
-        found, organized, misnamed = [], [], []
+        found, misnamed = [], []
         for owner, name, _, _, iot_type, *_ in self._query(_TABLES, wanted, at):
             table = self._id(owner, name)
             if (owner, name) in external or is_system(table, self.config):
                 if LIKELY_NAMES.fullmatch(name.upper()) and not is_system_schema(owner) and self._filters.table(table):
                     misnamed.append(str(table))
                 continue
-            if iot_type is None:
+            if iot_type in (None, "IOT"):
                 found.append(table)
-            elif iot_type == "IOT" and self._filters.table(table):
-                organized.append(str(table))
-        if organized:
-            _tell_once(organized, "%s: not captured, because index-organized tables are none of LogMiner's.")
         if misnamed:
             _tell_once(
                 misnamed,

@@ -94,7 +94,7 @@ class DdlApplier:
         known = self._tables.get(table)
         if s.temporary or not self._captured.includes(table) or (s.if_not_exists and known is not None):
             return
-        if s.organization != "HEAP":
+        if s.organization == "EXTERNAL":
             log.warning("%s, created at %s, is not captured: LogMiner has no rows of such tables.", table, where)
             return
         schema = self._lookups.table(table) if s.select or s.of else self._created(table, s, where)

@@ -140,7 +140,7 @@ class RowDecoder:
         try:
             row_ids = _array(rows.column("row_id"))
             plain = (codes <= LAST_CHANGE).all() and not undo.any() and not texts.null_count
-            if plain and not pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py():
+            if plain and not (reader.long and pc.any(pc.equal(row_ids, NO_ROW_ID)).as_py()):
                 origin = np.arange(len(codes))
                 return reader.read(_array(texts), codes), origin, origin
             assembled = read_with_lobs(reader, _array(texts), codes, owner.astype(np.int64), row_ids, undo)

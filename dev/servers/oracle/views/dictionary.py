@@ -109,8 +109,9 @@ def _constraint_columns(session: "Session", table: Table) -> Iterator[Row]:
 
 def _indexes(session: "Session", table: Table) -> Iterator[Row]:
     for key in table.keys:
+        top = table.organization == "INDEX" and key.kind == "P"
         yield {
-            "OWNER": table.owner, "INDEX_NAME": _index_name(table, key), "INDEX_TYPE": "NORMAL", "TABLE_OWNER": table.owner,
+            "OWNER": table.owner, "INDEX_NAME": _index_name(table, key), "INDEX_TYPE": "IOT - TOP" if top else "NORMAL", "TABLE_OWNER": table.owner,
             "TABLE_NAME": table.name, "TABLE_TYPE": "TABLE", "UNIQUENESS": "NONUNIQUE" if key.kind == "X" else "UNIQUE", "STATUS": "VALID",
         }  # fmt: skip
 

@@ -149,15 +149,15 @@ def test_flush_table_is_not_captured() -> None:
     }
 
 
-def test_index_organized_table_is_left_out_with_one_warning(
-    schema: Oracle, dictionary: Catalog, caplog: pytest.LogCaptureFixture
+def test_index_organized_table_is_a_table_whose_rows_are_numbered_by_its_index(
+    schema: Oracle, dictionary: Catalog
 ) -> None:
-    schema.sql("CREATE TABLE IOT (A NUMBER PRIMARY KEY) ORGANIZATION INDEX")
-    for _ in range(2):
-        assert dictionary.tables() == {}
-    assert [r.getMessage() for r in caplog.records] == [
-        "APP.IOT: not captured, because index-organized tables are none of LogMiner's."
-    ]
+    schema.sql("CREATE TABLE IOT (A NUMBER(9) PRIMARY KEY, B NUMBER(9)) ORGANIZATION INDEX")
+    (table,) = dictionary.tables().values()
+    assert (table.key, table.names) == (("A",), ("A", "B"))
+    ((index,),) = schema.sql("SELECT OBJECT_ID FROM ALL_OBJECTS WHERE OBJECT_TYPE = 'INDEX'")
+    assert dictionary.objects()[index] == table.id
+    assert [ordered for _, _, ordered in dictionary.stored(table.id)] == [False, False]
 
 
 def test_columns_that_cannot_be_captured_are_null_and_told_once(
