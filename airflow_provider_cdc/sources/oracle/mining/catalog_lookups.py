@@ -54,6 +54,9 @@ class CatalogLookups:
             return None
         return StoredColumns(frozenset(name for name, _, _ in found), all(own and ordered for _, own, ordered in found))
 
+    def hidden(self, table: TableId) -> tuple[str, ...]:
+        return self._ask(lambda d: d.hidden(table))
+
     def formats(self) -> StoredFormats:
         if self._formats is None:
             self._formats = StoredFormats(*self._ask(lambda d: d.formats()))

@@ -81,6 +81,7 @@ class RedoReader:
 
     def __init__(self, schema: TableSchema, config: OracleConfig, ignored: tuple[str, ...] = ()) -> None:
         self.schema = schema
+        self.ignored = ignored
         self._layout = Layout(schema, config, ignored)
         self.long = any(read.how in (k.TEXT, k.BYTES) and read.a == 1 for read in self._layout.columns)
         self._relaxed = config.relaxed_quotes

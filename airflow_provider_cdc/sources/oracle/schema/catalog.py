@@ -7,7 +7,7 @@ overflow of index-organized ones, dropped (in the recycle bin), logs of material
 
 Columns that cannot be captured are columns of type ``null`` (:mod:`.types`): LONG, BFILE, object types and the like, and
 virtual columns, which are computed when they are read and have no redo. Invisible columns are captured like others. Columns
-that Oracle keeps for itself are not part of a table; :attr:`Catalog.hidden` names them.
+that Oracle keeps for itself are not part of a table; :meth:`Catalog.hidden` names them.
 """
 
 from __future__ import annotations
@@ -80,17 +80,12 @@ _Row = tuple[Any, ...]
 
 
 class Catalog:
-    """Reads the catalog over one connection, which must be in the container of the tables.
-
-    ``hidden`` has, for each table read, the columns that Oracle keeps for itself: of function-based indexes, of object types,
-    and those set unused.
-    """
+    """Reads the catalog over one connection, which must be in the container of the tables."""
 
     def __init__(self, connection: Connection, config: OracleConfig) -> None:
         self.connection, self.config = connection, config
         self._filters = Filters(config)
         self._catalog = config.catalog
-        self.hidden: dict[TableId, tuple[str, ...]] = {}
 
     def tables(self, only: Iterable[TableId] | None = None) -> dict[TableId, TableSchema]:
         """The schemas of all tables that can be captured, or of those of the given tables that exist."""
@@ -196,6 +191,14 @@ class Catalog:
             last = int(place or last)
         return found
 
+    def hidden(self, table: TableId) -> tuple[str, ...]:
+        """The columns of a table that Oracle keeps for itself: of function-based indexes, of object types, and those set unused."""
+        sql = (
+            "SELECT t.COLUMN_NAME FROM ALL_TAB_COLS t WHERE t.OWNER = :o AND t.TABLE_NAME = :n"
+            " AND t.HIDDEN_COLUMN = 'YES' AND t.USER_GENERATED = 'NO'"
+        )
+        return tuple(str(name) for (name,) in rows(self.connection, sql, o=table.namespace, n=table.name))
+
     def formats(self) -> tuple[str, str, str]:
         """Character set, national character set and time zone of the database."""
         sql = "SELECT PARAMETER, VALUE FROM NLS_DATABASE_PARAMETERS WHERE PARAMETER LIKE '%CHARACTERSET'"
@@ -260,14 +263,7 @@ class Catalog:
         return found if wanted is None or named is not None else [row for row in found if (row[0], row[1]) in wanted]
 
     def _schema(self, table: TableId, found: list[_Row], keys: dict[tuple[str, str], list[str]]) -> TableSchema:
-        columns, hidden = [], []
-        for row in found:
-            name, is_hidden, by_user = row[0], row[10] == "YES", row[11] == "YES"
-            if is_hidden and not by_user:
-                hidden.append(name)
-            else:
-                columns.append(self._column(table, row))
-        self.hidden[table] = tuple(hidden)
+        columns = [self._column(table, row) for row in found if row[10] == "NO" or row[11] == "YES"]
         if (lost := [f"{c.name} ({_kind(c)})" for c in columns if c.type == NULL]) and self._filters.table(table):
             _tell_once([str(table), *lost], f"{table}: these columns cannot be captured and are always NULL: %s.", lost)
         candidates = [(kind == "P", key, tuple(names)) for (kind, key), names in keys.items()]

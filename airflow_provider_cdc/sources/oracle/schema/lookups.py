@@ -51,6 +51,9 @@ class Lookups(Protocol):
     def stored(self, table: TableId) -> StoredColumns | None:
         """The stored columns of a table; ``None`` if it does not exist."""
 
+    def hidden(self, table: TableId) -> tuple[str, ...]:
+        """The columns of a table that Oracle keeps for itself."""
+
     def formats(self) -> StoredFormats:
         """The database's character sets and time zone."""
 
@@ -81,6 +84,9 @@ class NoLookups:
 
     def stored(self, table: TableId) -> StoredColumns | None:
         return None
+
+    def hidden(self, table: TableId) -> tuple[str, ...]:
+        return ()
 
     def formats(self) -> StoredFormats:
         return StoredFormats()

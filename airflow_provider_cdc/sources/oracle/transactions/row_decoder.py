@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.errors import CdcError, values_of
+from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, values_of
 from airflow_provider_cdc.core.model.events import RowBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.spi.source import VARIED
@@ -108,7 +108,12 @@ class RowDecoder:
             if not good.all():
                 part, picked = part[good], picked.filter(pa.array(good)).combine_chunks()
             with values_of(schema.id):
-                read, origin, named = self._texts(picked, schema, owner[part])
+                try:
+                    read, origin, named = self._texts(picked, schema, owner[part])
+                except SchemaConflict:
+                    if not self._ignore_hidden(schema):
+                        raise
+                    read, origin, named = self._texts(picked, schema, owner[part])
             if not len(origin):
                 continue
             if len(origin) != len(part):
@@ -160,6 +165,14 @@ class RowDecoder:
         if known is None or known[0] is not schema:
             known = self._readers[id(schema)] = schema, RedoReader(schema, self._config)
         return known[1]
+
+    def _ignore_hidden(self, schema: TableSchema) -> bool:
+        """Read a table's statements without the columns that Oracle keeps for itself, which the log may name. Returns whether it has some."""
+        hidden = self._lookups.hidden(schema.id)
+        if not hidden or self._reader(schema).ignored == hidden:
+            return False
+        self._readers[id(schema)] = schema, RedoReader(schema, self._config, hidden)
+        return True
 
     def _source(
         self, rows: pa.Table, owner: npt.NDArray[np.int32], ids: pa.StringArray, commit_scns: pa.StringArray

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.errors import SchemaConflict, UnreadableValue
 from airflow_provider_cdc.sources.oracle.checks import check
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
@@ -167,6 +167,28 @@ def test_a_row_that_says_that_it_is_no_change_is_none(schema: Oracle, made: Call
     schema.sql("INSERT INTO ODD VALUES (1, 2)")
     connector.capture()
     assert ids(connector, "ODD") == [1]
+
+
+def test_columns_that_oracle_keeps_for_itself_are_passed_over_in_the_log(
+    schema: Oracle, made: Callable[..., Connector]
+) -> None:
+    connector = made("NUMBER(9)")
+    connector.capture()
+    schema.sql("ALTER TABLE ODD ADD (W NUMBER(9))", "ALTER TABLE ODD SET UNUSED (W)")
+    ((hidden,),) = schema.sql("SELECT COLUMN_NAME FROM ALL_TAB_COLS WHERE TABLE_NAME = 'ODD' AND HIDDEN_COLUMN = 'YES'")
+    inject(schema, "ODD", 1, f"""insert into "APP"."ODD"("ID","V","{hidden}") values ('1','2','3');""")
+    connector.capture()
+    assert [(row["ID"], row["V"]) for row in connector.rows("APP.ODD")] == [(1, 2)]
+
+
+def test_a_column_that_the_catalog_does_not_call_hidden_is_a_conflict(
+    schema: Oracle, made: Callable[..., Connector]
+) -> None:
+    connector = made("NUMBER(9)")
+    connector.capture()
+    inject(schema, "ODD", 1, """insert into "APP"."ODD"("ID","V","SYS_NC00003$") values ('1','2','3');""")
+    with pytest.raises(SchemaConflict, match=r"SYS_NC00003\$"):
+        connector.capture()
 
 
 def inject(server: Oracle, table: str, code: int, text: str | None) -> None:
