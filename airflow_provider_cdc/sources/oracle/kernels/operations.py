@@ -43,5 +43,7 @@ STRING_CODES: Final = (STRING_BEGIN, STRING_WRITE, STRING_END)
 
 NO_ROW_ID: Final = "AAAAAAAAAAAAAAAAAA"
 """``ROW_ID`` of log rows without a ROWID."""
+NO_PLACE: Final = "AAAAAAAAAAAA"
+"""The end of such a ``ROW_ID``, which may begin with the number of the object: file, block and row are zero (debezium/debezium#7425)."""
 FOREVER: Final = 1 << 62
 """A number greater than any SCN; not from Oracle."""

@@ -29,6 +29,7 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import (
     INTERNAL,
     LOB_CODES,
     MISSING_SCN,
+    NO_PLACE,
     NO_ROW_ID,
     REPLICATION_MARKER,
     ROLLBACK,
@@ -110,7 +111,7 @@ def contents_query(config: OracleConfig, container: int | None = None) -> str:
         f"OPERATION_CODE IN ({_numbers(TRANSACTIONS)})",
         f"(OPERATION_CODE = {DDL} AND (INFO IS NULL OR INFO NOT LIKE 'INTERNAL DDL%') AND {_foreign()})",
         f"((OPERATION_CODE IN ({_numbers(CHANGES + long_values)})"
-        f" OR (OPERATION_CODE = {INTERNAL} AND ROW_ID <> '{NO_ROW_ID}')) AND {_data(config)})",
+        f" OR (OPERATION_CODE = {INTERNAL} AND ROW_ID NOT LIKE '%{NO_PLACE}')) AND {_data(config)})",
     ]
     wanted = [f"({' OR '.join(kinds)})"]
     if container is not None:
@@ -131,6 +132,8 @@ def decoded(fetched: pa.Table, utc_offset: int) -> pa.RecordBatch:
     by_name = dict(zip(BATCH.names, columns, strict=True))
     for flag in ("csf", "rollback"):
         by_name[flag] = pc.fill_null(pc.not_equal(by_name[flag], 0), False)
+    nowhere = pc.ends_with(by_name["row_id"], NO_PLACE)
+    by_name["row_id"] = pc.if_else(pc.fill_null(nowhere, False), NO_ROW_ID, by_name["row_id"])
     seconds = by_name["ts_us"].cast(pa.int64())
     by_name["ts_us"] = pc.multiply(pc.subtract(seconds, utc_offset), 1_000_000)
     return pa.RecordBatch.from_arrays([by_name[name] for name in BATCH.names], schema=BATCH)

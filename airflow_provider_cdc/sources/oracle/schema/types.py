@@ -32,7 +32,7 @@ NULL = "null"
 """``Column.type`` of columns that are not captured."""
 UNSUPPORTED = frozenset({"BOOLEAN", "JSON", "VECTOR"})
 """Types of which LogMiner shows no value: a change of a table with one of them is a row without values
-(https://github.com/osodevops/kafka-connect-oracle-cdc, reference/sql-redo-shapes.md; Debezium, DBZ-6754)."""
+(https://github.com/osodevops/kafka-connect-oracle-cdc, reference/sql-redo-shapes.md; debezium/debezium#4973)."""
 TEXTS = {"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "ROWID"}
 
 _JDBC = {

@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType
 from airflow_provider_cdc.sources.oracle.schema.types import UNSUPPORTED as UNSUPPORTED_TYPES
 
 _NO_CHANGE = "/* No SQL_REDO"
-"""Texts of rows that are no changes, as ``/* No SQL_REDO for temporary tables */`` (Debezium, DBZ-9199)."""
+"""Texts of rows that are no changes, as ``/* No SQL_REDO for temporary tables */`` (debezium/debezium#6551)."""
 
 
 def readable(

@@ -18,7 +18,8 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.mining.query import BATCH, RowFilter, contents_query, portable
+from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
+from airflow_provider_cdc.sources.oracle.mining.query import BATCH, WIRE, RowFilter, contents_query, decoded, portable
 from airflow_provider_cdc.sources.oracle.transactions.users import UserFilter
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
@@ -45,6 +46,7 @@ ROWS = [
     _row(OPERATION_CODE=5, SEG_OWNER="APP", TABLE_NAME="ORDERS", INFO="INTERNAL DDL (PlSql=0 RecDep=1)"),
     _row(OPERATION_CODE=5, SEG_OWNER="HR", TABLE_NAME="X", INFO="USER DDL (PlSql=0 RecDep=0)"),
     _row(OPERATION_CODE=0, SEG_OWNER="APP", TABLE_NAME="ORDERS", ROW_ID="AAAE5KAAEAAAAFfAAA"),
+    _row(OPERATION_CODE=0, SEG_OWNER="APP", TABLE_NAME="ORDERS", ROW_ID="AAAE5KAAAAAAAAAAAA"),
     *(_row(OPERATION_CODE=1, SEG_OWNER="APP", TABLE_NAME="ORDERS", USERNAME=user, CLIENT_ID=client)
       for user in ("SCOTT", "scott", "SYS", "UNKNOWN", None) for client in ("web", "WEB", None)),
     *(_row(OPERATION_CODE=code, USERNAME="SCOTT") for code in (6, 7, 36)),
@@ -300,3 +302,11 @@ def test_unsupported_rows_are_those_of_captured_tables_and_of_unknown_ones(log: 
     assert [(row["code"], row["owner"], row["table"]) for row in kept.to_pylist()] == [
         (255, "APP", "ORDERS"), (255, None, None), (255, "UNKNOWN", "OBJ# 1"), (255, "APP", "OBJ# 2"), (1, "APP", "LINES"),
     ]  # fmt: skip
+
+
+def test_a_row_id_with_an_object_alone_is_none(log: Log) -> None:
+    internal = [row for row in log.kept(log.config()) if row["OPERATION_CODE"] == 0]
+    assert [row["ROW_ID"] for row in internal] == ["AAAE5KAAEAAAAFfAAA"]
+    ids = ["AAAE5KAAAAAAAAAAAA", "AAAE5KAAEAAAAFfAAA", NO_ROW_ID, None]
+    fetched = pa.Table.from_pylist([{"ROW_ID": row_id} for row_id in ids], WIRE)
+    assert decoded(fetched, 0).column("row_id").to_pylist() == [NO_ROW_ID, ids[1], NO_ROW_ID, None]
