@@ -61,6 +61,7 @@ class Table:
     comment: str | None = None
     dropped: bool = False
     organization: str = "HEAP"
+    """Or ``INDEX``, or ``PARTITIONED``: in one partition, of which rows in the redo have the number."""
     checks: list[tuple[str, str]] = field(default_factory=list)
     private: bool = False
     """Whether it is a private temporary table."""
@@ -70,6 +71,11 @@ class Table:
     def data_id_at(self, scn: int) -> int:
         """The data object number that rows had: the redo has the one of its moment."""
         return next((data_id for until, data_id in self.data_ids_before if scn < until), self.data_id)
+
+    @property
+    def segment_id(self) -> int:
+        """The number of the object that its rows are in: the table, its partition, or the index of its key."""
+        return {"INDEX": self.id * 100, "PARTITIONED": self.id * 100 + 50}.get(self.organization, self.id)
 
     @property
     def live(self) -> list[Column]:

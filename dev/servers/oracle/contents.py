@@ -117,10 +117,16 @@ class Renderer:
         if op == redo.DDL:
             facts |= content | {"USERNAME": user}
             return facts
-        organized = (writer.logged or table) is not None and (writer.logged or table).organization == "INDEX"
-        if organized:  # its rows lie in the index of its key, and have no ROWID
-            facts["DATA_OBJ#"] = object_id * 100
+        logged = writer.logged or table
+        organized = logged is not None and logged.organization == "INDEX"
+        facts["DATA_OBJ#"] = logged.segment_id if logged else object_id
+        if logged and organized:  # its rows lie in the index of its key, and have no ROWID
             facts["SEG_NAME"] = f"{writer.name},SYS_IOT_TOP_{object_id}"
+        if logged and logged.organization == "PARTITIONED":
+            facts["SEG_NAME"] = f"{writer.name},P1"
+            if writer.name in self._database.dropped_partitions:
+                writer, table = Writer(None, logged.segment_id, self._session.nls, self._options, logged=logged), None
+                facts |= {"SEG_OWNER": None, "TABLE_NAME": None, "SEG_NAME": writer.name}
         kinds = {column.type.kind for column in (writer.logged or table).columns} if writer.logged or table else set()
         if kinds & UNLOGGED_KINDS:
             return None

@@ -61,6 +61,8 @@ class Database:
         self.dictionary_files: dict[str, int] = {}
         """Dictionaries in files of the server, by path, and the SCN whose structures they know."""
         self.unsupported: set[str] = set()
+        self.dropped_partitions: set[str] = set()
+        """Tables whose rows so far are in a partition that does not exist any more."""
         self.bench: bench.Plan | None = None
         self._sessions: dict[int, Session] = {}
         self._last_session = 0
@@ -263,8 +265,8 @@ class Database:
         self.flashback.expire(self.scn() if scn is None else scn)
 
     def configure(self, **options: Any) -> None:
-        """Change: flush_timer, private_strands, commits_wait, partial_xids, binary_xml, lob_shape, unsupported (table names), destinations, switch_every,
-        archiving, clock_seconds.
+        """Change: flush_timer, private_strands, commits_wait, partial_xids, binary_xml, lob_shape, unsupported and dropped_partitions (table names),
+        destinations, switch_every, archiving, clock_seconds.
         """
         for name, value in options.items():
             if name in ("flush_timer", "partial_xids", "binary_xml", "destinations"):
@@ -273,8 +275,8 @@ class Database:
                 self.engine.redo.private_strands = value
             elif name == "commits_wait":
                 self.engine.commits_wait = value
-            elif name == "unsupported":
-                self.unsupported = set(value)
+            elif name in ("unsupported", "dropped_partitions"):
+                setattr(self, name, set(value))
             elif name == "lob_shape" and value in lobs.SHAPES:
                 self.engine.lob_shape = value
             elif name == "switch_every":

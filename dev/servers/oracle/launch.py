@@ -209,7 +209,8 @@ class Oracle(Server):
 
         ``flush_timer`` (false: redo reaches the disk by commits and switches alone), ``partial_xids`` (undo rows whose
         transaction began before the mined window show no sequence), ``binary_xml``, ``lob_shape`` (``19c``, ``23ai`` or
-        ``23ai_basicfile``: how LOBs are logged from now), ``unsupported`` (names of tables whose changes are rows of code 255), ``destinations`` (archive copies), ``switch_every``, ``archiving``,
+        ``23ai_basicfile``: how LOBs are logged from now), ``unsupported`` (names of tables whose changes are rows of code 255),
+        ``dropped_partitions`` (names of tables whose rows are in a partition that was dropped since), ``destinations`` (archive copies), ``switch_every``, ``archiving``,
         ``clock_seconds`` (how far the server's clock is ahead).
         """
         self.control("configure", **options)

@@ -102,6 +102,8 @@ def create(session: "Session", reader: Tokens) -> None:
             raise unknown(reader.sql, options[0])
         if "ORGANIZATION" in options and "INDEX" in options:
             table.organization = "INDEX"
+        if "PARTITION" in options and "BY" in options:
+            table.organization = "PARTITIONED"
         if reader.take("AS"):
             query = reader.until(";")
         reader.end()

@@ -45,6 +45,9 @@ class CatalogLookups:
     def objects(self) -> dict[int, TableId]:
         return self._ask(lambda d: d.objects())
 
+    def partitioned(self) -> list[TableId]:
+        return self._ask(lambda d: d.partitioned())
+
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         return self._ask(lambda d: d.object_at(number, scn))
 

@@ -38,6 +38,7 @@ COLUMN_NUMBERS = (
 )
 """Matches a statement with numbers instead of column names."""
 _STALE = re.compile(COLUMN_NUMBERS)
+_INSERT = re.compile(r'\s*insert into "[^"]*"\."[^"]*"\(((?:"COL \d+",?)+)\)')
 _NUMBER = re.compile(r"COL (\d+)")
 _HEAD = re.compile(r'(\s*(?:insert into|update|delete from)\s+)"([^"]*)"\."([^"]*)"')
 _LOBS = ("CLOB", "NCLOB", "BLOB")
@@ -53,6 +54,12 @@ def nameless(names: pa.Array, at: npt.NDArray[np.int64], part: str) -> npt.NDArr
     found = [unnamed(name, "-") if part == "OWNER" else unnamed("-", name) for name in names.to_pylist()]
     of_row: npt.NDArray[np.bool_] = np.array([*found, True], np.bool_)[at]
     return of_row
+
+
+def columns_of(text: str) -> int | None:
+    """How many columns an insert without names shows; ``None`` for any other text."""
+    found = _INSERT.match(text)
+    return found[1].count('"COL ') if found else None
 
 
 def stale(rows: pa.Table) -> npt.NDArray[np.bool_]:

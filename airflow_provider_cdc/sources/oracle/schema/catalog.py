@@ -154,6 +154,13 @@ class Catalog:
         found = rows(self.connection, sql) + rows(self.connection, organized)
         return {int(number): self._id(owner, name) for number, owner, name in found}
 
+    def partitioned(self) -> list[TableId]:
+        """All tables that have partitions."""
+        sql = (
+            "SELECT t.OWNER, t.TABLE_NAME FROM ALL_TABLES t WHERE t.PARTITIONED = 'YES' ORDER BY t.OWNER, t.TABLE_NAME"
+        )
+        return [self._id(owner, name) for owner, name in rows(self.connection, sql)]
+
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         """Whether the catalog as of the SCN can be read, and the name of the object in it, if it exists there."""
         sql = (

@@ -45,6 +45,9 @@ class Lookups(Protocol):
     def objects(self) -> dict[int, TableId]:
         """All current tables, by data object number."""
 
+    def partitioned(self) -> list[TableId]:
+        """All tables that have partitions."""
+
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         """Whether the catalog as of the SCN can be read, and the name of the object in it, if it exists there."""
 
@@ -78,6 +81,9 @@ class NoLookups:
 
     def objects(self) -> dict[int, TableId]:
         return {}
+
+    def partitioned(self) -> list[TableId]:
+        return []
 
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         return False, None

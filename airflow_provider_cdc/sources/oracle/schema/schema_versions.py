@@ -50,7 +50,9 @@ class SchemaVersions:
         table = TableId(namespace=owner, name=name, catalog=self._catalog)
         return self._number(table) if self._tables.captured(table) else -1
 
-    def number_of_object(self, number: int, owner: str, name: str, scn: int, rows: int = 1) -> int:
+    def number_of_object(
+        self, number: int, owner: str, name: str, scn: int, rows: int = 1, columns: int | None = None
+    ) -> int:
         """The number of the table of an object, for rows that LogMiner does not name, or names by the table's current name.
 
         If the table is not known and may be a captured one, the result is a number that :meth:`check` refuses.
@@ -58,15 +60,16 @@ class SchemaVersions:
         :param number: object number
         :param scn: SCN of the first of these rows
         :param rows: how many rows there are
+        :param columns: how many columns the first of them has, if it shows that
         """
         found = self._found.get(number)
         if found is None:
-            found = self._found[number] = self._find(number, owner, name, scn)
+            found = self._found[number] = self._find(number, owner, name, scn, columns)
         if found < 0 and unnamed(owner, name):
             self._objects.pass_over(number, rows, f"{owner}.{name}")
         return found
 
-    def _find(self, number: int, owner: str, name: str, scn: int) -> int:
+    def _find(self, number: int, owner: str, name: str, scn: int, columns: int | None) -> int:
         shown = None if unnamed(owner, name) else TableId(namespace=owner, name=name, catalog=self._catalog)
         table = self._objects.table(number, shown, scn)
         if table is not None and self._tables.captured(table):
@@ -78,7 +81,18 @@ class SchemaVersions:
             return found
         if not self._objects.certain(number) and (missing := self._objects.vanished()):
             return self._refuse(_unclear(f"{owner}.{name}", number, missing, scn))
+        if not self._objects.certain(number) and shown is None and (whole := self._of_partition(columns)) is not None:
+            return self._refuse(_of_partition(number, whole, scn))
         return -1
+
+    def _of_partition(self, columns: int | None) -> TableId | None:
+        """The first captured table that has partitions, and as many columns: rows of an object without a name may be of a partition that
+        was dropped, merged or split since."""
+        for table in self._lookups.partitioned():
+            schema = self._tables.get(table) if self._tables.captured(table) else None
+            if schema is not None and columns in (None, len(schema.columns)) and not self._tables.read_again(table):
+                return table
+        return None
 
     def _number(self, table: TableId) -> int:
         number = self._numbers.get(table)
@@ -251,6 +265,18 @@ def _unclear(name: str, number: int, tables: list[TableId], scn: int) -> SchemaC
         remedy="set log.mining.strategy=redo_log_catalog and run the capture again, or read the tables again with "
         "snapshot.mode=always for one run",
     )
+
+
+def _of_partition(number: int, table: TableId, scn: int) -> SchemaConflict:
+    e = SchemaConflict(
+        f"A change of an object that has no name any more ({number}) may be one of {table}: of a partition that was dropped, merged or split "
+        "since.",
+        where=f"SCN {scn}",
+        safe="All other tables are captured.",
+        remedy="log.mining.strategy=redo_log_catalog follows partitions",
+    )
+    e.table = str(table)
+    return e
 
 
 def _unknown(table: TableId, where: str) -> SchemaConflict:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import nameless, stale
+from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import columns_of, nameless, stale
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 
 Int64s = npt.NDArray[np.int64]
@@ -49,8 +49,13 @@ def _by_object(
     )  # fmt: skip
     numbers = np.empty(len(some), np.int32)
     for i, number in enumerate(some.tolist()):
-        row = rows.slice(int(at[first[i]]), 1).select(["owner", "table", "scn"]).to_pylist()[0]
+        row = rows.slice(int(at[first[i]]), 1).select(["owner", "table", "scn", "sql"]).to_pylist()[0]
         numbers[i] = versions.number_of_object(
-            number, row["owner"] or "UNKNOWN", row["table"] or "OBJ# ", row["scn"], int(counts[i])
+            number,
+            row["owner"] or "UNKNOWN",
+            row["table"] or "OBJ# ",
+            row["scn"],
+            int(counts[i]),
+            columns_of(row["sql"] or ""),
         )
     found[at] = numbers[which]

@@ -22,7 +22,7 @@ BLOCKS_IN_EXTENT = 8
 def _table(session: "Session", table: Table) -> Iterator[Row]:
     yield {
         "OWNER": table.owner, "TABLE_NAME": table.name, "TABLESPACE_NAME": "USERS", "STATUS": "VALID", "TEMPORARY": "N",
-        "NESTED": "NO", "PARTITIONED": "NO", "IOT_TYPE": "IOT" if table.organization == "INDEX" else None, "SECONDARY": "N",
+        "NESTED": "NO", "PARTITIONED": "YES" if table.organization == "PARTITIONED" else "NO", "IOT_TYPE": "IOT" if table.organization == "INDEX" else None, "SECONDARY": "N",
         "DROPPED": "NO", "MONITORING": "YES", "NUM_ROWS": None, "BLOCKS": None, "COMPRESSION": "DISABLED", "READ_ONLY": "NO",
     }  # fmt: skip
 
@@ -139,6 +139,9 @@ def _objects(session: "Session", table: Table) -> Iterator[Row]:
         "DATA_OBJECT_ID": table.data_id,
         "OBJECT_TYPE": "TABLE",
     }
+    if table.organization == "PARTITIONED" and table.name not in session.database.dropped_partitions:
+        numbers = {"OBJECT_ID": table.segment_id, "DATA_OBJECT_ID": table.segment_id}
+        yield base | numbers | {"OBJECT_NAME": table.name, "SUBOBJECT_NAME": "P1", "OBJECT_TYPE": "TABLE PARTITION"}
     for key in table.keys:
         yield base | {
             "OBJECT_NAME": key.name,
