@@ -72,7 +72,9 @@ def test_the_statements_of_the_page_make_a_database_ready(server: Oracle) -> Non
         ("INTERVAL DAY(2) TO SECOND(6)", "int64", "`INTERVAL", "int64 microseconds"),
         ("RAW(10)", "binary", "`RAW`", "binary"),
         ("XMLTYPE", "string", "`CLOB`", "string"),
-        *((name, "null", "anything else", "always null") for name in ("LONG", "BFILE", "UROWID", "JSON")),
+        *((name, "null", "anything else", "always null") for name in ("LONG", "BFILE", "UROWID")),
+        ("BOOLEAN", "bool", "`BOOLEAN` (23ai)", "bool, from snapshots"),
+        *((name, "string", "`JSON` (21c), `VECTOR` (23ai)", "string, from snapshots") for name in ("JSON", "VECTOR")),
     ],
 )
 def test_the_table_of_types_is_that_of_the_code(declared: str, arrow: str, row: str, shown: str) -> None:
