@@ -1,6 +1,6 @@
 """The Oracle test server's rows of long values, in the shape of 23ai, and of types that LogMiner does not support.
 
-What is expected is the table "Rows per statement" of
+The expected sequences are those of the table "Rows per statement" of
 https://github.com/osodevops/kafka-connect-oracle-cdc, oracle-cdc-core/src/main/resources/reference/lob-redo-shapes.md,
 which a real Oracle Database Free 23ai has given.
 """

@@ -7,7 +7,7 @@ sequence the real one. What DBMS_LOB changes in place begins with a locator that
 
 That is the shape of 19c. In 23ai (:data:`SHAPES`) the locator has no text, each write, trim and erasure is a whole block that selects its
 locator, and no record ends the sequence. There an insert shows every LOB as empty, those that are NULL too, an update shows its long
-values nowhere, and the undo of a call of DBMS_LOB is a row of its own
+values nowhere, and the undo of a call of DBMS_LOB is a separate row
 (https://github.com/osodevops/kafka-connect-oracle-cdc, reference/lob-redo-shapes.md).
 """
 
@@ -52,12 +52,12 @@ def _size(value: str | bytes) -> int:
 
 
 def nothing(column: Column) -> Any:
-    """What an insert shows of a value that follows: an empty LOB, or NULL."""
+    """The value that an insert shows where the real one follows: an empty LOB, or NULL."""
     return (b"" if column.type.kind == "BLOB" else "") if column.type.kind in LOB_KINDS else None
 
 
 def in_row(column: Column, value: Any) -> Any:
-    """What the undo of a change shows of the value from before: one that lies apart from its row is empty, or NULL."""
+    """The old value as the undo of a change shows it: one that lies apart from its row is empty, or NULL."""
     if column.type.kind in LOB_KINDS:
         return nothing(column) if _size(value or "") > INLINE else value
     return None if is_long(column, value) else value
@@ -122,7 +122,7 @@ def _record(
 
 
 def apart(columns: list[Column], before: dict[int, Any], after: dict[int, Any]) -> tuple[list[Column], list[Column]]:
-    """What 23ai logs apart from an insert (``before`` is empty) or update: values in pieces, and values in an update that follows."""
+    """The columns that 23ai logs apart from an insert (``before`` is empty) or update: in pieces, and in an update that follows."""
     lobs = [column for column in columns if column.type.kind in LOB_KINDS and column.id in after]
     pieces = [column for column in lobs if _size(after[column.id] or "") > INLINE]
     pieces += [
@@ -137,7 +137,7 @@ def apart(columns: list[Column], before: dict[int, Any], after: dict[int, Any]) 
 
 
 def shown(columns: list[Column], before: dict[int, Any], after: dict[int, Any]) -> dict[int, Any]:
-    """What an update sets in 23ai's first record of it; a LOB that was NULL is empty before its pieces."""
+    """The values in 23ai's first record of an update; a LOB that was NULL is empty before its pieces."""
     pieces, later = apart(columns, before, after)
     empty = {column.id: "" if column.type.kind != "BLOB" else b"" for column in pieces if column.type.kind in LOB_KINDS}
     hidden = {column.id for column in pieces + later}
@@ -150,7 +150,7 @@ def _record_blocks(
     engine: Engine, transaction: Transaction, table: Table, row: int, before: dict[int, Any], values: dict[int, Any],
     changed: list[int],
 ) -> None:  # fmt: skip
-    """What follows an insert or update, as 23ai logs it."""
+    """Write the records behind an insert or update, as 23ai logs them."""
     pieces, later = apart(table.live, before, {column: values[column] for column in changed})
     record = transaction.undo[-1].record + transaction.undo[-1].count - 1
     identity = _identity(table, values)

@@ -269,9 +269,9 @@ class _Assembly:
             last.ended = True
 
     def _continues(self, state: Transaction, begin: p.Begin, piece: p.Piece | None, row_id: str | None) -> bool:
-        """Whether a statement that selects its locator again goes on with the value that began last.
+        """Whether a statement that selects its locator again continues the value that began last.
 
-        A locator of its own begins another value, unless it is for the cut at the end of a value.
+        A separate locator begins another value, unless it is for the cut at the end of a value.
         """
         group = state.group
         if group is None or group.kind != begin.kind or piece is None or row_id or (state.locator or (0, None))[1]:

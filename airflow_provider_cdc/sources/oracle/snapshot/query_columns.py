@@ -32,7 +32,7 @@ _SERIALIZED: Final = {
     "JSON": "JSON_SERIALIZE({c} RETURNING CLOB)",
     "VECTOR": "VECTOR_SERIALIZE({c} RETURNING CLOB)",
 }
-"""Expressions for values that the driver fetches in a form of its own."""
+"""Expressions for values that the driver fetches in a special form."""
 _AFTER: Final = 1
 _MOMENT: Final = "SYYYY-MM-DD HH24:MI:SS"
 

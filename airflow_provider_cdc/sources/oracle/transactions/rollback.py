@@ -50,7 +50,7 @@ def not_rolled_back(rows: pa.Table, schemas: Callable[[int], Sequence[TableSchem
     row = ids.to_numpy(zero_copy_only=False).astype(np.int64)
     transactions, tables = rows.column("tx").to_numpy(), rows.column("table").to_numpy()
     gone, kept = np.zeros(len(row), np.bool_), np.zeros(len(row), np.bool_)
-    shown = codes != UNSUPPORTED  # of other rows nobody knows what they undo
+    shown = codes != UNSUPPORTED  # the others do not say which change they undo
     pieces = ((codes >= FIRST_PIECE) | (row < 0)) & shown
     known = {t: _long_columns(schemas(t)) for t in np.unique(tables).tolist()}
     long = np.isin(tables, [t for t, (lobs, _) in known.items() if lobs or pieces[tables == t].any()]) & shown

@@ -14,8 +14,10 @@ other. Such values stay, and their undo row with them: :mod:`..redo.lobs` takes 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -48,19 +50,23 @@ class _Change:
 
     :param code: operation code of its first row
     :param row: number of its ROWID; -1 without one
-    :param statement: number of the statement that it may be a part of
+    :param rows: its log rows
+    :param head: the first change of the statement that it may be a part of
     :param columns: the columns that it sets, if they are known
     :param where: the values that name its row, if they are known
+    :param in_place: it has the ROWID, as calls of ``DBMS_LOB`` have
     :param doubtful: it may have been undone
     """
 
     code: int
     row: int
-    statement: int
-    rows: list[int] = field(default_factory=list)
+    rows: list[int]
+    in_place: bool = False
+    head: _Change | None = None
     columns: frozenset[str] | None = None
     where: dict[str, Literal] | None = None
     doubtful: bool = False
+    undone: bool = False
 
     @property
     def piece(self) -> bool:
@@ -91,8 +97,8 @@ class UndoneChanges:
         self._long, self._codes, self._row_ids, self._texts = frozenset(long), codes, row_ids, texts
         self._gone, self._kept = gone, kept
         self._stack: list[_Change] = []
-        self._statement = 0
-        self._open = False
+        self._of_row: defaultdict[int, list[_Change]] = defaultdict(list)
+        self._open: _Change | None = None
         self.unmatched = 0
 
     def add(self, i: int) -> None:
@@ -101,26 +107,42 @@ class UndoneChanges:
         if code == INTERNAL:
             self._close(row)
         elif code < FIRST_PIECE:
-            last = code == UPDATE and row != _NO_ROW and self._open and not self._plain(i)
-            self._push(i, code, row, begins=not last)
-            self._open = row == _NO_ROW
-        elif code in _BEGINS or not self._stack:
-            self._push(i, code, row, begins=not self._open or row != _NO_ROW)
-            self._open = row == _NO_ROW
+            last = code == UPDATE and row != _NO_ROW and self._open is not None and not self._plain(i)
+            change = self._push(i, code, row, self._open if last else None)
+            self._open = change if row == _NO_ROW else None
+        elif code in _BEGINS or self._top() is None:
+            change = self._push(i, code, row, self._open if row == _NO_ROW else None)
+            self._open = change.head if row == _NO_ROW else None
         else:
             self._extend(i, code)
 
     def _close(self, row: int) -> None:
         """A log row with the ROWID of the statement that is open ends it."""
         for change in reversed(self._stack if self._open else []):
-            if change.statement != self._statement:
+            if change.head is not self._open:
                 break
-            change.row = row if change.row == _NO_ROW else change.row
-        self._open = False
+            if change.row == _NO_ROW:
+                self._name(change, row)
+        self._open = None
 
-    def _push(self, i: int, code: int, row: int, *, begins: bool) -> None:
-        self._statement += begins
-        self._stack.append(_Change(code, row, self._statement, [i]))
+    def _push(self, i: int, code: int, row: int, head: _Change | None) -> _Change:
+        change = _Change(code, row, [i], in_place=code >= FIRST_PIECE and row != _NO_ROW)
+        change.head = head or change
+        self._stack.append(change)
+        if row != _NO_ROW:
+            self._of_row[row].append(change)
+        return change
+
+    def _name(self, change: _Change, row: int) -> None:
+        if change.row != row:
+            change.row = row
+            self._of_row[row].append(change)
+
+    def _top(self) -> _Change | None:
+        """The newest change that was not undone."""
+        while self._stack and self._stack[-1].undone:
+            self._stack.pop()
+        return self._stack[-1] if self._stack else None
 
     def _extend(self, i: int, code: int) -> None:
         """Another row of the value that began last. A locator without a text, and the cut behind it, belong to the value before."""
@@ -132,7 +154,7 @@ class UndoneChanges:
             and not self._texts[last.rows[0]]
         ):
             before = self._stack[-2]
-            if before.piece and before.row == last.row == _NO_ROW and before.statement == last.statement:
+            if before.piece and not before.undone and before.row == last.row == _NO_ROW and before.head is last.head:
                 self._stack.pop()
                 before.rows += last.rows
                 last = before
@@ -143,79 +165,125 @@ class UndoneChanges:
     def undo(self, i: int) -> None:
         """The next row, which undoes a change."""
         code, row = self._codes[i], self._row_ids[i]
-        while self._stack and self._stack[-1].doubtful and self._stack[-1].row not in (row, _NO_ROW):
-            self._remove(len(self._stack) - 1)  # the undo has gone on to the change before
+        while (top := self._top()) and (top.doubtful or top.in_place) and top.row not in (row, _NO_ROW):
+            self._take([top])  # the undo has come to an earlier change
         if code == UPDATE:
             self._undo_update(i, row)
         elif not self._undo_whole(row, INSERT if code == DELETE else DELETE):
             self.unmatched += 1
-        self._open = False
+        self._open = None
 
     def _undo_whole(self, row: int, wanted: int) -> bool:
         """Undo an insert or a delete, and what has followed it in its row."""
-        stack, at = self._stack, len(self._stack) - 1
-        while at >= 0 and stack[at].row in (row, _NO_ROW) and (wanted == INSERT and stack[at].code != INSERT):
-            at -= 1
-        if at >= 0 and stack[at].code == wanted and stack[at].row in (row, _NO_ROW):
-            self._remove(at)
-            return True
-        found = next(
-            (at for at in reversed(range(len(stack))) if stack[at].row == row and stack[at].code == wanted), None
-        )
-        if found is not None:
-            self._remove(found, row)
-        return found is not None
+
+        def ends(change: _Change) -> bool:
+            head = change.head or change
+            return change.code == wanted or (wanted == INSERT and head.code == INSERT)
+
+        later: list[_Change] = []
+        for change in reversed(self._stack):  # the newest change, behind others of the same row
+            if change.row not in (row, _NO_ROW):
+                break
+            if not change.undone and ends(change):
+                self._take([*later, *self._statement(change.head or change)])
+                return True
+            if change.row == _NO_ROW and not change.undone:
+                break
+            later.append(change)
+        later = []
+        for change in self._live(row):
+            later.append(change)
+            if ends(change):
+                self._take([*later, *(one for one in self._stack if one.head is change.head)])
+                return True
+        return False
 
     def _undo_update(self, i: int, row: int) -> None:
-        plain = self._plain(i)
-        first = self._newest_statement(row)
-        top = self._stack[-1] if self._stack else None
-        if first is not None and top is not None:
-            head = self._stack[first]
-            if plain is None and not (top.piece and top.row == row):
-                self._remove(first if head.code == UPDATE or head.piece else len(self._stack) - 1)
+        plain, top = self._plain(i), self._top()
+        if top is not None and top.row in (row, _NO_ROW):
+            head = top.head or top
+            if plain is None and not top.in_place:
+                self._take(self._statement(head) if head.code == UPDATE else [top])
                 return
             if plain and head.code == UPDATE and self._plain(head.rows[0]) == plain:
-                self._remove(first)
+                self._take(self._statement(head))
                 return
-            if not plain and top.piece and top.row == row:
-                self._doubt(i, row, [c for c in self._stack if c.row == row and c.piece])
+            if not plain and top.in_place:
+                self._undo_call(i, row)
                 return
             if not plain and (top.piece or (top.code == UPDATE and not self._plain(top.rows[0]))):
-                self._undo_long(i, row, first)
+                self._undo_long(i, row, top)
                 return
-        same = (c for c in reversed(range(len(self._stack))) if self._stack[c].row == row and self._sets(c, plain))
-        found = next(same, None)
-        if found is not None:
-            self._remove(found, row)
-        elif plain or plain is None:
-            self.unmatched += 1
+        if plain and self._undo_behind_calls(row, plain):
+            return
+        later: list[_Change] = []
+        for change in self._live(row) if plain or plain is None else ():
+            later.append(change)
+            if change.code == UPDATE and (plain is None or self._plain(change.rows[0]) == plain):
+                self._take([one for one in later if one is change or one.piece])
+                return
+        self.unmatched += bool(plain) or plain is None
 
-    def _sets(self, at: int, plain: frozenset[str] | None) -> bool:
-        change = self._stack[at]
-        return change.code == UPDATE and (plain is None or self._plain(change.rows[0]) == plain != frozenset())
+    def _undo_behind_calls(self, row: int, plain: frozenset[str]) -> bool:
+        """Undo the update before the calls of ``DBMS_LOB`` that come last, and these with it."""
+        calls: list[_Change] = []
+        for change in reversed(self._stack):
+            head = change.head or change
+            if not change.undone and change.in_place and change.row == row:
+                calls.append(change)
+            elif not change.undone:
+                if change.row not in (row, _NO_ROW) or head.code != UPDATE or self._plain(head.rows[0]) != plain:
+                    return False
+                self._take([*calls, *self._statement(head)])
+                return True
+        return False
 
-    def _newest_statement(self, row: int) -> int | None:
-        """Where the newest statement begins, if it may be one on this row."""
-        stack = self._stack
-        if not stack or stack[-1].row not in (row, _NO_ROW):
-            return None
-        at = len(stack) - 1
-        while at and stack[at - 1].statement == stack[-1].statement:
-            at -= 1
-        return at
+    def _live(self, row: int) -> Iterator[_Change]:
+        """The changes with this ROWID that were not undone, newest first."""
+        return (change for change in reversed(self._of_row.get(row, ())) if not change.undone)
 
-    def _undo_long(self, i: int, row: int, first: int) -> None:
+    def _statement(self, head: _Change) -> list[_Change]:
+        """The changes that may be of one statement, which is the newest of its row."""
+        found: list[_Change] = []
+        for change in reversed(self._stack):
+            if change.head is head:
+                found.append(change)
+            elif found and not change.undone:
+                break
+        return found
+
+    def _undo_call(self, i: int, row: int) -> None:
+        """Undo a call of ``DBMS_LOB``: one of those that come last, and all of them when each was undone."""
+        calls: list[_Change] = []
+        for change in reversed(self._stack):
+            if not change.undone and not (change.in_place and change.row == row):
+                break
+            calls += [] if change.undone else [change]
+        next(change for change in calls if not change.doubtful).doubtful = True
+        if not all(change.doubtful for change in calls):
+            self._kept[i] = True
+            return
+        self._take(calls)
+        below = self._top()
+        if below is not None and below.piece and below.row in (row, _NO_ROW):
+            self._doubt(i, row, [below])  # one call may have had several locators
+
+    def _undo_long(self, i: int, row: int, top: _Change) -> None:
         """Undo a statement that has set long values alone: the newest for certain, and those that it has set with it."""
-        undone = self._read(self._remove(len(self._stack) - 1))
+        self._take([top])
+        undone = self._read(top)
         columns = set(undone.columns or ())
         doubtful: list[_Change] = []
-        for at in reversed(range(first, len(self._stack))):
-            change = self._read(self._stack[at])
+        for found in itertools.islice(reversed(self._stack), 1, None):
+            if found.undone:
+                continue
+            if found.head is not top.head:
+                break
+            change = self._read(found)
             if not change.piece:
                 if change.code == UPDATE and not self._plain(change.rows[0]):
                     if (change.columns or frozenset()) <= columns and not doubtful:
-                        self._remove(at)  # it has emptied what was set after it
+                        self._take([change])  # it has emptied what was set after it
                     else:
                         doubtful.append(change)
                 break
@@ -226,19 +294,16 @@ class UndoneChanges:
         if doubtful:
             self._doubt(i, row, doubtful)
 
-    def _doubt(self, i: int, row: int, changes: list[_Change]) -> None:
+    def _doubt(self, i: int, row: int, changes: Iterable[_Change]) -> None:
         self._kept[i] = True
-        for change in changes:
-            change.row, change.doubtful = row, True
+        for change in list(changes):
+            self._name(change, row)
+            change.doubtful = True
 
-    def _remove(self, at: int, row: int | None = None) -> _Change:
-        """Take back the changes from ``at`` on; with ``row`` those of this row alone. Returns the first."""
-        first, later = self._stack[at], self._stack[at:]
-        taken = [c for c in later if row is None or c.row == row]
-        self._stack[at:] = [c for c in later if row is not None and c.row != row]
-        for change in taken:
+    def _take(self, changes: Iterable[_Change]) -> None:
+        for change in changes:
+            change.undone = True
             self._gone[change.rows] = True
-        return first
 
     # -- texts ------------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Rows of changes that say nothing of their values: what is no change is left out, anything else stops its table."""
+"""Rows of changes without values: a row that is no change is left out, any other stops its table."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def erase(column: str, offset: int, length: int, transaction: int = 1) -> Line:
 def as_blocks(lines: Sequence[Line]) -> list[Line]:
     """The same lines as 23ai has them: a locator without a text, and blocks that select it again.
 
-    Each change in place has a locator of its own; only its writes have the ROWID as well.
+    Each change in place has its locator; only its writes have the ROWID as well.
     """
     found: list[Line] = []
     begins: dict[int, tuple[Line, bool]] = {}

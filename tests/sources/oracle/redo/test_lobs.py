@@ -183,7 +183,7 @@ BLOCKS: dict[str, tuple[list[Line], list[Any]]] = {
         as_blocks([locator("C", ONE), write("C", "first", 1), trim("C", 5), locator("C", ONE), write("C", "2nd", 1), trim("C", 3)]),
         [u(0, C="first"), u(3, C="2nd")],
     ),
-    "a cut with a locator of its own": (
+    "a cut with another locator": (
         as_blocks([locator("C", ONE), write("C", "abc", 1), locator("C", ONE), trim("C", 3)]), [u(C="abc")],
     ),
     "two rows": (

@@ -1,4 +1,4 @@
-"""Changes of long values that were undone within their transaction, as 19c and 23ai log them; what is captured is what the table has."""
+"""Changes of long values that were undone within their transaction, as 19c and 23ai log them. Captured rows equal the table."""
 
 from __future__ import annotations
 
@@ -53,6 +53,11 @@ SCENARIOS: dict[str, list[Step | str]] = {
     "a column behind a large value of another row": [_set(1, C=BIG2), SAVE, _set(3, NAME="s"), BACK],
     "a large value behind a column and a large value": [_set(2, NAME="kept", C=BIG), SAVE, _set(2, B=b"b" * 5000), BACK],
     "a large value of a new row": [(INSERT, [11, "new", BIG, None, b"b"]), SAVE, _set(11, C=BIG2, NC=BIG2), BACK],
+    "an insert and an append to it": [
+        SAVE, (INSERT, [11, "new", BIG, "n" * 5000, bytes(9000)]), _append(11, "xxx"), BACK, _set(3, NAME="z"),
+    ],
+    "an append to a new row": [(INSERT, [11, "new", BIG, "n" * 5000, bytes(9000)]), SAVE, _append(11, "xxx"), BACK],
+    "an update and an append to its value": [SAVE, _set(2, NAME="x", C=BIG2), _append(2, "xxx"), BACK, _set(3, NAME="z")],
     "a NULL that became large": [SAVE, _set(3, NC="n" * 4000), BACK, _set(3, NAME="z")],
     "a delete": [_set(2, C=BIG2), SAVE, ("DELETE FROM LOB WHERE ID = 2", []), BACK],
     "everything, then the same again": [
@@ -89,7 +94,7 @@ def _run(server: Oracle, *steps: Step | str) -> None:
     with closing(server.connect()) as connection:
         for step in steps:
             sql, binds = (step, []) if isinstance(step, str) else step
-            with connection.cursor() as cursor, suppress(oracledb.IntegrityError):
+            with connection.cursor() as cursor, suppress(oracledb.IntegrityError, oracledb.DatabaseError):
                 cursor.execute(sql, binds)
         connection.commit()
 
@@ -156,6 +161,8 @@ def _transaction(r: random.Random) -> list[Step | str]:
             steps.append((INSERT, [ids[0], f"new {r.random():.3}", *(_value(r, name) for name in ("C", "NC", "B"))]))
         elif chance < 0.5:
             steps.append((f"DELETE FROM LOB WHERE ID = {ids[0]}", []))
+        elif chance < 0.6:
+            steps.append(_append(ids[0], "tail"))
         else:
             names = r.sample(["NAME", "C", "NC", "B"], r.choice((1, 1, 2, 3)))
             steps.append(_set(", ".join(map(str, ids)), **{name: _value(r, name) for name in names}))

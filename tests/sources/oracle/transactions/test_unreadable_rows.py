@@ -74,7 +74,7 @@ def test_a_table_that_logminer_cannot_show_is_stopped_alone_by_its_first_change(
     assert "transaction" in str(caught.value)
     assert ids(connector, "GOOD") == [1, 2]
     schema.sql("INSERT INTO GOOD VALUES (3)")
-    with pytest.raises(UnreadableValue):  # it goes on, and tells it again
+    with pytest.raises(UnreadableValue):  # the error stays until the table is read
         connector.capture()
     assert ids(connector, "GOOD") == [1, 2, 3]
 
