@@ -83,15 +83,13 @@ class Renderer:
         if op == lobs.HIDDEN:
             return None
         content: Any = None if body is None else marshal.loads(body)
-        if op == redo.START:
-            self._started.add(serial)
         if op == redo.INJECTED:
             return self._injected(record, content)
+        if op == redo.START:
+            self._started.add(serial)
+        user, client = (user, client) if serial in self._started else (UNKNOWN, None)  # known from the START alone
         partial = self._database.partial_xids and (undo or op == redo.ROLLBACK)
-        if partial:
-            number = UNKNOWN_SEQUENCE
-        if serial not in self._started:  # known from the START alone
-            user, client = UNKNOWN, None
+        number = UNKNOWN_SEQUENCE if partial else number
         facts: dict[str, Any] = {
             "SCN": scn, "TIMESTAMP": at, "THREAD#": thread, "SEQUENCE#": sequence, "USERNAME": user, "XIDUSN": segment,
             "XIDSLT": slot, "XIDSQN": number, "XID": redo.Xid(segment, slot, number).raw, "OPERATION_CODE": op,
@@ -104,10 +102,7 @@ class Renderer:
         if commit:
             facts |= {"COMMIT_SCN": commit[0], "COMMIT_TIMESTAMP": commit[1]}
         if op in MARKS:
-            facts["SQL_REDO"] = MARKS[op] + self._delimiter
-            if partial:
-                facts["RS_ID"] = NO_RECORD
-            return facts
+            return facts | {"SQL_REDO": MARKS[op] + self._delimiter} | ({"RS_ID": NO_RECORD} if partial else {})
         writer = self._writer(object_id, version)
         table = writer.table
         facts |= {
