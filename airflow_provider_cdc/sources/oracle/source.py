@@ -38,10 +38,7 @@ from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogCollector
 from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream, verified
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
-from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import ROWID
-from airflow_provider_cdc.sources.oracle.snapshot.chunk_reader import OracleChunkReader
-from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
-from airflow_provider_cdc.sources.oracle.transactions.row_decoder import SOURCE_FIELDS
+from airflow_provider_cdc.sources.oracle.schema.source_fields import ROWID, SOURCE_FIELDS
 from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import may_be_unlogged, unlogged
 from airflow_provider_cdc.sources.oracle.xstream import XSTREAM
 
@@ -121,9 +118,13 @@ class OracleSource(Source):
     def snapshot(
         self, tables: Sequence[TableId], *, readers: int, selects: Mapping[TableId, str] = MappingProxyType({})
     ) -> SnapshotSession:
+        from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
+
         return OracleSnapshot(self._config, tables, readers, selects)
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
+        from airflow_provider_cdc.sources.oracle.snapshot.chunk_reader import OracleChunkReader
+
         return OracleChunkReader(self._config, signals)
 
     def signal_table(self, text: str) -> TableId:

@@ -17,7 +17,6 @@ from airflow_provider_cdc.sources.oracle.database_transactions import open_trans
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import is_constant
 from airflow_provider_cdc.sources.oracle.schema.lookups import StoredColumns, StoredFormats
-from airflow_provider_cdc.sources.oracle.snapshot.flashback_row import row_at
 
 _T = TypeVar("_T")
 
@@ -69,6 +68,8 @@ class CatalogLookups:
         return self._ask(lambda d: d.constant(text)) if is_constant(text) else None
 
     def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
+        from airflow_provider_cdc.sources.oracle.snapshot.flashback_row import row_at  # loads the compiler of kernels
+
         return self._ask(lambda d: row_at(d.connection, d.config, schema, row_id, scn))
 
     def open_transactions(self) -> dict[bytes, int]:

@@ -18,10 +18,10 @@ import oracledb
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.sources.oracle.schema.source_fields import ROWID
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
 
-ROWID: Final = "ROWID"
 _LARGEST_NUMBER: Final = 1 << 53
 """Greater integers are text in JSON, since most programs other than Python read JSON numbers as floating point."""
 _MOMENT: Final = "SYYYY-MM-DD HH24:MI:SS"

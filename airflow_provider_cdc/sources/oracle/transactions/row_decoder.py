@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, values_of
 from airflow_provider_cdc.core.model.events import RowBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.spi.source import VARIED
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE, NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
@@ -27,20 +26,6 @@ Int64s = npt.NDArray[np.int64]
 
 TEXT_BYTES = 64 << 20
 """Greatest size of the redo statements that are read at a time, bytes."""
-
-SOURCE_FIELDS = [
-    pa.field("txId", pa.string()),
-    pa.field("scn", pa.string(), metadata=VARIED),
-    pa.field("commit_scn", pa.string()),
-    pa.field("lcr_position", pa.string()),
-    pa.field("rs_id", pa.string(), metadata=VARIED),
-    pa.field("ssn", pa.int64()),
-    pa.field("redo_thread", pa.int32()),
-    pa.field("user_name", pa.string()),
-    pa.field("row_id", pa.string(), metadata=VARIED),
-    pa.field("redo_sql", pa.string(), metadata=VARIED),
-]
-"""Fields of the ``source`` block that only this source has (Debezium Oracle connector, "Change event values")."""
 
 
 class RowDecoder:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -35,13 +36,15 @@ from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.transactions import ddl_rows
-from airflow_provider_cdc.sources.oracle.transactions.block_builder import BlockBuilder
 from airflow_provider_cdc.sources.oracle.transactions.commits import commits_at, position_after
 from airflow_provider_cdc.sources.oracle.transactions.deduplicate import duplicates
 from airflow_provider_cdc.sources.oracle.transactions.open_transactions import UNKNOWN, Transaction
 from airflow_provider_cdc.sources.oracle.transactions.segments import ROWS
 from airflow_provider_cdc.sources.oracle.transactions.table_resolver import table_numbers
 from airflow_provider_cdc.sources.oracle.transactions.transaction_buffer import CommittedRows, TransactionBuffer
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.sources.oracle.transactions.block_builder import BlockBuilder
 
 Int64s = npt.NDArray[np.int64]
 
@@ -77,7 +80,8 @@ class RowProcessor:
         if config.log_mining_strategy is not MiningStrategy.REDO_LOG_CATALOG:
             self._versions.note_present_names()
         self._ddl_rows = ddl_rows.DdlRows(config, start, self._versions, ddl, counters)
-        self._blocks = BlockBuilder(config, self._versions, lookups, counters)
+        self._blocks: BlockBuilder | None = None
+        self._needs = config, self._versions, lookups, counters
         self._scn = 0
         self.transactions = TransactionBuffer(
             config, start, counters, self._versions.schemas, until.scn if until else FOREVER
@@ -198,6 +202,10 @@ class RowProcessor:
     def _items(self, committed: CommittedRows) -> Iterator[LogItem]:
         low = committed.low
         position = self.position if low is None else position_after(self.position, committed.commits, low)
+        if self._blocks is None:  # it loads the compiler of kernels, which takes longer than a run without changes
+            from airflow_provider_cdc.sources.oracle.transactions.block_builder import BlockBuilder
+
+            self._blocks = BlockBuilder(*self._needs)
         for item in self._blocks.items(committed, self.position, position):
             if isinstance(item, LogBlock):
                 self.position = position

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,7 +19,6 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.kernels.operations import FIRST_PIECE, FOREVER, LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.transactions import rollback
 from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, resume_scns
 from airflow_provider_cdc.sources.oracle.transactions.open_transactions import OpenTransactions, Transaction
 from airflow_provider_cdc.sources.oracle.transactions.segments import CarriedRows, Segment
@@ -258,7 +258,7 @@ class TransactionBuffer:
         rank = order[np.searchsorted(serials[order], rows.column("tx").to_numpy())]
         if (np.diff(rank) < 0).any():
             rows = rows.take(pa.array(np.argsort(rank, kind="stable")))
-        keep, unmatched = rollback.not_rolled_back(rows, self._schemas)
+        keep, unmatched = _rollback().not_rolled_back(rows, self._schemas)
         _warn_unmatched(unmatched, commits)
         if not keep.all():
             rows = rows.filter(pa.array(keep))
@@ -285,10 +285,13 @@ class TransactionBuffer:
         names = ["code", "rollback"]
         parts = [p.combine_chunks() for p in self._buffer.pieces(commit.serial, BLOCK_ROWS, names)]
         if any(pc.any(part.column("rollback")).as_py() for part in parts):
-            parts = [_without_data(part) for part in self._buffer.pieces(commit.serial, BLOCK_ROWS, rollback.COLUMNS)]
-        keep, unmatched = rollback.not_rolled_back(pa.concat_tables(parts), self._schemas)
+            parts = [
+                _without_data(part) for part in self._buffer.pieces(commit.serial, BLOCK_ROWS, _rollback().COLUMNS)
+            ]
+        keep, unmatched = _rollback().not_rolled_back(pa.concat_tables(parts), self._schemas)
         _warn_unmatched(unmatched, [commit])
-        return keep
+        remaining: npt.NDArray[np.bool_] = keep
+        return remaining
 
     def _give_up(self, transactions: list[Transaction]) -> list[Transaction]:
         for transaction in transactions:
@@ -302,6 +305,13 @@ class TransactionBuffer:
         return transactions
 
 
+def _rollback() -> ModuleType:
+    """What removes undone changes. It is compiled, and loading the compiler takes longer than a run that commits nothing."""
+    from airflow_provider_cdc.sources.oracle.transactions import rollback
+
+    return rollback
+
+
 def _warn_unmatched(count: int, commits: list[Commit]) -> None:
     if count:
         log.warning(
@@ -313,7 +323,7 @@ def _warn_unmatched(count: int, commits: list[Commit]) -> None:
 def _without_data(rows: pa.Table) -> pa.Table:
     """The rows with the beginnings of the texts of pieces, which name the row and the column of a value."""
     texts, piece = rows.column("sql"), pc.greater_equal(rows.column("code"), FIRST_PIECE)
-    short = pc.if_else(piece, pc.utf8_slice_codeunits(texts, 0, rollback.PIECE_CHARACTERS), texts)
+    short = pc.if_else(piece, pc.utf8_slice_codeunits(texts, 0, _rollback().PIECE_CHARACTERS), texts)
     return rows.set_column(rows.schema.get_field_index("sql"), "sql", short)
 
 
