@@ -31,7 +31,7 @@ ALONE = {"python -c pass": "pass", "import airflow.sdk": "import airflow.sdk; ai
 SOURCES = ("memory", "mariadb", "mysql", "oracle", "db2")
 BARS = [
     bar
-    for source in ("mariadb", "mysql")
+    for source in ("mariadb", "mysql", "oracle", "db2")
     for bar in (Bar(f"{source}.cpu_s", 1.0, at_most=True), Bar(f"{source}.seconds", 1.5, at_most=True))
 ]
 

@@ -266,6 +266,24 @@ def test_a_table_that_is_added_has_the_rows_of_transactions_that_were_open_befor
     assert (len(connector.rows("APP.T")), len(connector.rows("APP.U"))) == (1, 1)
 
 
+def test_a_table_that_is_added_has_the_rows_of_transactions_that_changed_no_other(
+    db: Oracle, made: Callable[..., Connector]
+) -> None:
+    """They keep no position, but that of the added table's snapshot does."""
+    connector = made(table_include_list=r"APP\.T")
+    with closing(db.connect()) as owner:
+        run(owner, "INSERT INTO U VALUES (1, 'open')")
+        db.sql("INSERT INTO T VALUES (1, 'before')")
+        connector.capture()
+        connector.properties["table.include.list"] = r"APP\.T,APP\.U"
+        connector.capture()
+        db.sql("INSERT INTO T VALUES (2, 'after')")
+        connector.capture()
+        run(owner, "COMMIT")
+    connector.capture()
+    assert [row["ID"] for row in connector.rows("APP.U")] == [1]
+
+
 def test_rows_with_hidden_columns_are_carried_over_only_if_that_is_wanted(
     db: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
 ) -> None:
