@@ -28,6 +28,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
     enter_container,
     rows,
     scalar,
+    supplemental_logging,
     translated,
 )
 from airflow_provider_cdc.sources.oracle.privileges import (
@@ -249,7 +250,7 @@ def _tables(connection: Connection, database: Database, config: OracleConfig, gr
     yield from findings
     if signals is not None and not filters.table(signals.id):
         captured.append(signals)
-    yield from _logging(connection, database, captured)
+    yield from _logging(connection, captured)
     yield from _types(connection, config, captured)
     for schema in captured:
         names = [name for name in (schema.id.name, *schema.names) if len(name.encode()) > LONGEST_NAME]
@@ -276,9 +277,10 @@ def _types(connection: Connection, config: OracleConfig, captured: list[TableSch
             )
 
 
-def _logging(connection: Connection, database: Database, captured: list[TableSchema]) -> Iterator[Finding]:
-    """Findings about supplemental logging of all columns, of the database or of each table."""
-    if "ALL" in database.supplemental:
+def _logging(connection: Connection, captured: list[TableSchema]) -> Iterator[Finding]:
+    """Findings about supplemental logging of all columns, of the container or of each table."""
+    container = supplemental_logging(connection)
+    if "ALL" in container:
         return
     kinds: dict[tuple[str, str], set[str]] = {}
     for owner, name, kind in rows(connection, "SELECT OWNER, TABLE_NAME, LOG_GROUP_TYPE FROM ALL_LOG_GROUPS"):
@@ -287,7 +289,7 @@ def _logging(connection: Connection, database: Database, captured: list[TableSch
         has = kinds.get((schema.id.namespace, schema.id.name), set())
         if "ALL COLUMN LOGGING" in has:
             continue
-        keyed = bool(schema.key) and ("PK" in database.supplemental or "PRIMARY KEY LOGGING" in has)
+        keyed = bool(schema.key) and ("PK" in container or "PRIMARY KEY LOGGING" in has)
         outcome = (
             "events lack the columns that a change did not modify"
             if keyed

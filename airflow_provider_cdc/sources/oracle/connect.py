@@ -47,7 +47,7 @@ class Database:
     :param resetlogs: SCN of the database's incarnation (``RESETLOGS_CHANGE#``)
     :param threads: redo threads in use, including those of instances that are down
     :param open_threads: redo threads of running instances
-    :param supplemental: kinds of the database's supplemental logging: ``MIN``, ``ALL``, ``PK`` …
+    :param supplemental: kinds of the database's supplemental logging, of all containers: ``MIN``, ``ALL``, ``PK`` …
     :param utc_offset: seconds that the server's clock (``SYSDATE``, LogMiner's ``TIMESTAMP``) is ahead of UTC
     """
 
@@ -249,17 +249,26 @@ def utc_offset(connection: Connection) -> int:
 
 _CONTAINER = "SELECT SYS_CONTEXT('USERENV', 'CON_NAME'), SYS_CONTEXT('USERENV', 'CON_ID') FROM DUAL"
 _DATABASE = """
-SELECT NAME, DBID, CDB, DATABASE_ROLE, OPEN_MODE, LOG_MODE, RESETLOGS_CHANGE#, SUPPLEMENTAL_LOG_DATA_MIN,
-       SUPPLEMENTAL_LOG_DATA_ALL, SUPPLEMENTAL_LOG_DATA_PK, SUPPLEMENTAL_LOG_DATA_UI, SUPPLEMENTAL_LOG_DATA_FK
+SELECT NAME, DBID, CDB, DATABASE_ROLE, OPEN_MODE, LOG_MODE, RESETLOGS_CHANGE# FROM V$DATABASE"""
+_SUPPLEMENTAL = """
+SELECT SUPPLEMENTAL_LOG_DATA_MIN, SUPPLEMENTAL_LOG_DATA_ALL, SUPPLEMENTAL_LOG_DATA_PK, SUPPLEMENTAL_LOG_DATA_UI, SUPPLEMENTAL_LOG_DATA_FK
 FROM V$DATABASE"""
 _THREADS = "SELECT THREAD#, STATUS FROM V$THREAD WHERE ENABLED <> 'DISABLED' ORDER BY THREAD#"
+
+
+def supplemental_logging(connection: Connection) -> frozenset[str]:
+    """The kinds of supplemental logging in a connection's container: ``MIN``, ``ALL``, ``PK`` …
+
+    A pluggable database has those of the root, and may have others besides, which the root does not show.
+    """
+    kinds = zip(("MIN", "ALL", "PK", "UI", "FK"), rows(connection, _SUPPLEMENTAL)[0], strict=True)
+    return frozenset(kind for kind, value in kinds if value in ("YES", "IMPLICIT"))
 
 
 def database_of(connection: Connection) -> Database:
     """Ask a database for its identity, role and modes."""
     found = rows(connection, _DATABASE)[0]
-    name, dbid, cdb, role, open_mode, log_mode, resetlogs = found[:7]
-    kinds = zip(("MIN", "ALL", "PK", "UI", "FK"), found[7:], strict=True)
+    name, dbid, cdb, role, open_mode, log_mode, resetlogs = found
     threads = rows(connection, _THREADS)
     return Database(
         name=str(name),
@@ -272,6 +281,6 @@ def database_of(connection: Connection) -> Database:
         resetlogs=int(resetlogs),
         threads=tuple(int(n) for n, _ in threads),
         open_threads=tuple(int(n) for n, status in threads if status == "OPEN"),
-        supplemental=frozenset(kind for kind, value in kinds if value in ("YES", "IMPLICIT")),
+        supplemental=supplemental_logging(connection),
         utc_offset=utc_offset(connection),
     )

@@ -134,7 +134,9 @@ class Facts:
     """What is true of the database as a whole."""
 
     supplemental: set[str] = field(default_factory=set)
-    """MIN, ALL, PK, UI, FK."""
+    """MIN, ALL, PK, UI, FK; of all containers."""
+    supplemental_inside: dict[str, set[str]] = field(default_factory=dict)
+    """Pluggable database → what it has besides. Its own V$DATABASE shows it, and that of the root does not."""
     archiving: bool = True
     resetlogs_scn: int = 1
     resetlogs_time: str = ""

@@ -146,7 +146,7 @@ def _alter(session: "Session", reader: Tokens) -> None:
     reader.expect("ALTER")
     if reader.take("TABLE"):
         tables.alter(session, reader)
-    elif reader.take("DATABASE"):
+    elif reader.take("DATABASE") or reader.take("PLUGGABLE", "DATABASE"):
         _alter_database(session, reader)
     elif reader.take("SYSTEM"):
         _alter_system(session, reader)
@@ -178,7 +178,10 @@ def _alter_database(session: "Session", reader: Tokens) -> None:
         raise unknown(reader.sql)
     facts = session.engine.catalog.facts
     with session.engine.writing():
-        (facts.supplemental.add if add else facts.supplemental.discard)(kind)
+        kinds = facts.supplemental
+        if session.database.cdb and session.container != session.database.root:
+            kinds = facts.supplemental_inside.setdefault(session.container, set())
+        (kinds.add if add else kinds.discard)(kind)
         session.engine.catalog.save(facts)
 
 

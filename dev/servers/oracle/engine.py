@@ -268,7 +268,8 @@ class Engine:
 
     def _logged(self, table: Table, before: dict[int, Any], changed: list[int]) -> dict[int, Any]:
         """The old values that supplemental logging puts into the redo of an update."""
-        database = self.catalog.facts.supplemental
+        facts = self.catalog.facts
+        database = facts.supplemental | facts.supplemental_inside.get(table.container, set())
         if "ALL" in database or table.logs("ALL COLUMN LOGGING"):
             return before
         names = {name for _, _, columns in table.log_groups for name in columns}

@@ -43,6 +43,17 @@ def test_database_that_is_set_up_as_documented_has_no_finding(server: Oracle) ->
     assert found(server, log__mining__strategy="hybrid") == []
 
 
+def test_logging_of_all_columns_of_the_pluggable_database_is_enough() -> None:
+    """The root's V$DATABASE does not show it."""
+    with Oracle() as server:
+        server.sql("CREATE TABLE T (ID NUMBER(9) PRIMARY KEY, V NUMBER(9))")
+        server.admin(f"GRANT SELECT ON V_$THREAD TO {server.user}")
+        (finding,) = found(server)
+        assert "has no supplemental logging of all columns" in finding.what
+        server.admin("ALTER PLUGGABLE DATABASE ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS", dsn=server.owner_dsn)
+        assert found(server) == []
+
+
 def test_database_without_containers_has_no_finding() -> None:
     with Oracle({"cdb": False}) as plain:
         ready(plain)

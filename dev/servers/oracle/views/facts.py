@@ -23,7 +23,7 @@ PARAMETERS = {
 def _database(session: "Session") -> Iterator[Row]:
     engine, database = session.engine, session.database
     facts = engine.catalog.facts
-    supplemental = facts.supplemental
+    supplemental = facts.supplemental | facts.supplemental_inside.get(session.container, set())
 
     def has(kind: str) -> str:
         return "YES" if kind in supplemental else "NO"
