@@ -40,6 +40,9 @@ UNKNOWN_SEQUENCE = 0xFFFFFFFF
 UNKNOWN = "UNKNOWN"
 NO_RECORD = " 0x000000.00000000.0000 "
 """RS_ID of a ROLLBACK whose XID is not whole."""
+CONTEXT = {redo.INSERT, redo.UPDATE, redo.DELETE, lobs.SELECT_LOCATOR, lobs.XML_BEGIN, lobs.STRING_BEGIN}
+LOB_PIECES = {redo.LOB_WRITE, redo.LOB_TRIM, redo.LOB_ERASE}
+PIECES = LOB_PIECES | {lobs.XML_WRITE, lobs.XML_END, lobs.STRING_WRITE, lobs.STRING_END}
 VALID, MAY_NOT_RUN = 0, 2
 NOT_RUNNABLE = "XML sql_redo not re-executable"
 LOB_NOT_RUNNABLE = "LOB sql_redo not re-executable"
@@ -61,6 +64,8 @@ class Renderer:
         self._delimiter = "" if "NO_SQL_DELIMITER" in options else ";"
         self._started: set[int] = set()
         self._places: dict[int, int] = {}
+        self._in_range: set[int] = set()
+        """Transactions of which a change, or the beginning of a long value, was mined."""
 
     def rows(
         self, records: Iterable[tuple[Any, ...]], commit: tuple[int, str] | None = None
@@ -133,7 +138,21 @@ class Renderer:
         facts["DATA_OBJD#"] = data_id
         if writer.stale or table is None:
             facts |= {"STATUS": MAY_NOT_RUN, "INFO": MISMATCH}
-        return self._change(facts, writer, op, content, row_id, undo=bool(undo))
+        shown = self._change(facts, writer, op, content, row_id, undo=bool(undo))
+        return self._in_context(shown, serial, op, object_id, alone=isinstance(content, dict))
+
+    def _in_context(
+        self, facts: dict[str, Any] | None, serial: int, op: int, object_id: int, *, alone: bool
+    ) -> dict[str, Any] | None:
+        """A piece of a long value whose beginning is before the mined range has neither text nor table.
+
+        :param alone: it is in the shape of 23ai, where the rows of LOBs are whole by themselves
+        """
+        if op in CONTEXT:
+            self._in_range.add(serial)
+        elif facts and op in PIECES and serial not in self._in_range and not (alone and op in LOB_PIECES):
+            facts |= {"SEG_OWNER": UNKNOWN, "TABLE_NAME": f"OBJ# {object_id}", "SQL_REDO": None, "STATUS": MAY_NOT_RUN}
+        return facts
 
     def _change(
         self, facts: dict[str, Any], writer: Writer, op: int, content: Any, row_id: str, *, undo: bool

@@ -34,8 +34,9 @@ def session_of(server: Oracle, **properties: Any) -> MiningSession:
 
 def mined(session: MiningSession, start: int, end: int, first: bool = True) -> list[dict[str, Any]]:
     """The rows of one window."""
-    session.open(start, end, first)
-    return as_rows(session.rows(start, end, first))
+    low = start if first else start + 1
+    session.open(low, end)
+    return as_rows(session.rows(low, end))
 
 
 def as_rows(batches: Iterator[pa.RecordBatch]) -> list[dict[str, Any]]:

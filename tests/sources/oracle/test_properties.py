@@ -314,8 +314,8 @@ def test_fetch_sizes_are_those_of_the_round_trips(db: Oracle) -> None:
 
             start = db.scn() - 5
             with patch.object(type(session), "connection", _Fetching(session.connection, fetching)):
-                session.open(start, db.scn(), True)
-                sizes = [batch.num_rows for batch in session.rows(start, db.scn(), True)]
+                session.open(start, db.scn())
+                sizes = [batch.num_rows for batch in session.rows(start, db.scn())]
             assert asked == [largest]
             assert max(sizes, default=0) <= largest
 

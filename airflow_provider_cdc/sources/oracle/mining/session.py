@@ -77,8 +77,8 @@ class MiningSession:
 
         with MiningSession(config, filters) as session:
             end = windows.next(start, session.minable_scn()).end
-            session.open(start, end, first=True)
-            for batch in session.rows(start, end, first=True): ...
+            session.open(start, end)
+            for batch in session.rows(start, end): ...
 
     :ivar files: the log files of the session
     :ivar begin_seconds: seconds until the last window had its first rows
@@ -174,37 +174,36 @@ class MiningSession:
 
     # -- mining
 
-    def open(self, start: int, end: int, first: bool = False, late: Mapping[bytes, int] = NO_XIDS) -> None:
-        """Start LogMiner for a window: the SCNs after ``start`` (``start`` included if ``first``) up to and including ``end``.
+    def open(self, low: int, end: int) -> None:
+        """Start LogMiner for the SCNs ``low`` to ``end``, both included.
 
         :param end: an SCN whose redo is on disk: from :meth:`minable_scn`, flushed
-        :param late: XID → start SCN of transactions whose rows before the window are wanted, too
         :raises PositionLost: logs of the window do not exist any more
         :raises SourceUnavailable: logs are still being archived, or the connection is lost
         """
-        low = _low(start, first, late)
         if low <= end:
             self._retry(lambda: self._begin(low, end), f"SCN {low} to {end}")
 
     def rows(
-        self, start: int, end: int, first: bool = False, late: Mapping[bytes, int] = NO_XIDS
+        self, low: int, end: int, read: int | None = None, late: Mapping[bytes, int] = NO_XIDS
     ) -> Generator[pa.RecordBatch, None, None]:
         """The rows of the window, in LogMiner's order, as batches with the schema :data:`.query.BATCH`.
 
         If a log is switched meanwhile, the remaining rows are read from its archived copy: none comes twice, none is lost.
 
-        :param late: as for :meth:`open`
+        :param read: rows up to this SCN were read before, and are passed over
+        :param late: XID → start SCN of transactions whose rows are not passed over
         :raises MineAgain: the rows before the switch come in another order now
         :raises SourceUnavailable: the connection is lost, or logs are switched again and again
         :raises PositionLost: logs of the window do not exist any more
         """
-        progress = Progress(_low(start, first, late))
+        progress = Progress(low)
         attempts = 0
         while progress.low <= end:
             before = progress.rows
             try:
                 for batch in self._fetch(progress, end):
-                    kept = batch if first else self._row_filter.without_earlier(batch, start, late)
+                    kept = batch if read is None else self._row_filter.without_earlier(batch, read, late)
                     if kept.num_rows:
                         yield kept
                 return
@@ -372,8 +371,3 @@ class MiningSession:
             )
             batch = batch.filter(pc.invert(missing))
         return self._row_filter.filter(batch)
-
-
-def _low(start: int, first: bool, late: Mapping[bytes, int]) -> int:
-    """The first SCN to mine."""
-    return min([start if first else start + 1, *late.values()])

@@ -137,9 +137,10 @@ class LogMinerStream:
         if end <= read and not (first and end == read):
             return
         late = self._processor.transactions.begin_window(read, written.open_transactions)
+        low = min([read if first else read + 1, *late.values(), self._processor.transactions.unfinished or FOREVER])
         began, rows = time.monotonic(), 0
-        session.open(read, end, first, late)
-        with contextlib.closing(session.rows(read, end, first, late)) as batches:
+        session.open(low, end)
+        with contextlib.closing(session.rows(low, end, None if first else read, late)) as batches:
             for part in in_scn_order(batches):
                 rows += part.num_rows
                 for item in self._processor.process(part):

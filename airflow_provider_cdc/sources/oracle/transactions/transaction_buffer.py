@@ -23,6 +23,7 @@ from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, res
 from airflow_provider_cdc.sources.oracle.transactions.open_transactions import OpenTransactions, Transaction
 from airflow_provider_cdc.sources.oracle.transactions.segments import CarriedRows, Segment
 from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import SpillBuffer
+from airflow_provider_cdc.sources.oracle.transactions.unfinished_values import UnfinishedValues
 from airflow_provider_cdc.sources.oracle.transactions.users import UserFilter
 
 log = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class TransactionBuffer:
         self._open = OpenTransactions(start, UserFilter(config))
         self._buffer = SpillBuffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
         self._counters = counters
+        self._values = UnfinishedValues()
 
     # -- state ------------------------------------------------------------------------------------------------
 
@@ -119,30 +121,38 @@ class TransactionBuffer:
         :return: XID → start SCN of the transactions of which all rows have to be read, from before the window, too
         """
         late, again = self._open.begin_window(start, in_database)
+        self._values.forget(again)
         self._buffer.drop([serial for serial in again if serial in self._buffer.counts])
         return late
 
     def end_window(self, end: int) -> None:
         """All rows up to an SCN were processed."""
         self._open.end_window(end)
+        self._values.end_window()
+
+    @property
+    def unfinished(self) -> int | None:
+        """SCN from which LogMiner has to read to know the rows that come next; ``None``: from there on."""
+        return self._values.low()
 
     # -- what is carried over -----------------------------------------------------------------------------------------
 
-    def restore(self, state: Mapping[str, list[Any]], segments: Sequence[Segment]) -> None:
+    def restore(self, state: Mapping[str, Any], segments: Sequence[Segment]) -> None:
         """Begin with transactions that were open at the end of another stream. To be called first.
 
         :param state: from :meth:`state`
         :param segments: their rows; the serial of each transaction is its place in the state
         """
         self._open.restore(state)
+        self._values.restore(state["unfinished"])
         self._buffer.restore(segments)
         given_up = [t.serial for t in self._open if t.given_up and t.serial in self._buffer.counts]
         if given_up:
             self._buffer.drop(given_up)
 
-    def state(self) -> dict[str, list[Any]]:
+    def state(self) -> dict[str, Any]:
         """The open transactions, fit for JSON."""
-        return self._open.state()
+        return {**self._open.state(), "unfinished": self.unfinished}
 
     def numbers(self, serials: Int64s) -> list[int]:
         """Serials → numbers of the transactions in :meth:`state`."""
@@ -176,6 +186,8 @@ class TransactionBuffer:
         :param ended: all transactions that ended, by commit or rollback
         :return: the changes that need no buffer, since their transaction begins and commits among the new rows
         """
+        self._values.add(changes)
+        self._values.forget([t.serial for t in ended])
         tx = changes.column("tx").to_numpy()
         direct = [c.serial for c in commits if c.serial not in self._buffer.counts]
         here = _among(tx, np.array(sorted(direct), np.int64))

@@ -91,7 +91,7 @@ def test_logs_that_are_deleted_for_good_are_an_error(server: Oracle) -> None:
     insert(server, 1)
     switches(server, 5)()
     with Meddling(server, server.purge) as session, pytest.raises(PositionLost, match="RESTORE ARCHIVELOG"):
-        session.open(start, now(server), True)
+        session.open(start, now(server))
 
 
 def test_logs_that_go_on_changing_are_an_error_that_a_retry_may_mend(server: Oracle) -> None:
@@ -100,7 +100,7 @@ def test_logs_that_go_on_changing_are_an_error_that_a_retry_may_mend(server: Ora
     end = now(server)
     server.hold_archiving()
     with Meddling(server, *[switches(server, 3)] * 50) as session, pytest.raises(SourceUnavailable):
-        session.open(start, end, True)
+        session.open(start, end)
 
 
 @pytest.mark.parametrize("size", [1, 3, 4, 10])
@@ -122,10 +122,10 @@ def test_an_online_log_that_is_used_again_while_it_is_read_is_read_on_in_its_cop
             expected = mined(quiet, start, end)
         assert len(expected) == 17
         with session_of(server, query__fetch__size=size) as session:
-            session.open(start, end, True)
+            session.open(start, end)
             found: list[dict[str, Any]] = []
             switched = False
-            for batch in session.rows(start, end, True):
+            for batch in session.rows(start, end):
                 found += batch.to_pylist()
                 if len(found) >= at and not switched:
                     switches(server, 3)()

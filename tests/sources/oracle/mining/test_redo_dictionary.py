@@ -18,7 +18,7 @@ from tests.support.oracle_server import run
 def test_a_dictionary_in_the_redo_knows_the_structure_of_then(server: Oracle) -> None:
     with session_of(server, log__mining__strategy="redo_log_catalog") as session:
         at = server.scn()
-        session.open(at, now(server), True)
+        session.open(at, now(server))
         found = []
         for step in range(4):
             server.sql(f"INSERT INTO ty (id) VALUES ({step})")
@@ -92,4 +92,4 @@ def test_a_dictionary_file_is_used_where_one_is_named(server: Oracle) -> None:
         session_of(server, log__mining__path__dictionary="/tmp/none.ora") as session,
         pytest.raises(PrerequisiteError, match="dictionary file"),
     ):
-        session.open(start, end, True)
+        session.open(start, end)

@@ -127,9 +127,9 @@ def test_rows_are_streamed_in_bounded_memory(server: Oracle) -> None:
     served = server.serve_rows(120_000)
     most, count = 0, 0
     with session_of(server, query__fetch__size=2000) as session:
-        session.open(served["first"], served["last"], first=True)
+        session.open(served["first"], served["last"])
         base = pa.total_allocated_bytes()
-        for batch in session.rows(served["first"], served["last"], first=True):
+        for batch in session.rows(served["first"], served["last"]):
             count += sum(code == 1 for code in batch.column("code").to_pylist())
             most = max(most, pa.total_allocated_bytes() - base)
     assert count == 120_000
@@ -215,7 +215,7 @@ def test_an_old_session_ends_and_its_connection_where_that_is_configured(server:
             if number % 40 == 0:
                 insert(server, number)
             end = now(server)
-            session.open(at, end, number == 0)
+            session.open(at + (number > 0), end)
             at = end
         assert 2 <= session.counters.sessions <= 20
     assert len(opened) == (session.counters.sessions if restart else 1)
@@ -230,7 +230,7 @@ def test_without_a_limit_a_session_is_never_too_old(server: Oracle) -> None:
         at = server.scn()
         for number in range(5):
             end = now(server)
-            session.open(at, end, number == 0)
+            session.open(at + (number > 0), end)
             at = end
         assert session.counters.sessions == 1
 
@@ -243,7 +243,7 @@ def test_a_lost_connection_is_an_error_that_a_retry_mends(server: Oracle) -> Non
         end = server.scn()
         server.kill()
         with pytest.raises(SourceUnavailable):
-            session.open(start, end, True)
+            session.open(start, end)
         server.start()
     with session_of(server) as session:
         assert ids(mined(session, start, end)) == [1]
@@ -254,7 +254,7 @@ def test_what_the_driver_says_of_wrong_rights_is_told(server: Oracle) -> None:
         start = server.scn()
         server.admin("REVOKE LOGMINING FROM c##dbzuser", "REVOKE SELECT ANY TRANSACTION FROM c##dbzuser")
         with pytest.raises(PrerequisiteError):
-            session.open(start, now(server), True)
+            session.open(start, now(server))
 
 
 # rows that say something about the mining
@@ -336,7 +336,7 @@ def test_a_standby_is_mined_as_far_as_it_has_logs(strategy: str) -> None:
             end = session.minable_scn()
             if strategy == "redo_log_catalog":
                 with pytest.raises(PrerequisiteError, match=r"on the primary: EXECUTE DBMS_LOGMNR_D\.BUILD"):
-                    session.open(start, end, True)
+                    session.open(start, end)
                 with closing(server.capture()) as primary:
                     run(primary, "BEGIN DBMS_LOGMNR_D.BUILD(OPTIONS => DBMS_LOGMNR_D.STORE_IN_REDO_LOGS); END;")
             assert ids(mined(session, start, end)) == [1]
@@ -377,5 +377,5 @@ def test_the_ends_of_logs_are_borders_of_windows(server: Oracle) -> None:
         windows.size = 1
         end = windows.next(start, server.scn(), log_ends=session.log_ends).end
         assert end == borders[1]
-        session.open(start, end, True)
+        session.open(start, end)
         assert len(session.files) == 2

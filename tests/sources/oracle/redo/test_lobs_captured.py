@@ -210,3 +210,22 @@ def test_a_change_of_the_key_leaves_the_long_values_to_the_row_that_was(
     assert _seen(found) == [("d", ABSENT, None), ("c", None, ABSENT | {"C": "new"})]
     (row,) = connector.rows("APP.DOCS")
     assert {n: row[n] for n in ("ID", "C", "N", "X")} == {"ID": 2, "C": "new", "N": "žš", "X": "<a>1</a>"}
+
+
+def test_long_values_are_whole_wherever_windows_end(docs: Oracle, made: Callable[..., Connector]) -> None:
+    """LogMiner knows pieces by what it has read before them, and begins each window afresh."""
+    connector = made(
+        lob_enabled=True, log_mining_batch_size_min=1, log_mining_batch_size_default=2, log_mining_batch_size_max=2
+    )
+    captured(connector)
+    text, data, document = "abc" * 9000, bytes(range(256)) * 60, f"<a>{'x' * 9000}</a>"
+    with closing(docs.connect()) as connection, connection.cursor() as cursor:
+        for id_ in (1, 2):
+            cursor.execute("INSERT INTO DOCS VALUES (:1, 0, :2, 'n', :3, XMLTYPE(:4))", [id_, text, data, document])
+        cursor.execute("UPDATE DOCS SET C = :1 WHERE ID = 1", [text + "!"])
+        connection.commit()
+    found = [r["value"]["after"] for r in captured(connector)]
+    raw = base64.b64encode(data).decode()
+    assert [(a["ID"], a["C"], a["B"], a["X"]) for a in found[:2]] == [(id_, text, raw, document) for id_ in (1, 2)]
+    assert (found[2]["ID"], found[2]["C"]) == (1, text + "!")
+    assert len(found) == 3

@@ -125,16 +125,15 @@ class Log:
         race = self._random.choice((0, 0, 1, 20)) if self.shown else 0
         return {xid: scn for xid, (scn, last) in self.lives.items() if scn <= end < last + race}
 
-    def open(self, start: int, end: int, first: bool = False, late: Mapping[bytes, int] = NO_XIDS) -> None:
-        self.windows.append((min([start if first else start + 1, *late.values()]), end))
+    def open(self, low: int, end: int) -> None:
+        self.windows.append((low, end))
 
     def rows(
-        self, start: int, end: int, first: bool = False, late: Mapping[bytes, int] = NO_XIDS
+        self, low: int, end: int, read: int | None = None, late: Mapping[bytes, int] = NO_XIDS
     ) -> Iterator[pa.RecordBatch]:
-        low, _ = self.windows[-1]
         found = [one for one in self.rows_ if low <= one["scn"] <= end and self.shown.get(one["xid"], 0) <= end]
-        if not first:
-            found = [one for one in found if one["scn"] > start or one["xid"] in late]
+        if read is not None:
+            found = [one for one in found if one["scn"] > read or one["xid"] in late]
         while found:
             size = self._random.choice((1, 2, 7, 50, 400))
             self.mined += len(found[:size])

@@ -1,0 +1,65 @@
+"""Long values that have begun and may go on in the next window.
+
+LogMiner knows a piece of a LOB, an XML document or a long string by the rows before it, and begins each window afresh. So the next window
+begins where such a value began; rows that were read are passed over.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from airflow_provider_cdc.sources.oracle.kernels.operations import FIRST_PIECE, LAST_CHANGE, UNSUPPORTED
+
+
+class UnfinishedValues:
+    """Where the long values began that a window may have cut."""
+
+    def __init__(self) -> None:
+        self._begins: dict[int, int] = {}
+        self._written: set[int] = set()
+
+    def add(self, changes: pa.Table) -> None:
+        """Note the next rows of a window.
+
+        :param changes: columns ``tx``, ``code`` and ``scn`` of :data:`.segments.ROWS`, in log order
+        """
+        codes = changes.column("code").to_numpy()
+        pieces = (codes >= FIRST_PIECE) & (codes != UNSUPPORTED)
+        if not (pieces.any() or self._begins):
+            return
+        serials, scns = changes.column("tx").to_numpy(), changes.column("scn").to_numpy()
+        for serial in np.unique(serials).tolist():
+            of_one = np.flatnonzero(serials == serial)
+            self._written.add(serial)
+            if not pieces[of_one[-1]]:
+                self._begins.pop(serial, None)
+                continue
+            others = of_one[~pieces[of_one]]
+            begin = others[-1] if len(others) and codes[others[-1]] <= LAST_CHANGE else None
+            if begin is not None:
+                self._begins[serial] = int(scns[begin])
+            else:
+                self._begins.setdefault(serial, int(scns[of_one[0]]))
+
+    def end_window(self) -> None:
+        """Keep those to which the window has written: a statement writes its values without a pause."""
+        self._begins = {serial: scn for serial, scn in self._begins.items() if serial in self._written}
+        self._written = set()
+
+    def forget(self, serials: list[int]) -> None:
+        """Forget transactions that ended, or that are read again."""
+        for serial in serials:
+            self._begins.pop(serial, None)
+
+    def restore(self, low: int | None) -> None:
+        """Begin behind a window of another stream.
+
+        :param low: its :meth:`low`
+        """
+        if low is not None:
+            self._begins[-1] = low
+
+    def low(self) -> int | None:
+        """SCN at which the first one began; ``None`` without one."""
+        return min(self._begins.values(), default=None)
