@@ -220,16 +220,16 @@ class UndoneChanges:
         for change in self._live(row) if plain or plain is None else ():
             later.append(change)
             if change.code == UPDATE and (plain is None or self._plain(change.rows[0]) == plain):
-                self._take([one for one in later if one is change or one.piece])
+                self._take(later)  # the newest is undone first, so that those after it were
                 return
         self.unmatched += bool(plain) or plain is None
 
     def _undo_behind_calls(self, row: int, plain: frozenset[str]) -> bool:
-        """Undo the update before the calls of ``DBMS_LOB`` that come last, and these with it."""
+        """Undo the update before the calls of ``DBMS_LOB``, and changes that may have been undone, that come last; and these with it."""
         calls: list[_Change] = []
         for change in reversed(self._stack):
             head = change.head or change
-            if not change.undone and change.in_place and change.row == row:
+            if not change.undone and (change.in_place or change.doubtful) and change.row == row:
                 calls.append(change)
             elif not change.undone:
                 if change.row not in (row, _NO_ROW) or head.code != UPDATE or self._plain(head.rows[0]) != plain:

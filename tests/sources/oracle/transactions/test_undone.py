@@ -53,6 +53,10 @@ SCENARIOS: dict[str, list[Step | str]] = {
     "a column behind a large value of another row": [_set(1, C=BIG2), SAVE, _set(3, NAME="s"), BACK],
     "a large value behind a column and a large value": [_set(2, NAME="kept", C=BIG), SAVE, _set(2, B=b"b" * 5000), BACK],
     "a large value of a new row": [(INSERT, [11, "new", BIG, None, b"b"]), SAVE, _set(11, C=BIG2, NC=BIG2), BACK],
+    "a column, then a NULL and another value that became large": [
+        SAVE, _set(3, NAME="x"), _set(3, NC="n" * 4000, C=BIG2), BACK, _set(3, B=b"s"),
+    ],
+    "a column, then large values of two columns": [SAVE, _set(2, NAME="x"), _set(2, C=BIG, B=b"b" * 5000), BACK, _set(3, B=b"s")],
     "an insert and an append to it": [
         SAVE, (INSERT, [11, "new", BIG, "n" * 5000, bytes(9000)]), _append(11, "xxx"), BACK, _set(3, NAME="z"),
     ],
