@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from airflow_provider_cdc.core.errors import UnreadableValue
+from airflow_provider_cdc.core.spi.source import Finding
+from airflow_provider_cdc.sources.mongodb.source import MongoDbSource
 from tests.sources.mongodb.test_stream import IMAGES, started
 from tests.support.mongodb import mongodb_connector
 from tests.support.shop import operations
@@ -24,18 +27,24 @@ def test_a_collection_without_images_is_stopped_alone(
 ) -> None:
     orders, notes = database.create_collection("orders", **IMAGES), database.notes
     connector = started(uri, tmp_path, database, **mode)
-    begun: list[int] = []
+    check = MongoDbSource.check
+
+    def check_and_write(source: MongoDbSource) -> list[Finding]:
+        """The check of a run refuses a collection that it finds without images."""
+        found = check(source)
+        for collection in (orders, notes, orders):
+            collection.insert_one({"n": 1})
+            collection.update_one({}, {"$inc": {"n": 1}})
+        return found
 
     def stopped() -> bool:
-        if not begun:  # the next run's check would refuse a collection that it finds without images
-            begun.append(1)
-            for collection in (orders, notes, orders):
-                collection.insert_one({"n": 1})
-                collection.update_one({}, {"$inc": {"n": 1}})
         offset = connector.store.load("test").offset
         return bool(offset and offset.stopped and len(connector.documents(f"{database.name}.orders")) == 2)
 
-    with pytest.raises(UnreadableValue, match=f"1 table is stopped.*{database.name}.notes has no image"):
+    with (
+        patch.object(MongoDbSource, "check", check_and_write),
+        pytest.raises(UnreadableValue, match=f"1 table is stopped.*{database.name}.notes has no image"),
+    ):
         connector.capture(run_for_s=60, until=stopped)
     offset = connector.store.load("test").offset
     assert list(offset.stopped) == [f"{database.name}.notes"]

@@ -192,7 +192,7 @@ def test_a_signal_that_comes_with_others_is_the_end_of_a_block() -> None:
     metrics, names = StreamMetrics(), ["orders", "signals", "signals", "orders", "orders"]
     metrics.position = MongoPosition(ClusterTime(0, 1))
     tables: Any = CapturedTables(Filters(config), SchemaHistory())
-    documents = Documents.of_list([event(n, name) for n, name in enumerate(names, start=1)])
+    documents = Documents.of_list([event(n, name) for n, name in enumerate(names, start=2)])
     blocks = [*EventReader(config, tables, None, metrics).items(documents, metrics.position, None)]  # type: ignore[arg-type]
     assert [sum(map(len, block.rows)) for block in blocks if isinstance(block, LogBlock)] == [2, 1, 2]
 

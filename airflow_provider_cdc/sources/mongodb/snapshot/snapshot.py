@@ -199,7 +199,9 @@ class _Reader:
         for i in range(len(documents)):
             if ids.raw(i) != key:
                 break
-            if documents.raw(i) in self._read:
+            if (
+                documents.raw(i) in self._read or not self._client.is_mongos
+            ):  # it may have changed, if it is read as it is now
                 seen.append(i)
         if not seen:
             return documents
