@@ -179,7 +179,7 @@ def test_database_that_does_not_archive_or_does_not_log_is_refused() -> None:
         assert "ALTER DATABASE ARCHIVELOG" in archive.fix
         assert logging.fatal
         assert "rdsadmin" in logging.fix
-        server.admin(logging.fix.partition(".")[0])
+        server.admin(logging.fix.partition(".")[0], dsn=server.dsn)
         assert found(server) == [archive]
 
 

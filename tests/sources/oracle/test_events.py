@@ -71,7 +71,7 @@ def parts(shop: Oracle, run: Callable[..., None]) -> Oracle:
 def made(shop: Oracle, tmp_path: Path) -> Callable[..., Connector]:
     """A connector with the properties of the document's examples."""
     given = {
-        "schema_include_list": "SHOP", "topic_prefix": "plant7", "decimal_handling_mode": "string", "lob_enabled": True,
+        "schema_include_list": "SHOP", "topic_prefix": "plant7", "decimal_handling_mode": "string", "lob_enabled": True, "log_mining_strategy": "redo_log_catalog",
         "include_schema_changes": False,
     }  # fmt: skip
     return lambda **properties: oracle_connector(shop, tmp_path, **given | properties)

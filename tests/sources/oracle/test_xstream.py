@@ -34,7 +34,8 @@ def records(server: Oracle, tmp_path_factory: pytest.TempPathFactory) -> list[Re
         "INSERT INTO parts VALUES (501, 'bolt M6', 'zinc coated')",
     )
     connector = oracle_connector(
-        server, tmp_path_factory.mktemp("xstream"), schema_include_list="APP", lob_enabled=True, provide_transaction_metadata=True
+        server, tmp_path_factory.mktemp("xstream"), schema_include_list="APP", lob_enabled=True, log_mining_strategy="redo_log_catalog",
+        provide_transaction_metadata=True
     )  # fmt: skip
     connector.capture()
     with server.connect() as one, server.connect(thread=2) as two:
