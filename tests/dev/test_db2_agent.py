@@ -110,7 +110,7 @@ def write_documents(server: Db2, **options: str) -> None:
 
 
 def written(letter: object, octet: object) -> list[tuple[object, ...]]:
-    """The rows of a change table, with indicators."""
+    """The expected rows of a change table, with indicators."""
     return [
         ("I", 1, letter, octet, 0),
         ("D", 1, None, None, 0),
@@ -257,7 +257,7 @@ def test_a_signal_of_a_user_gets_the_lsn_of_its_commit_and_moves_the_log(server:
     )
     assert (state, bytes(lsn)) == ("R", end)
     assert end > before
-    assert server.catch_up() == end, "what the agent writes does not move it"
+    assert server.catch_up() == end, "the agent's own writes do not move the log"
 
 
 def test_lsns_of_unequal_length_compare_with_blanks_behind_the_shorter_one(server: Db2, table: str) -> None:
@@ -284,7 +284,7 @@ def test_lsns_of_unequal_length_compare_with_blanks_behind_the_shorter_one(serve
             assert short.rows(found.format(operator), (given,)) == [(count,)]
 
 
-def test_what_is_older_than_the_retention_limit_is_pruned_and_no_synchpoint_says_so(server: Db2, table: str) -> None:
+def test_changes_older_than_the_retention_limit_are_pruned_and_no_synchpoint_shows_it(server: Db2, table: str) -> None:
     server.sql(f"INSERT INTO APP.{table} VALUES (1, 'x')")
     server.catch_up()
     server.prune_old()
@@ -300,7 +300,7 @@ def test_what_is_older_than_the_retention_limit_is_pruned_and_no_synchpoint_says
     assert server.rows(REGISTERED, (table,)) == registered
 
 
-def test_the_agent_prunes_by_itself_and_need_not_write_units_of_work() -> None:
+def test_the_agent_prunes_by_itself_and_may_leave_units_of_work_empty() -> None:
     with Db2({"insert_uow": False}) as server:
         server.sql("CREATE TABLE APP.T (ID INTEGER NOT NULL PRIMARY KEY)")
         server.add_table("APP", "T")
@@ -313,7 +313,7 @@ def test_the_agent_prunes_by_itself_and_need_not_write_units_of_work() -> None:
 
 
 @pytest.mark.parametrize("synchpoints", ["none", "new", "both"])
-def test_synchpoints_of_registrations_are_null_unless_something_fills_them(synchpoints: str) -> None:
+def test_synchpoints_of_registrations_are_null_unless_the_agent_fills_them(synchpoints: str) -> None:
     with Db2({"synchpoints": synchpoints}) as server:
         server.sql("CREATE TABLE APP.T (ID INTEGER NOT NULL PRIMARY KEY)")
         server.add_table("APP", "T")
@@ -435,7 +435,7 @@ def test_a_change_table_that_is_gone_stops_its_registration(server: Db2, table: 
     assert server.rows(REGISTERED, (table,))[0][0] == "S"
 
 
-def test_pruned_changes_are_gone_and_the_old_synchpoint_says_so_where_there_is_one() -> None:
+def test_the_old_synchpoint_shows_pruned_changes_where_the_agent_fills_it() -> None:
     with Db2({"synchpoints": "both"}) as server:
         server.sql("CREATE TABLE APP.P (ID INTEGER NOT NULL PRIMARY KEY)")
         server.add_table("APP", "P")

@@ -233,7 +233,7 @@ class Db2Adapter(Adapter):
         return Db2Adapter(self.server, self._stack, **self._registered)
 
     def purge(self) -> None:
-        """As where an Apply program has read everything, which the registrations say."""
+        """Fill synchpoints of registrations, as an Apply program that has read everything."""
         self.sql(
             f"UPDATE ASNCDC.IBMSNAP_REGISTER SET CD_OLD_SYNCHPOINT = X'00' WHERE SOURCE_OWNER = '{self.namespace}'"
         )

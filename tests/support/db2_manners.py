@@ -1,4 +1,4 @@
-"""Manners that Db2 servers have, some one and some another: what random work is captured from is drawn from them."""
+"""Manners in which Db2 servers differ; random work draws from them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def manners(r: Random) -> dict[str, Any]:
-    """Options of a test server (:class:`dev.servers.db2.settings.Settings`)."""
+    """Draw options of a test server (:class:`dev.servers.db2.settings.Settings`)."""
     return {
         "synchpoints": r.choice(("none", "none", "new", "both")),
         "lob_columns": r.choice(("lob", "lob", "letter")),

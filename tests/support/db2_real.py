@@ -136,7 +136,7 @@ class RealDb2:
             self.reinit()
 
     def reinit(self) -> None:
-        """Let the agent read registrations and parameters again; returns when it has found a signal that was written afterwards."""
+        """Let the agent read registrations and parameters again, and wait until it has found a signal written afterwards."""
         self.sql(_REINIT)
         self.catch_up()
 
@@ -151,7 +151,7 @@ class RealDb2:
         return max(bytes(lsn) for lsn in (*self.rows(_PUBLISHED)[0], b"") if lsn is not None)
 
     def catch_up(self, timeout: float = 120.0) -> bytes:
-        """Write a signal, and wait until the agent has published up to its LSN: what was committed is published. Returns the LSN."""
+        """Write a signal, wait until the agent has published its LSN and so everything committed before, and return the LSN."""
         name = uuid.uuid4().hex
         self.sql(_SIGNAL.format(name))
 
@@ -159,7 +159,7 @@ class RealDb2:
             lsn = self.rows(_FOUND.format(name))[0][0]
             return lsn is not None and self.published() >= bytes(lsn)
 
-        self._until(found, timeout, "published what is committed")
+        self._until(found, timeout, "published all committed changes")
         return self.published()
 
     def _until(self, so: Callable[[], bool], timeout: float, what: str) -> None:

@@ -15,9 +15,9 @@ BASE = {
 CONTROL_GRANTS = tuple(
     f"GRANT SELECT ON TABLE ASNCDC.IBMSNAP_{name} TO USER CDC" for name in ("REGISTER", "UOW", "CAPPARMS")
 )
-"""What the account that captures needs of the control tables."""
+"""Grants on control tables that every capture needs."""
 SIGNAL_GRANT = "GRANT SELECT, INSERT ON TABLE ASNCDC.IBMSNAP_SIGNAL TO USER CDC"
-"""What it needs besides for locks and for incremental snapshots."""
+"""A grant that snapshots with locks and incremental snapshots need, too."""
 PARTS = TableId(catalog="TESTDB", namespace="SHOP", name="PARTS")
 
 

@@ -290,7 +290,7 @@ class Db2Writer(Sessions):
         named = [
             "ASNCDC.IBMSNAP_UOW",
             *(self.change_table(t) for t in self.columns if self.is_registered(t)),
-        ]  # it may write no units of work
+        ]  # IBMSNAP_UOW may be empty
         asked = (f"SELECT DISTINCT IBMSNAP_COMMITSEQ FROM {name} {last}" for name in named)
         self._commits += sorted({bytes(lsn) for sql in asked for (lsn,) in self.server.rows(sql)})
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
-from airflow_provider_cdc.sources.db2.asn.marks import probe
+from airflow_provider_cdc.sources.db2.asn.marks import check_mark_grant
 from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, Registration
 from airflow_provider_cdc.sources.db2.change_tables import last_commit
 from airflow_provider_cdc.sources.db2.config import Db2Config
@@ -38,7 +38,7 @@ class Facts:
 
     :param structure: ``None`` = the table does not exist
     :param registration: ``None`` = it is not in capture mode
-    :param newest: the last commit that its change table has changes of; ``None`` = there is none
+    :param newest: LSN of the last commit in its change table; ``None`` = the change table is empty
     """
 
     structure: TableSchema | None
@@ -117,7 +117,7 @@ class Administration:
         anew = one is None or is_new(one, position)
         if not anew and facts.newest is not None and not position.captured(facts.newest):
             problems.append(
-                f"Its change table has changes up to LSN {lsn_text(facts.newest)}, which are not captured yet: let the capture run until it is there."
+                f"Its change table has changes up to LSN {lsn_text(facts.newest)}, which are not captured yet: let the capture run until it has reached that LSN."
             )
         steps = [] if anew else [self._deactivate, self._reinit, self._remove]
         # where it was registered anew, it may be that nobody has told the agent yet
@@ -172,7 +172,7 @@ class Administration:
     ) -> Done:
         position = standing.position
         if self._waiting in plan.steps or WRITERS_STOPPED.name in plan.flags:
-            probe(connection, self._config)
+            check_mark_grant(connection, self._config)
         if plan.procedure == SWITCH.name and self._remove in plan.steps:
             assert isinstance(position, Db2Position)
             self._drained(connection, position, wait=WRITERS_STOPPED.name in plan.flags)
@@ -215,11 +215,11 @@ class Administration:
             raise PrerequisiteError(
                 f"Changes of {self._table} up to LSN {lsn_text(newest)} are not captured yet.",
                 safe="Its change table is as it was.",
-                remedy="let the capture run until it is there",
+                remedy="let the capture run until it has reached that LSN",
             )
 
     def _begun(self, connection: Connection) -> None:
-        """Wait until the agent captures the table: it was told to read the registrations, and has come to what was written since."""
+        """Wait until the agent has reread the registrations and published a mark written afterwards, and so captures the table."""
         wait_for_agent(connection, self._config)
         one = self._facts(connection).registration
         if one is None or one.state != ACTIVE:
@@ -227,7 +227,7 @@ class Administration:
                 f"The capture agent does not capture {self._table}: "
                 + ("it has no registration." if one is None else f"its registration has STATE = {one.state}."),
                 safe="The offset is untouched.",
-                remedy=f"see in the agent's log why, and whether it runs (VALUES {self._schema}.ASNCDCSERVICES('status', 'asncdc'))",
+                remedy=f"look into the agent's log for the cause, and check that it runs (VALUES {self._schema}.ASNCDCSERVICES('status', 'asncdc'))",
             )
 
     def _unreadable(self, connection: Connection, one: Registration) -> str:
@@ -257,7 +257,7 @@ class Administration:
         except Db2Error as e:
             if e.code not in FORBIDDEN:
                 raise
-            return None  # the account does not capture it yet
+            return None  # the account may not read it, so it does not capture it yet
 
 
 def is_new(one: Registration, position: Db2Position) -> bool:

@@ -1,4 +1,4 @@
-"""What change tables have, where the agent does not say it in ``IBMSNAP_REGISTER``: by the index on the LSN of the commit, which each of them has."""
+"""Reads the first and the last commit of change tables where the agent does not fill ``IBMSNAP_REGISTER``, by each table's index on the commit LSN."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
 from airflow_provider_cdc.sources.db2.errors import UNDEFINED
-from airflow_provider_cdc.sources.db2.position import order, sized
+from airflow_provider_cdc.sources.db2.position import order, resized_lsn
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted
 
-AT_ONCE: Final = 100
-"""How many change tables one query asks."""
+TABLES_PER_QUERY: Final = 100
+"""How many change tables one query reads."""
 
 
-def with_changes(connection: Connection, tables: Sequence[Registration], start: bytes, end: bytes) -> set[TableId]:
-    """The tables that have changes that committed after ``start``, up to and with ``end``; all of them, if a change table is gone: who reads it says so."""
+def tables_with_changes(
+    connection: Connection, tables: Sequence[Registration], start: bytes, end: bytes
+) -> set[TableId]:
+    """Return the tables with changes committed after ``start``, up to and with ``end``; all tables if a change table is gone, as reading it raises the error."""
     found: set[TableId] = set()
-    for first in range(0, len(tables), AT_ONCE):
-        some = tables[first : first + AT_ONCE]
+    for first in range(0, len(tables), TABLES_PER_QUERY):
+        some = tables[first : first + TABLES_PER_QUERY]
         where = "t.IBMSNAP_COMMITSEQ > ? AND t.IBMSNAP_COMMITSEQ <= ?"
         asked = [
-            f"SELECT {i} FROM SYSIBM.SYSDUMMY1 WHERE EXISTS (SELECT 1 FROM {_name(one)} t WHERE {where})"
+            f"SELECT {i} FROM SYSIBM.SYSDUMMY1 WHERE EXISTS (SELECT 1 FROM {_change_table(one)} t WHERE {where})"
             for i, one in enumerate(some)
         ]
         try:
-            rows = connection.rows(" UNION ALL ".join(asked) + " WITH CS", *(sized(start, end), end) * len(some))
+            rows = connection.rows(" UNION ALL ".join(asked) + " WITH CS", *(resized_lsn(start, end), end) * len(some))
         except Db2Error as e:
             if e.code not in UNDEFINED:
                 raise
@@ -37,25 +39,26 @@ def with_changes(connection: Connection, tables: Sequence[Registration], start: 
 
 
 def first_commit(connection: Connection, tables: Sequence[Registration]) -> bytes | None:
-    """The first LSN of a commit that any of the tables has changes of; ``None`` = they are empty."""
-    return _extreme(connection, tables, "MIN")
+    """Return the commit LSN of the first change in any of the change tables; ``None`` = they are empty."""
+    return _extreme_commit(connection, tables, "MIN")
 
 
 def last_commit(connection: Connection, one: Registration) -> bytes | None:
-    """The last LSN of a commit that a table has changes of; ``None`` = it is empty."""
-    return _extreme(connection, [one], "MAX")
+    """Return the commit LSN of the last change in a change table; ``None`` = it is empty."""
+    return _extreme_commit(connection, [one], "MAX")
 
 
-def _extreme(connection: Connection, tables: Sequence[Registration], function: str) -> bytes | None:
+def _extreme_commit(connection: Connection, tables: Sequence[Registration], function: str) -> bytes | None:
     lsns: list[Any] = []
-    for first in range(0, len(tables), AT_ONCE):
+    for first in range(0, len(tables), TABLES_PER_QUERY):
         asked = [
-            f"SELECT {function}(t.IBMSNAP_COMMITSEQ) FROM {_name(one)} t" for one in tables[first : first + AT_ONCE]
+            f"SELECT {function}(t.IBMSNAP_COMMITSEQ) FROM {_change_table(one)} t"
+            for one in tables[first : first + TABLES_PER_QUERY]
         ]
         lsns += [lsn for (lsn,) in connection.rows(" UNION ALL ".join(asked) + " WITH CS")]
     chosen = min if function == "MIN" else max
     return chosen((bytes(lsn) for lsn in lsns if lsn is not None), key=order, default=None)
 
 
-def _name(one: Registration) -> str:
+def _change_table(one: Registration) -> str:
     return quoted(TableId(namespace=one.change_owner, name=one.change_table))

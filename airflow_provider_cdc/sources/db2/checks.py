@@ -14,7 +14,7 @@ from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.snapshot.policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.db2.asn.control import Published, capture_parameters, published
-from airflow_provider_cdc.sources.db2.asn.marks import probe
+from airflow_provider_cdc.sources.db2.asn.marks import check_mark_grant
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, Database, Db2Error, connect, database_of, translated
 from airflow_provider_cdc.sources.db2.errors import FORBIDDEN, UNDEFINED
@@ -145,7 +145,7 @@ def _lateness(now: Published, pause_s: int, start: str) -> Iterator[Finding]:
     behind_us = now.latency_us
     if behind_us is not None and behind_us > max(LATE_S, PAUSES * pause_s) * 1_000_000:
         yield Finding(
-            f"The capture agent has published nothing for {behind_us / 1e6:,.0f} s: it is behind, does not run, or nothing was written in the database.",
+            f"The capture agent has published nothing for {behind_us / 1e6:,.0f} s: it is behind, it does not run, or nothing was written in the database.",
             start,
             fatal=False,
         )
@@ -155,9 +155,9 @@ def _lateness(now: Published, pause_s: int, start: str) -> Iterator[Finding]:
 
 
 def _marks(connection: Connection, config: Db2Config) -> Iterator[Finding]:
-    """Whether the account may write the signals by which snapshots see how far the agent is."""
+    """Check that the account may write the signals that show snapshots how far the agent is."""
     try:
-        probe(connection, config)
+        check_mark_grant(connection, config)
     except PrerequisiteError as e:
         yield Finding(e.what, e.remedy or "")
 

@@ -8,7 +8,7 @@ from typing import Final
 NOT_LOGGED: Final = frozenset(
     {"CLOB", "DBCLOB", "BLOB", "XML", "LONG VARCHAR", "LONG VARGRAPHIC", "LONG VARCHAR FOR BIT DATA"}
 )
-"""Column types whose values in change tables are not trusted: the agent writes an indicator, nothing, or, of some versions, the value."""
+"""Column types whose values are read from the table: in change tables the agent writes an indicator, nothing, or, in some versions, the value."""
 
 
 class IsolationMode(enum.StrEnum):

@@ -1,11 +1,11 @@
 """A position in the changes that the ASN capture agent has published: up to which commit they are captured.
 
 Db2 writes a transaction's LSN of commit (``IBMSNAP_COMMITSEQ``) on each of its changes, and the agent publishes transactions in the order of
-these. So one LSN is a position. LSNs are 10 or 16 bytes, by the platform and the version; :func:`order` compares them, everywhere.
+these. So one LSN is a position. An LSN has 10 or 16 bytes, by the platform and the version; :func:`order` compares LSNs everywhere.
 
-Whether there is anything *after* a position is another question: the agent is behind the database by seconds, and stands still while nothing is
-written. A *mark* answers it: a row that this source writes and the agent finds in the log (:mod:`.asn.marks`). A reader that has read up to a mark has
-everything that had committed before the mark was written, though no LSN was known then.
+A position does not show whether anything is committed *after* it: the agent is seconds behind the database, and stands still while nothing is
+written. A *mark* shows it: a row that this source writes and the agent finds in the log (:mod:`.asn.marks`). A reader that has read up to a mark has
+everything committed before the mark, though the mark's LSN was not known when it was written.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import ConfigError
 
-SEEN_US: Final = 3_600_000_000
-"""How often it is noted that nothing is published after a position."""
+NOTE_INTERVAL_US: Final = 3_600_000_000
+"""How often a position notes that nothing is published after it."""
 LONGEST: Final = 16
-"""Bytes of an LSN of present versions."""
+"""Bytes of an LSN in current versions of Db2."""
 _NOTHING: Mapping[str, bytes] = MappingProxyType({})
 _NEVER: Mapping[str, int] = MappingProxyType({})
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
@@ -33,12 +33,12 @@ class Db2Position:
 
     :param commit_lsn: everything that committed up to and with this LSN is captured; ``b""`` = nothing
     :param published_us: of a reader: everything that had committed before this moment of the log is captured (µs since the epoch); 0 = not known
-    :param seen_us: the database's clock when nothing was published after this position (µs since the epoch), about; 0 = not known. A reader that has an
-        older one than an end of the log that is at the same LSN has not reached it: it looks once, and notes that
+    :param seen_us: the database's clock at the last look that found nothing after this position (µs since the epoch), within an hour; 0 = not known. A
+        reader at the LSN of an end of the log, but with an older ``seen_us``, has not reached that end: it looks once, and notes the look
     :param mark: of a reader: everything that had committed before this mark was written is captured; 0 = not known
-    :param awaits: of an end of the log: a reader has everything up to it only when it has this mark; 0 = the LSN alone decides
+    :param awaits: of an end of the log: a reader reaches it only with this mark; 0 = the LSN alone decides
     :param acknowledged: table → LSN from which its change table holds its changes, where a person has switched to another change table
-    :param made: table → when its change table was made, µs as the database's clock showed it: another one is another change table
+    :param made: table → when its change table was made, µs by the database's clock; another time means another change table
     """
 
     commit_lsn: bytes
@@ -52,20 +52,20 @@ class Db2Position:
     def read(self, commit_lsn: bytes, published_us: int = 0, mark: int = 0) -> Db2Position:
         """The position of a reader that has read on; it never goes back.
 
-        :param published_us: see the class, as ``mark``; 0 = not known there
+        :param published_us: as in the class, like ``mark``; 0 = not known for this LSN
         """
         lsn = commit_lsn if order(commit_lsn) > order(self.commit_lsn) else self.commit_lsn
         kept = {table: start for table, start in self.acknowledged.items() if order(start) > order(lsn)}
         published, mark = max(self.published_us, published_us), max(self.mark, mark)
         return replace(self, commit_lsn=lsn, published_us=published, mark=mark, awaits=0, acknowledged=kept or _NOTHING)
 
-    def seen(self, now_us: int) -> Db2Position:
-        """This position, after which nothing is published now. It is noted now and then, as each note is another position."""
-        return replace(self, seen_us=now_us) if now_us >= self.younger_us + SEEN_US else self
+    def seen_at(self, now_us: int) -> Db2Position:
+        """Note that nothing is published after this position now: only once an hour, as each note makes another position."""
+        return replace(self, seen_us=now_us) if now_us >= self.newer_than_us + NOTE_INTERVAL_US else self
 
     @property
-    def younger_us(self) -> int:
-        """Everything behind this position was committed, or is published, later than this moment; 0 = not known."""
+    def newer_than_us(self) -> int:
+        """A moment before everything after this position was committed or published; 0 = not known."""
         return max(self.published_us, self.seen_us)
 
     def captured(self, commit_lsn: bytes) -> bool:
@@ -73,17 +73,17 @@ class Db2Position:
         return order(commit_lsn) <= order(self.commit_lsn)
 
     def holds(self, table: str, start: bytes) -> bool:
-        """Whether a change table that holds changes after ``start`` alone is known to lack nothing that is after this position."""
+        """Whether a change table that holds only changes after ``start`` lacks no change after this position."""
         return self.captured(start) or order(start) <= order(self.acknowledged.get(table, b""))
 
     def is_another(self, table: str, made_us: int) -> bool:
-        """Whether a change table that was made then is not the one that a reader at this position had."""
+        """Whether a change table made at a time is not the one that a reader at this position has read."""
         return self.made.get(table, made_us) != made_us
 
     def reached(self, other: Db2Position) -> bool:
         if not self.captured(other.commit_lsn) or other.awaits > max(self.mark, self.awaits):
             return False
-        return order(self.commit_lsn) != order(other.commit_lsn) or self.seen(other.seen_us) == self
+        return order(self.commit_lsn) != order(other.commit_lsn) or self.seen_at(other.seen_us) == self
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {"commit_lsn": lsn_text(self.commit_lsn)}
@@ -115,7 +115,7 @@ class Db2Position:
                 lsn = before(lsn)
             acknowledged = {str(t): lsn_bytes(at) for t, at in (document.get("acknowledged") or {}).items()}
             made = {str(t): int(at) for t, at in (document.get("made") or {}).items()}
-            # before there were marks, a moment of the database's clock was awaited, which is what marks are numbered by
+            # earlier offsets await a moment of the database's clock; numbers of marks are such moments
             awaits = int(document.get("awaits") or document.get("awaits_us") or 0)
             published_us, mark, seen_us = (int(document.get(name) or 0) for name in ("published_us", "mark", "seen_us"))
             return cls(lsn, published_us, mark, awaits, acknowledged or _NOTHING, made or _NEVER, seen_us)
@@ -163,12 +163,12 @@ def order(lsn: bytes) -> bytes:
     return lsn.rstrip(b"\0")
 
 
-def sized(lsn: bytes, like: bytes) -> bytes:
-    """An LSN in the length of those that the database has now.
+def resized_lsn(lsn: bytes, like: bytes) -> bytes:
+    """Pad or cut zero bytes of an LSN, to the length of the database's own LSNs.
 
-    Db2 compares strings of unequal length as if *blanks* followed the shorter one, FOR BIT DATA or not: only one of the same length is compared as
-    :func:`order` does. The beginning is zero bytes, which are before every LSN.
+    Db2 compares strings of unequal length as if *blanks* followed the shorter one, FOR BIT DATA or not. Only strings of one length compare as
+    :func:`order` does. The beginning becomes zero bytes, which are before every LSN.
 
-    :param like: an LSN of the database; ``b""`` = none is known
+    :param like: an LSN of the database; ``b""`` = not known
     """
     return order(lsn).ljust(len(like) or LONGEST, b"\0")

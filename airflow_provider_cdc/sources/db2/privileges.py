@@ -1,7 +1,7 @@
 """The account's privileges on tables.
 
-What the catalog says that the account, or everybody, may is certain (``SYSCAT.TABAUTH``, ``SYSCAT.DBAUTH``). What it may by a role, a group, a schema or an
-authority of one of these, the catalog does not tell: the database is asked, by statements that it refuses to compile without the privilege, and that do nothing.
+The catalog lists privileges of the account and of PUBLIC (``SYSCAT.TABAUTH``, ``SYSCAT.DBAUTH``). It does not show all that the account has through a role, a
+group, a schema or an authority of these. So the database compiles statements that change nothing, and refuses those without a privilege.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ALL: Final = ("SELECT", "INSERT", "DELETE")
 
 
 class Privileges:
-    """What the account may do."""
+    """The account's privileges, from the catalog and from trial statements."""
 
     def __init__(self, connection: Connection, config: Db2Config) -> None:
         self._connection, user = connection, config.database_user.upper()

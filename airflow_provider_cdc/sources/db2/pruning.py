@@ -1,8 +1,8 @@
-"""Whether changes behind a position may have been pruned for their age.
+"""Decides whether the agent may have pruned changes after a position.
 
-The agent prunes what was committed more than ``RETENTION_LIMIT`` minutes ago from all change tables and from ``IBMSNAP_UOW``, whoever has read it. Without an
-Apply program no synchpoint says so. What is behind a position is younger than the position, so nothing of it is gone until the position is that old. Of a log that
-stands still, the position is as young as the last look at it. Later, whatever the agent still has from before the position shows that it has not come that far.
+The agent prunes changes committed more than ``RETENTION_LIMIT`` minutes ago from all change tables and from ``IBMSNAP_UOW``, captured or not. Without an
+Apply program no synchpoint shows it. Changes after a position are younger than the position, so none is pruned until the position is that old. While the log
+stands still, the age of the position counts from the last look. Later, any row from before the position proves that pruning has not reached the position.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _FIRST: Final = "SELECT MIN(IBMSNAP_COMMITSEQ) FROM {schema}.IBMSNAP_UOW WITH CS
 
 
 def retention_minutes(connection: Connection, config: Db2Config) -> int:
-    """After how many minutes the agent prunes what was committed."""
+    """Return after how many minutes the agent prunes changes."""
     parameters = capture_parameters(connection, config.capture_schema)
     limit = None if parameters is None else parameters.retention_limit
     return DEFAULT_MINUTES if limit is None else limit
 
 
 def is_old(position: Db2Position, now_us: int, minutes: int) -> bool:
-    """Whether changes behind a position may be old enough to be pruned; of a position whose time is not known they may be."""
-    return now_us >= position.younger_us + minutes * 60_000_000
+    """Whether changes after a position may be old enough to be pruned; true for a position without a known time."""
+    return now_us >= position.newer_than_us + minutes * 60_000_000
 
 
 def holds_older(
     connection: Connection, config: Db2Config, position: Db2Position, tables: Sequence[Registration]
 ) -> bool:
-    """Whether the agent still has something from before a position, and so all that is behind it."""
+    """Whether the agent still has a row from before a position, and so every change after it."""
     first = connection.scalar(_FIRST.format(schema=config.capture_schema))
     if first is not None and position.captured(bytes(first)):
         return True
@@ -46,11 +46,11 @@ def holds_older(
     return oldest is not None and position.captured(oldest)
 
 
-def too_old(position: Db2Position, minutes: int, config: Db2Config) -> PositionLost:
-    """Changes behind a position may have been pruned for their age."""
+def position_too_old(position: Db2Position, minutes: int, config: Db2Config) -> PositionLost:
+    """Return the error of a position after which changes may have been pruned for their age."""
     return PositionLost(
-        f"The capture agent keeps changes for {minutes:,} minutes (RETENTION_LIMIT), the position is older, and nothing from before it is left: changes "
-        "behind it may have been pruned before they were captured.",
+        f"The capture agent keeps changes for {minutes:,} minutes (RETENTION_LIMIT). The position is older, and no row from before it is left: changes "
+        "after it may have been pruned before they were captured.",
         where=str(position),
         safe="Everything up to the position is captured; the offset is untouched.",
         remedy="set snapshot.mode=when_needed for one run to read all tables again. So that it does not happen again: capture more often, or let the agent keep "

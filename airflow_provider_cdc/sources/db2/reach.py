@@ -1,10 +1,10 @@
 """From where to where the log reaches: what the capture agent has published, and what it has pruned.
 
-Nobody can say of one number where the log begins. The agent prunes by age, from all tables alike (:mod:`.pruning`). Where an Apply program has asked it
-to begin, each change table has a beginning of its own besides (``CD_OLD_SYNCHPOINT``), which moves when the table is registered and when it is pruned. A table
-that was registered after a position has lost nothing of it; one that was pruned has, or one whose change table is another one than it was. While the agent
-still has a transaction from before the position, nothing after it was pruned; otherwise the time at which a change table was made tells them apart. The
-stream, which knows the tables, looks again.
+No single number says where the log begins. The agent prunes all tables alike, by age (:mod:`.pruning`). With an Apply program, each change table also has a
+separate beginning (``CD_OLD_SYNCHPOINT``), which moves when the table is registered and when it is pruned. A table registered after a position has lost no
+change after it. A pruned table has lost changes, and so has one with another change table than before. While the agent still has a transaction from before
+the position, it has pruned nothing after it. Otherwise the time when a change table was made separates the cases. The stream, which knows the tables,
+checks again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text, order
 from airflow_provider_cdc.sources.db2.procedures import SWITCH, WRITERS_STOPPED
-from airflow_provider_cdc.sources.db2.pruning import holds_older, is_old, retention_minutes, too_old
+from airflow_provider_cdc.sources.db2.pruning import holds_older, is_old, position_too_old, retention_minutes
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 
 _NAMED = 10
@@ -53,7 +53,7 @@ def end_of_log(connection: Connection, config: Db2Config) -> Db2Position:
 
 
 def oldest(connection: Connection, config: Db2Config) -> Db2Position:
-    """The first position from which all change tables of captured tables can be read: the beginning, of whatever they have, unless the agent says otherwise."""
+    """Return the first position from which all captured change tables can be read: the beginning, unless the agent fills ``CD_OLD_SYNCHPOINT``."""
     return Db2Position(greatest(*(one.old for one in _captured(connection, config).values())))
 
 
@@ -74,7 +74,7 @@ def verify(connection: Connection, config: Db2Config, position: Db2Position) -> 
     captured = _captured(connection, config)
     if another := [table for table, one in captured.items() if position.is_another(str(table), one.made_us)]:
         raise PositionLost(
-            f"{_listed(another)} registered anew since the position, so the change table is another one: changes that were made meanwhile may be lost.",
+            f"{_listed(another)} registered again after the position, with another change table: changes made in between may be lost.",
             where=f"{another[0]}, {position}",
             safe=_SAFE,
             remedy=f"run {switches(config, another)}, or set snapshot.mode=when_needed for one run to read all tables again",
@@ -86,7 +86,7 @@ def verify(connection: Connection, config: Db2Config, position: Db2Position) -> 
         and is_old(position, now.now_us, minutes)
         and not holds_older(connection, config, position, [one for one in captured.values() if one.altered is not None])
     ):
-        raise too_old(position, minutes, config)
+        raise position_too_old(position, minutes, config)
     late = {
         table: one for table, one in captured.items() if one.old is not None and not position.holds(str(table), one.old)
     }
@@ -122,9 +122,9 @@ def window_around(connection: Connection, config: Db2Config, position: Db2Positi
     could be told."""
     parameters = capture_parameters(connection, config.capture_schema)
     kept = None if parameters is None or parameters.autoprune is False else parameters.retention_limit
-    if not position.younger_us or kept is None:
+    if not position.newer_than_us or kept is None:
         return LogWindow()
-    return LogWindow(gone_at_s=position.younger_us / 1_000_000 + kept * 60)
+    return LogWindow(gone_at_s=position.newer_than_us / 1_000_000 + kept * 60)
 
 
 def _captured(connection: Connection, config: Db2Config) -> dict[TableId, Registration]:

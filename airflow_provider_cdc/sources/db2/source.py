@@ -1,4 +1,4 @@
-"""The :class:`~airflow_provider_cdc.core.spi.source.Source` of Db2. What a run that finds nothing does not need is loaded when it is asked for."""
+"""The :class:`~airflow_provider_cdc.core.spi.source.Source` of Db2. Modules that a run without changes does not need are imported on use."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def _columns(source: TableSchema, change: TableSchema, one: Registration, config
         )
     if binaries := [c.name for c in source.columns if ColumnType.of(c).base in ("BINARY", "VARBINARY")]:
         yield _advice(
-            f"{table} has columns of the types BINARY or VARBINARY ({', '.join(binaries)}), which SQL Replication supports on z/OS alone: snapshots have them, changes may not.",
+            f"{table} has columns of the types BINARY or VARBINARY ({', '.join(binaries)}), which SQL Replication supports on z/OS alone: snapshots have their values, changes may not.",
             "make them CHAR or VARCHAR … FOR BIT DATA, or leave them out with column.exclude.list",
         )
     lobs = [c.name for c in source.columns if ColumnType.of(c).base in NOT_LOGGED]

@@ -3,14 +3,14 @@
 Each cycle ends with one transaction: rows of change tables, rows of IBMSNAP_UOW, synchpoints in IBMSNAP_REGISTER, and IBMSNAP_RESTART, from which it
 goes on after it was stopped or killed. So each change gets to its change table exactly once.
 
-* SYNCHPOINT and SYNCHTIME of the global row are those of the newest transaction in the log: they stand still while nobody changes a structure, or a table
-  that is logged for replication. All that was committed before SYNCHTIME, by the database's clock, is in.
-* CD_OLD_SYNCHPOINT and CD_NEW_SYNCHPOINT of registrations stay NULL, unless the option ``synchpoints`` says otherwise: then CD_OLD_SYNCHPOINT is the LSN
-  from which the table is captured, since the agent has read the registration, and CD_NEW_SYNCHPOINT that of its newest change. What was in another
-  STATE than A until then misses what happened in between.
+* SYNCHPOINT and SYNCHTIME of the global row are those of the newest transaction in the log. They stand still while no structure changes, and no table that
+  is logged for replication. Everything committed before SYNCHTIME, by the database's clock, is published.
+* CD_OLD_SYNCHPOINT and CD_NEW_SYNCHPOINT of registrations stay NULL, unless the option ``synchpoints`` fills them: then CD_OLD_SYNCHPOINT is the LSN
+  from which the table is captured, since the agent has read the registration, and CD_NEW_SYNCHPOINT that of its newest change. A registration that
+  was in another STATE than A until then misses the changes made in between.
 * A signal CAPSTART in IBMSNAP_SIGNAL sets a registration to STATE A, and its CD_OLD_SYNCHPOINT; CAPSTOP to I, REINIT reads registrations again, STOP ends
   the agent. A signal of the type USER gets the LSN of its commit.
-* Every PRUNE_INTERVAL, with AUTOPRUNE, what was committed more than RETENTION_LIMIT minutes ago goes from change tables, IBMSNAP_UOW and IBMSNAP_SIGNAL.
+* Every PRUNE_INTERVAL, with AUTOPRUNE, it deletes rows committed more than RETENTION_LIMIT minutes ago from change tables, IBMSNAP_UOW and IBMSNAP_SIGNAL.
 * IBMSNAP_CAPTRACE says what it was told, IBMSNAP_CAPMON how much it has done, every five minutes.
 * COMMIT_INTERVAL and SLEEP_INTERVAL of IBMSNAP_CAPPARMS count where they are other ones than ASN's defaults; otherwise the server's own, short ones do.
 """
@@ -343,7 +343,7 @@ class Agent(threading.Thread):
                 )
 
     def _received(self, between: tuple[int, int]) -> None:
-        """Say of signals of users where in the log they are."""
+        """Note the LSN of signals of the type USER."""
         for changes in self._log.of(registrations.SIGNALS):
             signals = self._connection.rows(
                 f"SELECT U.COMMITSEQ, S.A1 FROM {changes.name} S JOIN DB2LOG.UNITS U ON U.XID = S.XID WHERE U.N > ? AND U.N <= ? AND S.A2 = 'USER'",

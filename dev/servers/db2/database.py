@@ -55,7 +55,7 @@ class Database:
         self._private.start()
         self._log = Log(self._connect("LOG"), settings.lsn_bytes, seconds=settings.log_seconds)
         self._log.recover()
-        self._log.enable(registrations.SIGNALS, INSERT)  # what the agent itself writes there is none of its concern
+        self._log.enable(registrations.SIGNALS, INSERT)  # the agent does not read its own updates there
         self._catalog = catalog.Catalog(self._connect("CATALOG"), self._log)
         self._types = self._catalog.distinct_types()
         self._privileges = Privileges(self._connect("RIGHTS"), settings.groups)
@@ -86,7 +86,7 @@ class Database:
 
     @property
     def lsn_bytes(self) -> int:
-        """How long LSNs are."""
+        """The length of LSNs."""
         return self.settings.lsn_bytes
 
     def password(self, user: str) -> str | None:
@@ -309,7 +309,7 @@ class Database:
             return self._transaction(lambda: self._prune(limit, tables))
 
     def prune_old(self) -> None:
-        """Prune what is older than RETENTION_LIMIT, as the agent does every PRUNE_INTERVAL."""
+        """Prune changes older than RETENTION_LIMIT, as the agent does every PRUNE_INTERVAL."""
         with self._busy, self._agent.lock:
             self._transaction(lambda: (registrations.prune_old(self._work), self._work.commit()))
 

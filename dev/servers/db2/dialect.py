@@ -80,7 +80,7 @@ def length_of(number: str, unit: str | None) -> int:
 
 LONGEST_LSN = 16
 _UPDATE, _WHERE = re.compile(r"UPDATE\b", re.IGNORECASE), re.compile(r"(\bWHERE\b)", re.IGNORECASE)
-"""What an UPDATE sets is no comparison."""
+"""Separate the assignments of an UPDATE, which are no comparisons, from its condition."""
 _LSNS = re.compile(
     r"((?:\w+\.)?(?:IBMSNAP_COMMITSEQ|IBMSNAP_INTENTSEQ|CD_OLD_SYNCHPOINT|CD_NEW_SYNCHPOINT|SYNCHPOINT|SIGNAL_LSN))\s*(<>|[<>]=?|=)\s*(\?|B?X\x01\d+\x01)",
     re.IGNORECASE,
@@ -88,9 +88,9 @@ _LSNS = re.compile(
 
 
 def _padded(text: str, lsn_bytes: int) -> str:
-    """Compare LSNs as Db2 does: of two strings of unequal length it puts blanks behind the shorter one, FOR BIT DATA or not. Derby does not.
+    """Compare LSNs as Db2 does: with blanks behind the shorter of two strings, FOR BIT DATA or not. Derby does not.
 
-    :param lsn_bytes: how long those in tables are: the longest need no blanks, and so are found by their indexes
+    :param lsn_bytes: the length of LSNs in tables; the longest need no blanks, so that indexes find them
     """
 
     def of(match: re.Match[str]) -> str:
@@ -178,7 +178,7 @@ def translated(sql: Masked, user: str, *, structure: bool, lsn_bytes: int = LONG
 
     :param user: who is logged on; Derby knows a name for each connection instead
     :param structure: it makes or alters something
-    :param lsn_bytes: how long LSNs are
+    :param lsn_bytes: the length of LSNs
     """
     text = sql.text if structure else _padded(sql.text, lsn_bytes)
     if CATALOGS.search(text):

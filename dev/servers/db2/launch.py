@@ -152,7 +152,7 @@ class Db2(Server):
         return int(self.control("prune", before=before.hex() if before else None, tables=given))
 
     def prune_old(self) -> None:
-        """Prune what is older than RETENTION_LIMIT, as the agent does every PRUNE_INTERVAL."""
+        """Prune changes older than RETENTION_LIMIT, as the agent does every PRUNE_INTERVAL."""
         self.control("prune_old")
 
     def published(self) -> bytes:

@@ -81,7 +81,7 @@ class Log:
         self.lock = threading.RLock()
         self.changes: list[Changes] = []
         self.written = False
-        """Something is in the log besides: structures, registrations."""
+        """Whether the log has new records besides transactions, as of structures or registrations."""
         self._low = 0
         self._last_mark = 0
         self._first_seen: dict[str, int] = {}

@@ -1,6 +1,6 @@
-"""GRANT, REVOKE, and whether a user may read or change a table. Everybody may everything unless the server's option ``authorize`` is set.
+"""GRANT, REVOKE, and whether a user may read or change a table. Every user may do everything unless the server's option ``authorize`` is set.
 
-What somebody may comes from the table, its schema, or the database, and is granted to the user, to PUBLIC, to a group, or to a role of one of these.
+A privilege is on the table, its schema, or the database. It is granted to the user, to PUBLIC, to a group, or to a role of one of these.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class Privileges:
                     raise not_authorized(user, wanted, ".".join(table))
 
     def _of(self, user: str, columns: str, name: str, where: str = "1 = 1", *values: str) -> list[Row]:
-        """What is granted to a user, one way or another."""
+        """Grants to a user, direct or by PUBLIC, a group or a role."""
         found = []
         for kind, grantee in self._identities(user):
             found += self._connection.rows(

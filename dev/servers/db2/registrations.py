@@ -39,9 +39,9 @@ class Registration:
     columns: list[str]
     """Of the change table, without those of ASN."""
     lobs: dict[str, str]
-    """Those of them that are large objects, and their types."""
+    """Type of each column that is a large object."""
     lob_writes: str = "indicator"
-    """What goes into them."""
+    """Values of these columns: ``indicator``, ``nothing`` or ``values``."""
 
     def inserts(self, changes: Changes, length: int) -> list[str]:
         """Statements that copy what one table of changes has between two numbers of transactions."""
@@ -95,7 +95,7 @@ def _order(changes: Changes, name: str) -> int | None:
 def read(connection: Connection, log: Log, lob_writes: str) -> dict[Table, Registration]:
     """The registrations in state A that have a change table.
 
-    :param lob_writes: what the agent writes into columns of large objects
+    :param lob_writes: the setting for columns of large objects
     """
     columns: dict[Table, list[str]] = {}
     for owner, name, column in connection.rows(
@@ -127,7 +127,7 @@ def add(
 ) -> None:  # fmt: skip
     """What ``ASNCDC.ADDTABLE`` does: log the changes of the table, make a change table, register it.
 
-    :param lob_columns: what large objects are in the change table: a ``lob`` of the same type, or a ``letter``, ``U`` where the value was changed
+    :param lob_columns: the type of large objects in the change table: a ``lob`` of the same type, or a ``letter``, ``U`` where the value has changed
     """
     found = log.columns(table)
     if not found:
@@ -189,7 +189,7 @@ def _register(
 
 
 def mark_lobs(connection: Connection, changed: list[Changes], between: tuple[int, int]) -> None:
-    """Say of each large object whether its value has changed: the engine does not compare them."""
+    """Note which large objects have changed, as the engine does not compare them."""
     for changes in changed:
         if not changes.lobs:
             continue
@@ -210,9 +210,9 @@ def _differs(operation: str, before: object, after: object) -> bool:
 
 
 def prune_old(connection: Connection) -> None:
-    """What the agent does every PRUNE_INTERVAL: what was committed more than RETENTION_LIMIT minutes ago goes, whoever has read it.
+    """Delete rows committed more than RETENTION_LIMIT minutes ago, read or not, as the agent does every PRUNE_INTERVAL.
 
-    Transactions without a row in IBMSNAP_UOW count, too. No synchpoint of a registration says so.
+    Transactions without a row in IBMSNAP_UOW count, too. No synchpoint of a registration shows it.
     """
     limit, now = connection.rows("SELECT RETENTION_LIMIT, CURRENT_TIMESTAMP FROM ASNCDC.IBMSNAP_CAPPARMS")[0]
     moment = now - datetime.timedelta(minutes=limit)

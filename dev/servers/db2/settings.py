@@ -28,15 +28,15 @@ class Settings:
     synchpoints: str = "none"
     """Which synchpoints of registrations the agent fills: ``none``, as after ADDTABLE; ``new`` (CD_NEW_SYNCHPOINT); ``both``, as with an Apply program."""
     lob_columns: str = "lob"
-    """What ADDTABLE makes of large objects: ``lob``, columns of their type, as the documented one; ``letter``, CHAR(1), as other tools do."""
+    """Columns that ADDTABLE makes for large objects: ``lob``, of their type, as the documented ADDTABLE; ``letter``, CHAR(1), as other tools do."""
     lob_writes: str = "indicator"
-    """What the agent writes into columns of their type: an ``indicator`` where the value has changed, ``nothing``, or the ``values``."""
+    """Values that the agent writes into columns of their type: an ``indicator`` where the value has changed, ``nothing``, or the ``values``."""
     insert_uow: bool = True
     """INSERT_UOW: whether IBMSNAP_UOW has a row of each transaction."""
     log_seconds: bool = False
-    """Whether times of the log are whole seconds."""
+    """Whether the log has times in whole seconds."""
     groups: dict[str, list[str]] = field(default_factory=dict)
-    """Groups of users, which the operating system knows and no catalogue tells."""
+    """Groups of users, which only the operating system knows, not the catalog."""
     authorize: bool = False
     """Whether users other than the instance owner need privileges."""
     heap_mb: int = 512

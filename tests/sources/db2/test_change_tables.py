@@ -1,10 +1,10 @@
-"""What change tables say themselves, on the Db2 test server."""
+"""First and last commits of change tables, on the Db2 test server."""
 
 from __future__ import annotations
 
 from contextlib import closing
 
-from airflow_provider_cdc.sources.db2.change_tables import first_commit, last_commit, with_changes
+from airflow_provider_cdc.sources.db2.change_tables import first_commit, last_commit, tables_with_changes
 from airflow_provider_cdc.sources.db2.connect import connect
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from dev.servers.db2 import Db2
@@ -13,7 +13,7 @@ from tests.sources.db2.log.streamed import Streamed
 KEY = "(ID INTEGER NOT NULL PRIMARY KEY)"
 
 
-def test_change_tables_say_which_of_them_have_changes_and_a_missing_one_says_nothing(db2: Db2) -> None:
+def test_tables_with_changes_are_found_and_all_of_them_where_a_change_table_is_missing(db2: Db2) -> None:
     on = Streamed(db2)
     on.create(f"T {KEY}", f"U {KEY}")
     start = on.begin().position.commit_lsn
@@ -24,10 +24,10 @@ def test_change_tables_say_which_of_them_have_changes_and_a_missing_one_says_not
     with closing(connect(on.config)) as connection:
         found = Catalog(connection, on.config).registrations()
         t, u = found[on.id("T")], found[on.id("U")]
-        assert with_changes(connection, [t, u], start, end) == {t.table, u.table}
-        assert with_changes(connection, [t, u], start, first) == {t.table}
-        assert with_changes(connection, [t, u], first[:10], end) == {u.table}
+        assert tables_with_changes(connection, [t, u], start, end) == {t.table, u.table}
+        assert tables_with_changes(connection, [t, u], start, first) == {t.table}
+        assert tables_with_changes(connection, [t, u], first[:10], end) == {u.table}
         assert (first_commit(connection, [u, t]), last_commit(connection, u)) == (first, end)
         connection.rollback()
         on.server.sql(f"DROP TABLE {on.change_table('T')}")
-        assert with_changes(connection, [t, u], start, first) == {t.table, u.table}
+        assert tables_with_changes(connection, [t, u], start, first) == {t.table, u.table}

@@ -97,7 +97,7 @@ def test_before_images_are_enough(db2: Db2, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[Db2]:
-    """A server that refuses what is not granted."""
+    """A server that refuses statements without a privilege."""
     with Db2({"authorize": True, "groups": {"CDC": ["STAFF"]}}) as server:
         server.sql(*CONTROL_GRANTS, SIGNAL_GRANT)
         yield server
@@ -105,7 +105,7 @@ def guarded() -> Iterator[Db2]:
 
 @pytest.fixture
 def strict(guarded: Db2) -> Iterator[Db2Adapter]:
-    """A table of which the account may not read anything."""
+    """A table that the account may not read, nor its change table."""
     with ExitStack() as stack:
         made = Db2Adapter(guarded, stack)
         made.create("t", {"id": INT, "note": TEXT}, ("id",))
@@ -133,7 +133,7 @@ def test_missing_grants_are_named_with_their_statements(strict: Db2Adapter, tmp_
     ],
     ids=["group", "role", "schema", "authority of a role of a group"],
 )  # fmt: skip
-def test_privileges_count_in_whatever_way_the_account_has_them(
+def test_privileges_count_whichever_way_they_were_granted(
     strict: Db2Adapter, tmp_path: Path, way: tuple[str, ...]
 ) -> None:
     given = [part.format(strict.name("t"), strict.change_table("t"), strict.namespace) for part in way]
@@ -145,12 +145,12 @@ def test_privileges_count_in_whatever_way_the_account_has_them(
     assert len(found(strict, tmp_path)) == 2
 
 
-def test_a_role_that_others_have_is_none(strict: Db2Adapter, tmp_path: Path) -> None:
+def test_a_role_of_other_users_gives_no_privilege(strict: Db2Adapter, tmp_path: Path) -> None:
     strict.sql(*(f"GRANT SELECT ON TABLE {t} TO ROLE OTHERS" for t in (strict.name("t"), strict.change_table("t"))))
     assert len(found(strict, tmp_path)) == 2
 
 
-def test_signals_by_which_snapshots_see_how_far_the_agent_is(strict: Db2Adapter, tmp_path: Path) -> None:
+def test_the_check_names_the_grant_for_signals_of_snapshots(strict: Db2Adapter, tmp_path: Path) -> None:
     strict.sql(*(f"GRANT SELECT ON TABLE {t} TO USER CDC" for t in (strict.name("t"), strict.change_table("t"))))
     strict.sql("REVOKE INSERT ON TABLE ASNCDC.IBMSNAP_SIGNAL FROM USER CDC")
     (one,) = found(strict, tmp_path)

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.sources.db2.position import SEEN_US, Db2Position, before, lsn_bytes, lsn_text, sized
+from airflow_provider_cdc.sources.db2.position import (
+    NOTE_INTERVAL_US,
+    Db2Position,
+    before,
+    lsn_bytes,
+    lsn_text,
+    resized_lsn,
+)
 
 LSN = bytes.fromhex("0000002500000d080025")
 
@@ -25,31 +32,31 @@ def test_a_position_is_the_same_after_json() -> None:
     assert Db2Position.from_json(Db2Position(LSN, awaits=9).to_json()) == Db2Position(LSN, awaits=9)
 
 
-def test_a_moment_that_was_awaited_is_the_mark_of_that_moment() -> None:
+def test_an_earlier_offset_that_awaits_a_moment_awaits_the_mark_of_that_number() -> None:
     assert Db2Position.from_json({"commit_lsn": lsn_text(LSN), "awaits_us": 9}) == Db2Position(LSN, awaits=9)
 
 
-def test_an_lsn_is_given_to_the_database_in_the_length_of_its_own() -> None:
-    assert sized(LSN, bytes(16)) == LSN + bytes(6)
-    assert sized(LSN + bytes(6), LSN) == LSN
-    assert sized(b"", LSN) == bytes(10), "before every LSN"
-    assert sized(b"", b"") == bytes(16)
-    assert sized(LSN + b"\1", LSN) == LSN + b"\1", "nothing of it is cut off"
+def test_an_lsn_is_resized_to_the_length_of_the_databases_lsns() -> None:
+    assert resized_lsn(LSN, bytes(16)) == LSN + bytes(6)
+    assert resized_lsn(LSN + bytes(6), LSN) == LSN
+    assert resized_lsn(b"", LSN) == bytes(10), "before every LSN"
+    assert resized_lsn(b"", b"") == bytes(16)
+    assert resized_lsn(LSN + b"\1", LSN) == LSN + b"\1", "only zero bytes are cut off"
 
 
-def test_that_nothing_was_published_is_noted_now_and_then() -> None:
+def test_a_position_notes_once_an_hour_that_nothing_was_published_after_it() -> None:
     position = Db2Position(LSN, published_us=1_000)
-    assert position.seen(1_000 + SEEN_US - 1) == position
-    noted = position.seen(1_000 + SEEN_US)
-    assert (noted.seen_us, noted.younger_us) == (1_000 + SEEN_US, 1_000 + SEEN_US)
-    assert noted.seen(noted.seen_us + 1) == noted
-    end = Db2Position(LSN, seen_us=1_000 + SEEN_US)
-    assert not position.reached(end), "a run looks, and notes it"
+    assert position.seen_at(1_000 + NOTE_INTERVAL_US - 1) == position
+    noted = position.seen_at(1_000 + NOTE_INTERVAL_US)
+    assert (noted.seen_us, noted.newer_than_us) == (1_000 + NOTE_INTERVAL_US, 1_000 + NOTE_INTERVAL_US)
+    assert noted.seen_at(noted.seen_us + 1) == noted
+    end = Db2Position(LSN, seen_us=1_000 + NOTE_INTERVAL_US)
+    assert not position.reached(end), "a run looks once, and notes the look"
     assert noted.reached(end)
     assert Db2Position(LSN + b"\1").reached(end)
 
 
-def test_a_change_table_that_was_made_at_another_time_is_another_one() -> None:
+def test_a_change_table_made_at_another_time_is_another_change_table() -> None:
     position = Db2Position(LSN, made={"SHOP.ORDERS": 3})
     assert [position.is_another(*one) for one in (("SHOP.ORDERS", 3), ("SHOP.ORDERS", 4), ("SHOP.PARTS", 4))] == [
         False,

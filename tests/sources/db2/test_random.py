@@ -49,7 +49,7 @@ def test_what_random_sessions_do_is_captured_as_the_server_held_it(
             with small(r):
                 try:
                     connector.capture()
-                except SourceBusy:  # a table is read again, and a session that is open has changed it
+                except SourceBusy:  # a table is read again while an open session has changed it
                     writer.finish()
                     connector.capture()
             writer.write(r.randrange(20, 60))

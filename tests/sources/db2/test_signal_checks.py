@@ -85,7 +85,7 @@ def test_columns_that_do_not_fit(db: Db2Adapter, tmp_path: Path, columns: dict[s
     assert text in one.what
 
 
-def test_rights_that_watermarks_need(db2_factory: Callable[..., Db2], tmp_path: Path) -> None:
+def test_the_check_names_the_grants_for_watermarks(db2_factory: Callable[..., Db2], tmp_path: Path) -> None:
     with ExitStack() as stack:
         server = db2_factory(authorize=True)
         server.sql(*CONTROL_GRANTS, SIGNAL_GRANT)

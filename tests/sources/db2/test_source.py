@@ -1,4 +1,4 @@
-"""The source of Db2 as a run that finds nothing loads it."""
+"""Modules that a run without changes imports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 
-def test_a_source_that_only_looks_loads_no_kernels() -> None:
-    """They are a third of the processor time of a run that finds nothing."""
+def test_a_run_without_changes_loads_no_kernels() -> None:
+    """Kernels take a third of the processor time of a run without changes."""
     looked = "import sys, airflow_provider_cdc.sources.db2.source; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", looked], check=True)

@@ -34,15 +34,15 @@ class Published:
     """What the agent has published, at one moment.
 
     :param lsn: everything that committed up to and with this LSN is in the change tables; ``b""`` = the agent has not published anything yet
-    :param synch_us: the time of the newest log record that the agent has come to (``SYNCHTIME``), µs since the epoch, UTC: it stands still while nothing is
-        written; 0 = not known
+    :param synch_us: the time of the newest log record that the agent has read (``SYNCHTIME``), µs since the epoch, UTC; it stands still while
+        nothing is written; 0 = not known
     :param now_us: the database's own clock when it was asked (``CURRENT TIMESTAMP``), µs since the epoch, UTC
     :param utc_offset_us: what was subtracted from the database's timestamps
     :param registered: number of registered tables
     :param active: those of them that the agent captures (``STATE`` = ``A``)
     :param newest_start: the greatest ``CD_OLD_SYNCHPOINT``: it grows when a table is registered or pruned; ``b""`` = none
-    :param newest: the newest commit that a change table has changes of, as far as the agent says so; ``b""`` = it does not
-    :param silent: number of registered tables of which the agent does not say so
+    :param newest: the greatest ``CD_NEW_SYNCHPOINT``, the newest commit in any change table; ``b""`` = the agent fills none
+    :param unreported: number of registered tables whose ``CD_NEW_SYNCHPOINT`` is NULL
     """
 
     lsn: bytes
@@ -53,7 +53,7 @@ class Published:
     active: int
     newest_start: bytes
     newest: bytes = b""
-    silent: int = 0
+    unreported: int = 0
 
     @property
     def latency_us(self) -> int | None:
@@ -104,7 +104,7 @@ def published(connection: Connection, schema: str) -> Published:
     :param schema: quoted name of the schema of the agent's control tables
     :raises NotGranted: there is no such control table, or the account may not read it
     """
-    point, time, newest, start, registered, active, silent, now, zone = connection.rows(
+    point, time, newest, start, registered, active, unreported, now, zone = connection.rows(
         _PUBLISHED.format(schema=schema)
     )[0]
     offset = zone_us(zone)
@@ -112,7 +112,7 @@ def published(connection: Connection, schema: str) -> Published:
     # where the clocks go back an hour, a time of before would be read as one of the future
     synch_us = min(clock_us(time) - offset, now_us) if time is not None else 0
     tables = int(registered or 0), int(active or 0), greatest(start)
-    return Published(greatest(point, newest), synch_us, now_us, offset, *tables, greatest(newest), int(silent or 0))
+    return Published(greatest(point, newest), synch_us, now_us, offset, *tables, greatest(newest), int(unreported or 0))
 
 
 def capture_parameters(connection: Connection, schema: str) -> CaptureParameters | None:

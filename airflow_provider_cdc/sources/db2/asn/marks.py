@@ -1,11 +1,11 @@
-"""Marks: rows that this source writes, and by which it learns how far the capture agent is.
+"""Marks: rows that this source writes to see how far the capture agent is.
 
-What the agent publishes stands still while nothing is written, its clock with it, and the database's clock is set back now and then. So whoever has to know
-that the agent has published all that was committed by now writes something itself, and waits until the agent has found it in the log.
+The published LSN and its time stand still while nothing is written, and the database's clock is set back now and then. So this source writes a row
+itself, and waits until the agent has found it in the log. Then the agent has published everything that was committed before that row.
 
-A mark is a signal of the type ``USER`` in ``IBMSNAP_SIGNAL``, which the capture agent's set-up makes with ``DATA CAPTURE CHANGES``: the agent does nothing
-about it but note the LSN of its commit (``SIGNAL_LSN``), and prunes it after ``RETENTION_LIMIT``. Marks are numbered, and a later one has a greater
-number, whatever the clock does: everything that had committed before a mark was written is before it in the log, and so before all later ones.
+A mark is a signal of the type ``USER`` in ``IBMSNAP_SIGNAL``, a table that the agent's set-up creates with ``DATA CAPTURE CHANGES``. The agent only notes
+the LSN of its commit (``SIGNAL_LSN``), and prunes it after ``RETENTION_LIMIT``. Each mark has a number, greater than those of earlier marks whatever the
+clock does. Everything committed before a mark is before it in the log, and so before all later marks.
 """
 
 from __future__ import annotations
@@ -19,55 +19,55 @@ from airflow_provider_cdc.sources.db2.asn.control import clock_us, zone_us
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
 from airflow_provider_cdc.sources.db2.errors import FORBIDDEN, UNDEFINED
-from airflow_provider_cdc.sources.db2.position import sized
+from airflow_provider_cdc.sources.db2.position import resized_lsn
 
-_OURS: Final = "SIGNAL_TYPE = 'USER' AND SIGNAL_SUBTYPE = 'AIRFLOW_PROVIDER_CDC'"
-_NEWEST: Final = (
-    "SELECT MAX(SIGNAL_INPUT_IN), CURRENT TIMESTAMP, CURRENT TIMEZONE FROM {table} WHERE " + _OURS + " WITH CS"
+_OUR_MARKS: Final = "SIGNAL_TYPE = 'USER' AND SIGNAL_SUBTYPE = 'AIRFLOW_PROVIDER_CDC'"
+_NEWEST_MARK: Final = (
+    "SELECT MAX(SIGNAL_INPUT_IN), CURRENT TIMESTAMP, CURRENT TIMEZONE FROM {table} WHERE " + _OUR_MARKS + " WITH CS"
 )
-_FOUND: Final = "SELECT MAX(SIGNAL_INPUT_IN) FROM {table} WHERE " + _OURS + " AND SIGNAL_LSN <= ? WITH CS"
-_WRITE: Final = (
+_LAST_MARK: Final = "SELECT MAX(SIGNAL_INPUT_IN) FROM {table} WHERE " + _OUR_MARKS + " AND SIGNAL_LSN <= ? WITH CS"
+_WRITE_MARK: Final = (
     "INSERT INTO {table} (SIGNAL_TYPE, SIGNAL_SUBTYPE, SIGNAL_INPUT_IN, SIGNAL_STATE) "
     "SELECT 'USER', 'AIRFLOW_PROVIDER_CDC', CAST(? AS VARCHAR(500)), 'P' FROM SYSIBM.SYSDUMMY1 WHERE {written}"
 )
-_DIGITS: Final = 20
+_NUMBER_DIGITS: Final = 20
 
 
-def probe(connection: Connection, config: Db2Config) -> None:
-    """Make sure that marks can be written, without writing one.
+def check_mark_grant(connection: Connection, config: Db2Config) -> None:
+    """Make sure that the account may write marks, without writing one.
 
-    :raises PrerequisiteError: they cannot; its remedy is the grant
+    :raises PrerequisiteError: it may not; the remedy is the grant
     """
-    with _allowed(connection, config):
-        connection.rows(_NEWEST.format(table=_table(config)))
-        connection.execute(_WRITE.format(table=_table(config), written="1 = 0"), "")
+    with _mark_grant_checked(connection, config):
+        connection.rows(_NEWEST_MARK.format(table=_table(config)))
+        connection.execute(_WRITE_MARK.format(table=_table(config), written="1 = 0"), "")
         connection.rollback()
 
 
 def write_mark(connection: Connection, config: Db2Config) -> int:
-    """Write a mark, and commit it; its number.
+    """Write a mark, commit it, and return its number.
 
-    :raises PrerequisiteError: the account may not
+    :raises PrerequisiteError: the account may not write marks
     """
-    with _allowed(connection, config):
-        newest, now, zone = connection.rows(_NEWEST.format(table=_table(config)))[0]
+    with _mark_grant_checked(connection, config):
+        newest, now, zone = connection.rows(_NEWEST_MARK.format(table=_table(config)))[0]
         number = max(clock_us(now) - zone_us(zone), int(newest or 0) + 1)
-        connection.execute(_WRITE.format(table=_table(config), written="1 = 1"), f"{number:0{_DIGITS}d}")
+        connection.execute(_WRITE_MARK.format(table=_table(config), written="1 = 1"), f"{number:0{_NUMBER_DIGITS}d}")
         connection.commit()
     return number
 
 
 def mark_at(connection: Connection, config: Db2Config, lsn: bytes) -> int:
-    """The number of the last mark up to an LSN that the agent has published; 0 = there is none.
+    """Return the number of the last mark that the agent has published up to an LSN; 0 = no mark.
 
-    :raises PrerequisiteError: the account may not see it
+    :raises PrerequisiteError: the account may not read marks
     """
-    with _allowed(connection, config):
-        return int(connection.scalar(_FOUND.format(table=_table(config)), sized(lsn, lsn)) or 0)
+    with _mark_grant_checked(connection, config):
+        return int(connection.scalar(_LAST_MARK.format(table=_table(config)), resized_lsn(lsn, lsn)) or 0)
 
 
 @contextlib.contextmanager
-def _allowed(connection: Connection, config: Db2Config) -> Iterator[None]:
+def _mark_grant_checked(connection: Connection, config: Db2Config) -> Iterator[None]:
     try:
         yield
     except Db2Error as e:
@@ -75,15 +75,15 @@ def _allowed(connection: Connection, config: Db2Config) -> Iterator[None]:
             raise
         connection.rollback()
         raise PrerequisiteError(
-            "Only a signal that is written to its table shows how far the capture agent is, and the account may not write it.",
+            "The account may not write signals. Only a signal in the log shows how far the capture agent is.",
             where=f"{config.asn_capture_schema}.IBMSNAP_SIGNAL",
             safe="Nothing was locked or read; the offset is untouched.",
-            remedy=f"{grant_of_marks(config)}; a snapshot without locks needs no signal (snapshot.isolation.mode=read_committed)",
+            remedy=f"{grant_of_marks(config)}; or take snapshots without locks, which need no signal (snapshot.isolation.mode=read_committed)",
         ) from e
 
 
 def grant_of_marks(config: Db2Config) -> str:
-    """The statement that lets the account write marks."""
+    """Return the statement that lets the account write marks."""
     return f"GRANT SELECT, INSERT ON TABLE {_table(config)} TO USER {config.database_user.upper()}"
 
 

@@ -31,16 +31,16 @@ class Registration:
     """One registered table.
 
     :param change_owner: schema of the change table
-    :param old: the change table holds every change after this LSN (``CD_OLD_SYNCHPOINT``); ``None`` = the agent does not say, as nowhere but where an
-        Apply program has asked it to begin
-    :param new: the last LSN that the change table has changes of (``CD_NEW_SYNCHPOINT``); ``None`` = the agent does not say
+    :param old: the change table holds every change after this LSN (``CD_OLD_SYNCHPOINT``); ``None`` = the agent does not fill it, as everywhere
+        without an Apply program
+    :param new: the last LSN that the change table has changes of (``CD_NEW_SYNCHPOINT``); ``None`` = the agent does not fill it
     :param state: ``A`` active, ``I`` inactive, ``S`` stopped after an error
     :param reason: the message number of the error after which the agent stopped (``STATE_INFO``)
     :param pairs: updates come as a delete followed by an insert (``CHG_UPD_TO_DEL_INS`` = ``Y``), otherwise as one row
     :param before_prefix: the columns of this name and a column's hold the value before the change; ``None`` = there are none
     :param altered: when the change table was made or altered last (``ALTER_TIME``); ``None`` = there is no such table
     :param source_altered: likewise, of the table itself
-    :param made_us: when the change table was made, µs as the database's clock showed it: another change table of the same name has another time
+    :param made_us: when the change table was made, µs by the database's clock; another change table of the same name has another time
     """
 
     table: TableId

@@ -13,7 +13,7 @@ from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.log.changes import Mask
-from airflow_provider_cdc.sources.db2.position import sized
+from airflow_provider_cdc.sources.db2.position import resized_lsn
 from airflow_provider_cdc.sources.db2.rows.select_list import Columns, SelectList
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
 from airflow_provider_cdc.sources.db2.schema.structure import before_column
@@ -33,8 +33,8 @@ class ChangeLayout:
 
     :param values: the values of a row; of an update that comes as one row, after it
     :param before: the values before such an update; ``None`` = the change table does not have them, or not those of the key
-    :param lobs: columns of which the values in the change table are not trusted, as indexes of the schema's columns
-    :param indicators: those of them of which it has a letter where the value was changed → index of the fetched value
+    :param lobs: columns whose values are read from the table, not from the change table, as indexes of the schema's columns
+    :param indicators: those of them with a letter in the change table where the value has changed → index of the fetched value
     """
 
     registration: Registration
@@ -51,7 +51,7 @@ class ChangeLayout:
         :param after: commit and change LSN of the last row that was fetched already
         """
         if after is None:
-            return self.sql.format(where=_WINDOW), (sized(start, end), end)
+            return self.sql.format(where=_WINDOW), (resized_lsn(start, end), end)
         return self.sql.format(where=_REST), (*after, after[0], end)
 
     def values_of(self, fetched: Columns) -> Columns:
@@ -82,14 +82,14 @@ def layout_of(schema: TableSchema, one: Registration, change: TableSchema, confi
     values = SelectList(schema, config, absent=absent)
     before = None if one.pairs or not one.before_prefix else _before(schema, one.before_prefix, has, config)
     lobs = tuple(i for i, c in enumerate(schema.columns) if _is_lob(c) and c.name in absent)
-    told = [i for i in lobs if (found := has.get(schema.columns[i].name)) and not _is_lob(found)]
+    indicated = [i for i in lobs if (found := has.get(schema.columns[i].name)) and not _is_lob(found)]
     first = len(OWN) + values.width + (before.width if before else 0)
     selected = [*OWN, *values.expressions, *(before.expressions if before else ())]
-    selected += [f"t.{quoted_name(schema.columns[i].name)}" for i in told]
+    selected += [f"t.{quoted_name(schema.columns[i].name)}" for i in indicated]
     table = quoted(TableId(namespace=one.change_owner, name=one.change_table))
     escaped = f"SELECT {', '.join(selected)} FROM {table} t".replace("{", "{{").replace("}", "}}")
     sql = f"{escaped} WHERE {{where}} ORDER BY t.IBMSNAP_COMMITSEQ, t.IBMSNAP_INTENTSEQ FOR READ ONLY WITH CS"
-    return ChangeLayout(one, schema, values, before, lobs, {c: first + i for i, c in enumerate(told)}, sql)
+    return ChangeLayout(one, schema, values, before, lobs, {c: first + i for i, c in enumerate(indicated)}, sql)
 
 
 def _is_lob(column: Column) -> bool:
@@ -97,7 +97,7 @@ def _is_lob(column: Column) -> bool:
 
 
 def _has_values(column: Column, has: Mapping[str, Column]) -> bool:
-    # a column of the type of a LOB may have its value, an indicator or nothing: only its table has what is right for certain
+    # a LOB column of a change table may hold the value, an indicator or nothing: only the table has the right value for certain
     return column.name in has and not _is_lob(column)
 
 

@@ -103,7 +103,7 @@ class ChangeReader:
         if fetched:
             self.rows += len(fetched)
             self._after = (bytes(fetched[-1][0]), bytes(fetched[-1][1]))
-        # of an LSN of another length than the position's, the database may say that it is behind it when it is the same
+        # where lengths of LSNs differ, the database may place an equal LSN after the position
         return fetched[
             sum(1 for _ in itertools.takewhile(lambda row: order(bytes(row[0])) <= order(self._start), fetched)) :
         ]

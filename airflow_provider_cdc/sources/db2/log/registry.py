@@ -1,7 +1,7 @@
 """Which change tables are to be read, and whether they hold everything that is to be read.
 
-Nothing is passed over in silence: a table that was known and is captured has a registration that is active, the change table that it had, and every
-change after the position. Otherwise it is an error, which says what is lost and how to mend it.
+No loss is silent. A known, captured table must have an active registration, the same change table as before, and every change after the position.
+Otherwise an error says which changes are lost, and names the repair.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Registry:
         return [table for table in self.known() if table not in self.registered]
 
     def new(self) -> list[Registration]:
-        """Active tables that are to be captured and are not known yet."""
+        """Tables to capture whose registrations are active and which are not known yet."""
         return [
             one
             for one in self.registered.values()
@@ -51,7 +51,7 @@ class Registry:
         ]
 
     def active(self, position: Db2Position) -> list[Registration]:
-        """The known tables, each of which holds all changes after a position.
+        """The known tables, after making sure that each change table holds all changes after a position.
 
         :raises PositionLost: a change table does not hold all changes after the position
         :raises PrerequisiteError: a table is not captured any more
@@ -70,8 +70,8 @@ class Registry:
         found = [self.registered.get(table) for table in self.known()]
         return [one for one in found if one is not None and one.altered is not None]
 
-    def silent(self) -> list[Registration]:
-        """Those of which the agent does not say up to where they have changes."""
+    def unreported(self) -> list[Registration]:
+        """The known tables for which the agent fills no ``CD_NEW_SYNCHPOINT``."""
         return [one for one in self.read() if one.new is None]
 
     def quiet(self, reading: Iterable[Registration]) -> list[Registration]:
@@ -108,7 +108,7 @@ class Registry:
         if one.altered is None:
             raise change_table_gone(one, str(position), self._connector)
         if position.is_another(str(one.table), one.made_us):
-            raise self._anew(one, position)
+            raise self._registered_again(one, position)
         if one.old is not None:
             self._check_start(one, one.old, position)
 
@@ -125,9 +125,9 @@ class Registry:
             f"(RETENTION_LIMIT in {self._schema}.IBMSNAP_CAPPARMS, minutes)",
         )
 
-    def _anew(self, one: Registration, position: Db2Position) -> PositionLost:
+    def _registered_again(self, one: Registration, position: Db2Position) -> PositionLost:
         return PositionLost(
-            f"{one.table} was registered anew: its change table {one.change} is not the one that was read up to the position. Changes that were made meanwhile "
+            f"{one.table} was registered again: its change table {one.change} is not the one that was read up to the position. Changes made in between "
             "may be lost.",
             where=f"{one.table}, {position}",
             safe=_SAFE,

@@ -1,4 +1,4 @@
-"""Looks at the age of a stream's positions, without asking the database each time."""
+"""Checks the age of a stream's positions, without a query each time."""
 
 from __future__ import annotations
 
@@ -10,27 +10,33 @@ from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.log.questions import Questions
 from airflow_provider_cdc.sources.db2.position import Db2Position
-from airflow_provider_cdc.sources.db2.pruning import DEFAULT_MINUTES, holds_older, is_old, retention_minutes, too_old
+from airflow_provider_cdc.sources.db2.pruning import (
+    DEFAULT_MINUTES,
+    holds_older,
+    is_old,
+    position_too_old,
+    retention_minutes,
+)
 
 PARAMETERS_SECONDS: Final = 60.0
-"""For so long the limit is taken to be what it was."""
+"""How long the retention limit is kept before it is read again."""
 
 
 class Retention:
-    """Looks at the age of one stream's positions."""
+    """Checks the age of one stream's positions."""
 
     def __init__(self, config: Db2Config, questions: Questions) -> None:
         self._config, self._questions = config, questions
         self._minutes, self._asked_at = DEFAULT_MINUTES, -PARAMETERS_SECONDS
 
     def check(self, position: Db2Position, now_us: int, tables: Sequence[Registration]) -> None:
-        """Make sure that nothing behind a position was pruned for its age. One whose time is not known was looked at when the run began.
+        """Make sure that nothing after a position was pruned for its age. A position without a known time was checked when the run began.
 
         :param now_us: the database's clock
-        :param tables: which the stream reads
-        :raises PositionLost: it may have been
+        :param tables: the registrations that the stream reads
+        :raises PositionLost: changes may have been pruned
         """
-        if not position.younger_us:
+        if not position.newer_than_us:
             return
         if time.monotonic() - self._asked_at > PARAMETERS_SECONDS:
             self._minutes = self._questions.ask(lambda c: retention_minutes(c, self._config), "the agent's parameters")
@@ -38,4 +44,4 @@ class Retention:
         if is_old(position, now_us, self._minutes):
             kept = self._questions.ask(lambda c: holds_older(c, self._config, position, tables), str(position))
             if not kept:
-                raise too_old(position, self._minutes, self._config)
+                raise position_too_old(position, self._minutes, self._config)

@@ -1,4 +1,4 @@
-"""The source's own fields of events. It is loaded by runs that find nothing: it must stay light."""
+"""The source's own fields of events. Runs without changes load this module: it must stay light."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The loop that reads what the capture agent has published: look how far it is, read a window of change tables, wait.
 
 A look costs one query of one row. Only when a change table has something new are the registrations read, and then only change tables that have
-something new. Where the agent does not say which have, as it does without an Apply program, they are asked themselves when the log has moved.
+something new. Without an Apply program the agent does not report which these are: then the stream queries the change tables when the log has moved.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.db2.asn.control import Published, clock_us, published
 from airflow_provider_cdc.sources.db2.asn.marks import mark_at
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration, later_starts
-from airflow_provider_cdc.sources.db2.change_tables import with_changes
+from airflow_provider_cdc.sources.db2.change_tables import tables_with_changes
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
 from airflow_provider_cdc.sources.db2.log.blocks import log_block
@@ -118,7 +118,7 @@ class AsnStream:
         mark = self._mark(now)
         end = self._end(now)
         moved = not self._position.captured(end)
-        others = now.tables != self._seen  # change tables that are known may be gone
+        others = now.tables != self._seen  # known change tables may be gone
         reading: list[Registration] = []
         if others or (moved and (self._look_is_due or self._any_new(now, end))):
             reading = yield from self._look(now, end)
@@ -130,9 +130,9 @@ class AsnStream:
         elif moved:
             self._position = self._position.read(end, now.synch_us if end == now.lsn else 0)
         if order(self._position.commit_lsn) == order(now.lsn):
-            self._position = self._position.read(b"", now.synch_us, mark).seen(now.now_us)
+            self._position = self._position.read(b"", now.synch_us, mark).seen_at(now.now_us)
         if self._until is not None and order(self._position.commit_lsn) == order(self._until.commit_lsn):
-            self._position = self._position.seen(self._until.seen_us)
+            self._position = self._position.seen_at(self._until.seen_us)
         self._metrics.moved(self._position)
         self._caught_up = self._position.captured(end)
         self._took = time.monotonic() - began
@@ -146,7 +146,7 @@ class AsnStream:
     def _end(self, now: Published) -> bytes:
         """How far to read: to what is published, and not beyond ``until``, as tables whose snapshot is of that position join the stream there.
 
-        If ``until`` is the end of the log at some moment, only a mark tells where that is.
+        If ``until`` is the end of the log at some moment, only a mark shows where that end is.
         """
         until = self._until
         if until is None or until.awaits or order(until.commit_lsn) > order(now.lsn):
@@ -154,7 +154,7 @@ class AsnStream:
         return until.commit_lsn
 
     def _mark(self, now: Published) -> int:
-        """The last mark that is published, if somebody waits for one; 0 = not known."""
+        """The last published mark, if a caller waits for a mark; 0 = not known."""
         if not now.lsn or not (self._awaited or (self._until is not None and self._until.awaits)):
             return 0
         return self._questions.ask(lambda c: mark_at(c, self._config, now.lsn), "marks of the log")
@@ -163,9 +163,11 @@ class AsnStream:
         return not self._position.captured(now.newest) or bool(self._with_changes(end))
 
     def _with_changes(self, end: bytes) -> set[TableId]:
-        """The tables that have changes up to an LSN, of those of which the agent does not say so."""
-        start, silent = self._position.commit_lsn, self._registry.silent()
-        return self._questions.ask(lambda c: with_changes(c, silent, start, end), "change tables") if silent else set()
+        """The tables with changes up to an LSN, among those that the agent does not report."""
+        start, tables = self._position.commit_lsn, self._registry.unreported()
+        if not tables:
+            return set()
+        return self._questions.ask(lambda c: tables_with_changes(c, tables, start, end), "change tables")
 
     def _look(self, now: Published, end: bytes) -> Generator[LogItem, None, list[Registration]]:
         """Read the registrations. Gives the tables that have changes to read, after the changes of structures that they need."""
@@ -203,7 +205,7 @@ class AsnStream:
             self._position = replace(self._position, acknowledged=acknowledged)
 
     def _note_made(self, active: Sequence[Registration]) -> None:
-        """Remember which change tables these are."""
+        """Note in the position when each change table was made."""
         made = {str(one.table): one.made_us for one in active}
         if made != self._position.made:
             self._position = replace(self._position, made=made)
@@ -301,7 +303,7 @@ class AsnStream:
             self._told_at = time.monotonic()
             log.warning(
                 "The capture agent %s: VALUES %s.ASNCDCSERVICES('status','asncdc') shows whether it runs. Changes are captured when it goes on.",
-                f"has published nothing for {silent:.0f} s, as where nothing is written," if now.lsn else "has not published anything yet",
+                f"has published nothing for {silent:.0f} s, which is normal while nothing is written" if now.lsn else "has not published anything yet",
                 self._config.capture_schema,
             )  # fmt: skip
 

@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.db2.asn.control import Published
 from airflow_provider_cdc.sources.db2.connect import Connection
 from airflow_provider_cdc.sources.db2.kernels.merging import places
 from airflow_provider_cdc.sources.db2.log.lsns import Lsns
-from airflow_provider_cdc.sources.db2.position import order, sized
+from airflow_provider_cdc.sources.db2.position import order, resized_lsn
 
 AIM_ROWS: Final = 500_000
 """About how many changes a window of a backlog has."""
@@ -36,7 +36,7 @@ class Window:
     """The transactions that committed after ``start``, up to and with ``end``.
 
     :param start: an LSN; likewise ``end``
-    :param whole: it ends where the log does, and otherwise with a transaction of ``commits``
+    :param whole: the window ends with the log; otherwise it ends with the last transaction of ``commits``
     :param commits: commits that ``IBMSNAP_UOW`` has, ascending; ``times_us`` is when each was, µs since the epoch
     :param otherwise_us: the time of all others
     """
@@ -78,7 +78,7 @@ class Windows:
         """
         self.count += 1
         sql = _UOW.format(schema=self._schema, count=self.transactions)
-        found = connection.rows(sql, sized(start, end), end)
+        found = connection.rows(sql, resized_lsn(start, end), end)
         commits = Lsns.of([bytes(commit) for commit, _ in found])
         moments = np.array([moment for _, moment in found], "datetime64[us]").astype(np.int64)
         cut = len(found) == self.transactions and order(commits.bytes_at(-1)) < order(end)

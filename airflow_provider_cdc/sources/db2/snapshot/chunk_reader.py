@@ -3,8 +3,8 @@
 Rows are read by plain queries, of committed rows (Debezium Db2 connector, "Incremental snapshots"). What the capture agent has published is behind
 what such a query sees, by seconds; the watermarks take that into account:
 
-* read-only: ``low`` is the LSN up to which the agent had published before the rows were read: everything up to it is in them. ``high`` is a mark that is
-  written afterwards (:mod:`..asn.marks`): everything that is in them had committed before it, and a stream has passed it when the agent has.
+* read-only: ``low`` is the LSN up to which the agent had published before the rows were read; they contain everything up to it. ``high`` is a mark written
+  afterwards (:mod:`..asn.marks`); all rows had committed before it, and a stream passes it when the agent has published it.
 * written: the row in the signal table is committed before the rows are read, and everything committed before it is visible.
 
 The table's columns in the catalog, and those of its change table, are compared before and after each chunk.
@@ -32,7 +32,7 @@ from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.db2.asn.control import Published, published
-from airflow_provider_cdc.sources.db2.asn.marks import probe, write_mark
+from airflow_provider_cdc.sources.db2.asn.marks import check_mark_grant, write_mark
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Error, connect, translated
 from airflow_provider_cdc.sources.db2.errors import translate
@@ -56,7 +56,7 @@ class Db2ChunkReader(ChunkReader):
     """Reads chunks, and writes watermarks (:class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`).
 
     :param signals: the signal table, if watermarks are written to it; ``None`` = read-only watermarks
-    :raises PrerequisiteError: the signal table does not exist, cannot be written to, or is not in capture mode; or marks cannot be written
+    :raises PrerequisiteError: the signal table does not exist, cannot be written to, or is not in capture mode; or the account may not write marks
     """
 
     def __init__(self, config: Db2Config, signals: TableId | None) -> None:
@@ -69,7 +69,7 @@ class Db2ChunkReader(ChunkReader):
         try:
             with self._asking("opening a reader of chunks"):
                 set_lock_timeout(self._connection, config.snapshot_lock_timeout_ms)
-                probe(self._connection, config)
+                check_mark_grant(self._connection, config)
                 self._marks = None if signals is None else Watermarks(self._connection, config, signals)
         except BaseException:
             self.close()
@@ -191,7 +191,7 @@ class Db2ChunkReader(ChunkReader):
             return self._end()
 
     def _end(self) -> Db2Position:
-        """The end of the log: a reader has reached it when the agent has published what had committed by now."""
+        """The end of the log: a reader reaches it when the agent has published everything committed by now."""
         mark = write_mark(self._connection, self._config)
         return Db2Position(self._published().lsn, awaits=mark)
 

@@ -80,11 +80,12 @@ def share(connection: Connection, tables: Iterable[TableId], mode: IsolationMode
 
 
 def wait_for_agent(connection: Connection, config: Db2Config) -> tuple[Published, int]:
-    """What the agent has published when it has published everything that had committed when this was called; and the mark that says so.
+    """Wait until the agent has published everything committed before the call.
 
-    :param connection: one that holds no locks, as the mark is committed on it
-    :raises SourceBusy: the agent did not get there in ``snapshot.agent.timeout.ms``
-    :raises PrerequisiteError: it does not move at all, or the account may not write marks
+    :param connection: a connection without locks, as this commits on it
+    :return: the agent's progress, and the mark that it has published
+    :raises SourceBusy: the agent has not published it within ``snapshot.agent.timeout.ms``
+    :raises PrerequisiteError: the agent does not move at all, or the account may not write marks
     """
     mark = write_mark(connection, config)
     began, first, pause = time.monotonic(), published(connection, config.capture_schema), _POLL_S
@@ -93,33 +94,33 @@ def wait_for_agent(connection: Connection, config: Db2Config) -> tuple[Published
         connection.rollback()
         waited = time.monotonic() - began
         if waited * 1000 > config.snapshot_agent_timeout_ms:
-            raise late(config, waited, moved=now.lsn != first.lsn)
+            raise agent_too_slow(config, waited, moved=now.lsn != first.lsn)
         if time.monotonic() - shown > _SHOW_S:
             shown = time.monotonic()
-            log.info("The capture agent has published up to LSN %s, and is waited for.", lsn_text(now.lsn))
+            log.info("The capture agent has published up to LSN %s: the snapshot waits for it.", lsn_text(now.lsn))
         time.sleep(pause)
         pause = min(pause * 1.5, _LONGEST_POLL_S)
         now = published(connection, config.capture_schema)
     connection.rollback()
-    log.info("The capture agent had published everything from before this after %.2f s.", time.monotonic() - began)
+    log.info("The capture agent has published everything committed before; it took %.2f s.", time.monotonic() - began)
     return now, mark
 
 
-def late(config: Db2Config, waited_s: float, *, moved: bool) -> PrerequisiteError | SourceBusy:
-    """The agent has not found a mark in time.
+def agent_too_slow(config: Db2Config, waited_s: float, *, moved: bool) -> PrerequisiteError | SourceBusy:
+    """Return the error of an agent that has not published a mark in time.
 
-    :param moved: it has published something meanwhile
+    :param moved: it has published other changes meanwhile
     """
     schema, safe = config.asn_capture_schema, "Nothing was read, and no lock is held; the offset is untouched."
     if moved:
         return SourceBusy(
-            f"The capture agent is behind: after {waited_s:,.0f} s it has not published what was committed before.",
+            f"The capture agent is behind: after {waited_s:,.0f} s it has not published all changes committed before.",
             where=f"{schema}.IBMSNAP_REGISTER",
             safe=safe,
             remedy=f"raise snapshot.agent.timeout.ms, or lower COMMIT_INTERVAL and SLEEP_INTERVAL in {schema}.IBMSNAP_CAPPARMS, and let the agent catch up first",
         )
     return PrerequisiteError(
-        f"The capture agent does not run: it has published nothing for {waited_s:,.0f} s, not even that a signal was written to its table.",
+        f"The capture agent does not run: it has published nothing for {waited_s:,.0f} s, not even the signal that capture wrote for it.",
         where=f"{schema}.IBMSNAP_REGISTER",
         safe=safe,
         remedy=f"VALUES {schema}.ASNCDCSERVICES('start','asncdc'), or start asncap capture_schema={schema} capture_server={config.database_dbname} "

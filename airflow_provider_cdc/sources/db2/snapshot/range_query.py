@@ -68,7 +68,7 @@ class RangeQuery:
 
     def condition_check(self) -> str:
         """A statement in which the condition has no parentheses around it, so that it cannot close one that it did not open."""
-        some = f"(SELECT * FROM {quoted(self.rows.table.id)} FETCH FIRST 1 ROWS ONLY)"  # a rare condition is not looked for in all of the table
+        some = f"(SELECT * FROM {quoted(self.rows.table.id)} FETCH FIRST 1 ROWS ONLY)"  # so that a rare condition does not scan the whole table
         return f"SELECT 1 FROM {some} {self._alias} WHERE {self.rows.condition}\n"
 
     def _from(self, condition: Sql) -> Sql:

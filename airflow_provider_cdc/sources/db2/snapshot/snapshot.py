@@ -87,9 +87,7 @@ class Db2Snapshot(SnapshotSession):
         main.rollback()
         if locks(mode):
             beside = self._connect()
-            wait_for_agent(
-                beside, self._config
-            )  # an agent that is far behind, or stopped, is not waited for with locks
+            wait_for_agent(beside, self._config)  # so that no lock waits for an agent that is stopped or far behind
             set_lock_timeout(main, self._config.snapshot_lock_timeout_ms)
             lock_tables(main, found, mode)
             others = [

@@ -48,7 +48,7 @@ def test_the_published_lsn_is_that_of_the_agent_and_moves_with_commits(on: Strea
     lsn = on.server.catch_up()
     now = published(connection, ASN)
     assert before.lsn < now.lsn == lsn
-    assert (now.newest, now.silent) == (b"", now.registered)
+    assert (now.newest, now.unreported) == (b"", now.registered)
     assert before.synch_us < now.synch_us <= now.now_us
     assert abs(now.now_us - time.time() * 1e6) < 60e6
     latency = now.latency_us
@@ -114,7 +114,7 @@ def test_change_tables_that_begin_after_an_lsn_are_found(db2_factory: Callable[.
         assert later_starts(connection, ASN, "TESTDB", start.rstrip(b"\0")) == {}, "compared as if zero bytes followed"
         assert later_starts(connection, ASN, "TESTDB", before(start)) == {on.id("T"): start}
         now = published(connection, ASN)
-        assert (now.newest_start, now.silent) == (start, 1)
+        assert (now.newest_start, now.unreported) == (start, 1)
 
 
 @pytest.mark.parametrize(

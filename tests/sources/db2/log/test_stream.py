@@ -137,7 +137,7 @@ def test_lsns_of_ten_bytes_are_read_as_those_of_sixteen(db2_factory: Callable[..
     assert on.read() == []
 
 
-def test_the_beginning_is_before_all_that_change_tables_have(on: Streamed) -> None:
+def test_the_beginning_is_before_all_rows_of_change_tables(on: Streamed) -> None:
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     on.sql("INSERT INTO {s}.T VALUES (2, 'a')")
     on.position = Db2Position(b"")
@@ -322,7 +322,7 @@ def test_the_end_of_the_log_is_reached_when_the_agent_has_published_what_had_com
 def test_marks_are_numbered_in_the_order_in_which_they_were_written_whatever_the_clock_does(on: Streamed) -> None:
     with closing(connect(on.config)) as connection:
         first = write_mark(connection, on.config)
-        late = f"{first + 10**12:020d}"  # of a clock that was eleven days ahead then
+        late = f"{first + 10**12:020d}"  # by a clock that was eleven days ahead
         on.server.sql(
             f"UPDATE ASNCDC.IBMSNAP_SIGNAL SET SIGNAL_INPUT_IN = '{late}' WHERE SIGNAL_INPUT_IN = '{first:020d}'"
         )
@@ -480,7 +480,7 @@ def test_a_killed_server_is_an_error_and_the_stream_goes_on_where_it_was(db2_fac
 
 @pytest.fixture(scope="module")
 def with_apply() -> Iterator[Db2]:
-    """A server where an Apply program has asked the agent to begin: registrations have synchpoints."""
+    """A server with an Apply program, which made the agent fill synchpoints of registrations."""
     with Db2({"synchpoints": "both"}) as server:
         yield server
 
@@ -504,7 +504,7 @@ def test_a_table_pruned_past_the_position_is_an_error(applied: Streamed) -> None
     assert on.events == []
 
 
-def test_a_table_pruned_up_to_the_position_is_none(applied: Streamed) -> None:
+def test_a_table_pruned_up_to_the_position_is_no_error(applied: Streamed) -> None:
     on = applied
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     on.read()
@@ -515,7 +515,7 @@ def test_a_table_pruned_up_to_the_position_is_none(applied: Streamed) -> None:
 
 @contextmanager
 def kept_for(on: Streamed, minutes: int) -> Iterator[None]:
-    """The agent keeps changes for so many minutes."""
+    """Let the agent keep changes for a number of minutes."""
     on.server.sql(f"UPDATE ASNCDC.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = {minutes}")
     try:
         yield
@@ -523,7 +523,7 @@ def kept_for(on: Streamed, minutes: int) -> Iterator[None]:
         on.server.sql("UPDATE ASNCDC.IBMSNAP_CAPPARMS SET RETENTION_LIMIT = 10080")
 
 
-def test_changes_that_were_pruned_for_their_age_are_an_error_though_no_synchpoint_says_so(on: Streamed) -> None:
+def test_changes_pruned_for_their_age_are_an_error_though_no_synchpoint_shows_it(on: Streamed) -> None:
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     assert short(on.read()) == [("c", "T", 1)]
     on.sql("INSERT INTO {s}.T VALUES (2, 'lost')")
@@ -537,7 +537,7 @@ def test_changes_that_were_pruned_for_their_age_are_an_error_though_no_synchpoin
 
 
 @pytest.mark.parametrize("evidence", ["unit of work", "change table"])
-def test_nothing_was_pruned_while_there_is_something_from_before_the_position(on: Streamed, evidence: str) -> None:
+def test_a_row_from_before_the_position_proves_that_nothing_after_it_was_pruned(on: Streamed, evidence: str) -> None:
     on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
     on.read()
     on.sql("INSERT INTO {s}.T VALUES (2, 'a')")
@@ -569,7 +569,7 @@ def test_a_log_that_stood_still_for_longer_than_changes_are_kept_has_lost_nothin
         on.read()
 
 
-def test_a_quiet_log_is_none_that_was_pruned(on: Streamed) -> None:
+def test_a_quiet_log_was_not_pruned(on: Streamed) -> None:
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     on.read()
     with kept_for(on, 0):
@@ -577,7 +577,7 @@ def test_a_quiet_log_is_none_that_was_pruned(on: Streamed) -> None:
         assert on.read() == []
 
 
-def test_rows_that_are_pruned_while_they_are_read_are_an_error_and_not_passed_over(applied: Streamed) -> None:
+def test_rows_pruned_while_they_are_read_are_an_error(applied: Streamed) -> None:
     on = applied
     for i in range(60):
         on.sql(f"INSERT INTO {{s}}.T VALUES ({i}, 'a')")
@@ -601,7 +601,7 @@ def test_a_table_that_was_registered_anew_is_an_error(on: Streamed) -> None:
     on.server.catch_up()
     on.server.add_table(on.namespace, "T")
     on.sql("INSERT INTO {s}.T VALUES (3, 'a')")
-    with pytest.raises(PositionLost, match="registered anew") as e:
+    with pytest.raises(PositionLost, match="registered again") as e:
         on.read()
     assert re.search(
         r"`airflow cdc db2 switch-capture-instance \w+ \w+\.T --confirm \w+` \(without --writers-stopped\)",
@@ -625,7 +625,9 @@ def test_a_table_that_was_registered_anew_on_purpose_is_read_from_its_beginning(
     assert short(on.read()) == [("c", "U", 1), ("c", "T", 3)]
 
 
-def test_what_begins_later_on_purpose_is_acknowledged_until_the_position_is_there(applied: Streamed) -> None:
+def test_a_change_table_that_begins_later_on_purpose_is_acknowledged_until_the_position_reaches_it(
+    applied: Streamed,
+) -> None:
     on = applied
     on.read()
     on.server.remove_table(on.namespace, "T")
@@ -845,7 +847,7 @@ def test_lobs_of_updates_that_come_as_one_row_are_read_where_they_were_changed(o
 
 @pytest.mark.parametrize("lob_writes", ["indicator", "nothing", "values"])
 @pytest.mark.parametrize("pairs", [True, False])
-def test_lobs_are_those_of_the_table_whatever_the_agent_writes_into_columns_of_their_types(
+def test_lob_values_come_from_the_table_whatever_the_agent_writes_into_change_tables(
     db2_factory: Callable[..., Db2], lob_writes: str, pairs: bool
 ) -> None:
     on = Streamed(db2_factory(lob_writes=lob_writes))

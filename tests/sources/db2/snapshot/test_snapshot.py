@@ -136,13 +136,13 @@ def test_an_agent_that_does_not_run_is_named(db2_factory: Any, tmp_path: Path) -
             with pytest.raises(PrerequisiteError, match="does not run") as caught:
                 opened(db, tmp_path, stack, snapshot_agent_timeout_ms=300)
             assert "ASNCDCSERVICES('start','asncdc')" in str(caught.value.remedy)
-            assert locked == [], "nobody waits for an agent that does not run"
+            assert locked == [], "no lock waits for an agent that does not run"
         assert ids(opened(db, tmp_path, stack, snapshot_isolation_mode="read_committed"), db) == []
         server.agent("resume")
         assert ids(opened(db, tmp_path, stack), db) == []
 
 
-def test_an_account_that_may_not_write_signals_is_told_which_grant_it_needs_before_anything_is_locked(
+def test_the_error_of_an_account_without_signals_names_the_grant_before_anything_is_locked(
     db2_factory: Any, tmp_path: Path
 ) -> None:
     server = db2_factory(authorize=True)
@@ -163,12 +163,12 @@ def test_an_account_that_may_not_write_signals_is_told_which_grant_it_needs_befo
         assert ids(opened(db, tmp_path, stack), db) == []
 
 
-def test_a_quiet_database_is_not_waited_for(db: Db2Adapter, tmp_path: Path) -> None:
+def test_a_snapshot_of_a_quiet_database_does_not_wait(db: Db2Adapter, tmp_path: Path) -> None:
     db.server.catch_up()
     before = db.server.published()
     with ExitStack() as stack:
         session = opened(db, tmp_path, stack, snapshot_agent_timeout_ms=20_000)
-        assert session.position.commit_lsn > before, "the signal has moved the log"  # type: ignore[attr-defined]
+        assert session.position.commit_lsn > before, "the signal moved the log"  # type: ignore[attr-defined]
         assert len(ids(session, db)) == 100
 
 
