@@ -69,7 +69,7 @@ def remedies(connector: str, table: TableId) -> Iterator[str]:
     registry, position = Registry(Tables(table), '"ASNCDC"', connector), Db2Position(b"\1")
     yield str(registry.taken_out(table, position))
     registry.registered = {table: registration}
-    yield told(lambda: registry.to_read(position))
+    yield told(lambda: registry.active(position))
     yield str(change_table_gone(registration, "there", connector))
     yield switches(Db2Config.parse(DB2).of_connector(connector), [table])
 
