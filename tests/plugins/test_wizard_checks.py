@@ -115,10 +115,8 @@ def _db2(request: pytest.FixtureRequest, stack: ExitStack) -> Lacking:
         "host": server.host, "port": server.port, "login": server.user, "password": server.password, "schema": server.database,
         "extra": authentication(server),
     }  # fmt: skip
-    shown = [
-        "CALL ASNCDC.ADDTABLE('LACKS', 't t')", "SET STATE = 'A'", "DATA CAPTURE CHANGES", 'GRANT SELECT ON TABLE "LACKS"."U"',
-        'GRANT SELECT ON TABLE "LACKS"."t t"',
-    ]  # fmt: skip
+    # on this server each account may do everything; its checks of grants are in tests/sources/db2
+    shown = ["CALL ASNCDC.ADDTABLE('LACKS', 't t')", "SET STATE = 'A'", "DATA CAPTURE CHANGES"]
     return Lacking(fields, run, shown, {"tables": ["LACKS.t t", "LACKS.U"]})
 
 
