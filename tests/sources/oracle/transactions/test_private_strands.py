@@ -178,8 +178,9 @@ def test_a_transaction_that_spans_runs_is_captured_whole_or_not_at_all(
         with closing(db.connect()) as web, closing(db.connect(user="BATCH", password="secret")) as night:
             for connection, client in ((web, "web"), (night, "night")):
                 run(connection, f"BEGIN DBMS_SESSION.SET_IDENTIFIER('{client}'); END;")
-            run(web, "INSERT INTO T VALUES (1, 1)")
             run(night, "INSERT INTO APP.OTHER VALUES (1)")
+            captured(connector)
+            run(web, "INSERT INTO T VALUES (1, 1)")
             captured(connector)
             run(web, "INSERT INTO T VALUES (2, 2)")
             run(night, "INSERT INTO APP.T VALUES (3, 3)")
