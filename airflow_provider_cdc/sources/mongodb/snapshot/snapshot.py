@@ -199,9 +199,8 @@ class _Reader:
         for i in range(len(documents)):
             if ids.raw(i) != key:
                 break
-            if (
-                documents.raw(i) in self._read or not self._client.is_mongos
-            ):  # it may have changed, if it is read as it is now
+            # without shards it is the same document, which may have changed if it is read as it is now
+            if not self._client.is_mongos or documents.raw(i) in self._read:
                 seen.append(i)
         if not seen:
             return documents

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, PositionLost, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.connect import Connection, rows, translated
+from airflow_provider_cdc.sources.oracle.connect import Connection, rows, scalar, translated
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ FROM V$ARCHIVED_LOG
 WHERE ARCHIVED = 'YES' AND STATUS = 'A' AND NAME IS NOT NULL AND STANDBY_DEST = 'NO'
   AND RESETLOGS_CHANGE# = :resetlogs AND NEXT_CHANGE# > :low"""
 _RECENT = " AND FIRST_TIME >= SYSDATE - :hours / 24"
+_SWITCHED = """
+SELECT MIN(l.FIRST_CHANGE#) FROM V$LOG l JOIN V$THREAD t ON t.THREAD# = l.THREAD# WHERE l.STATUS = 'CURRENT' AND t.STATUS = 'OPEN'"""
 _DESTINATIONS = "SELECT DEST_NAME, DEST_ID, STATUS, TYPE FROM V$ARCHIVE_DEST_STATUS ORDER BY DEST_ID"
 _KNOWN = """
 SELECT SEQUENCE#, FIRST_CHANGE#, NEXT_CHANGE# FROM V$LOG_HISTORY
@@ -299,6 +301,11 @@ class LogCollector:
         with translated(self._config, "online redo logs"):
             found = rows(self._connection, "SELECT THREAD#, SEQUENCE# FROM V$LOG")
         return {(int(thread), int(sequence)) for thread, sequence in found}
+
+    def switched_scn(self) -> int:
+        """SCN since which no log was switched in some open thread: all redo from before it is in a log."""
+        with translated(self._config, "online redo logs"):
+            return int(scalar(self._connection, _SWITCHED) or 0)
 
     def _archived(self, resetlogs: int, low: int) -> dict[tuple[int, int], LogFile]:
         hours = self._config.log_mining_archive_log_hours

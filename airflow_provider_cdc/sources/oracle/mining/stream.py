@@ -136,8 +136,10 @@ class LogMinerStream:
         read, end, first = self._read, written.scn, self._first
         if end <= read and not (first and end == read):
             return
-        late = self._processor.transactions.begin_window(read, written.open_transactions)
-        low = min([read if first else read + 1, *late.values(), self._processor.transactions.unfinished or FOREVER])
+        transactions = self._processor.transactions
+        switched = session.logs.switched_scn() if transactions.hidden else 0
+        late = transactions.begin_window(read, written.open_transactions, switched)
+        low = min([read if first else read + 1, *late.values(), transactions.unfinished or FOREVER])
         began, rows = time.monotonic(), 0
         session.open(low, end)
         with contextlib.closing(session.rows(low, end, None if first else read, late)) as batches:

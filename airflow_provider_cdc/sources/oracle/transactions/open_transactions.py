@@ -160,18 +160,21 @@ class OpenTransactions:
 
     # -- windows --------------------------------------------------------------------------------------------------------
 
-    def begin_window(self, start: int, in_database: Mapping[bytes, int]) -> tuple[dict[bytes, int], list[int]]:
+    def begin_window(
+        self, start: int, in_database: Mapping[bytes, int], switched: int = 0
+    ) -> tuple[dict[bytes, int], list[int]]:
         """Begin with the rows of a window.
 
         :param start: SCN after which it begins
         :param in_database: XID → start SCN of the transactions that were open after its end was chosen
+        :param switched: SCN before which all redo is in a log, since logs were switched then: an idle session keeps the position no longer
         :return: XID → start SCN of the hidden transactions that may come to light: the window has to be read with all their rows; and
             the serials that some of them had: what was read of them is read again
         """
         late = {
             xid: scn
             for xid, scn in self._hidden.items()
-            if xid not in in_database or xid in self._by_xid or scn > self._recent
+            if xid not in in_database or xid in self._by_xid or scn > self._recent or scn < switched
         }
         self._waiting = {xid: scn for xid, scn in self._hidden.items() if xid not in late}
         self._recent = start

@@ -86,7 +86,12 @@ class TransactionBuffer:
     @property
     def worth_carrying(self) -> bool:
         """Whether the log would have to be mined again without what is open."""
-        return bool(self._buffer.counts) or self._open.hidden
+        return bool(self._buffer.counts) or self.hidden
+
+    @property
+    def hidden(self) -> bool:
+        """Whether transactions are open of which the log has shown nothing."""
+        return self._open.hidden
 
     @property
     def given_up(self) -> frozenset[str]:
@@ -113,14 +118,15 @@ class TransactionBuffer:
 
     # -- windows --------------------------------------------------------------------------------------------------------
 
-    def begin_window(self, start: int, in_database: Mapping[bytes, int]) -> dict[bytes, int]:
+    def begin_window(self, start: int, in_database: Mapping[bytes, int], switched: int = 0) -> dict[bytes, int]:
         """Begin with the rows of a window. What is read again is not buffered any more.
 
         :param start: SCN after which it begins
         :param in_database: XID → start SCN of the transactions that were open after its end was chosen
+        :param switched: SCN before which all redo is in a log
         :return: XID → start SCN of the transactions of which all rows have to be read, from before the window, too
         """
-        late, again = self._open.begin_window(start, in_database)
+        late, again = self._open.begin_window(start, in_database, switched)
         self._values.forget(again)
         self._buffer.drop([serial for serial in again if serial in self._buffer.counts])
         return late

@@ -119,6 +119,14 @@ class Log:
     def minable_scn(self) -> int:
         return next((end for end in self.ends if end > self.at), self.ends[-1])
 
+    @property
+    def logs(self) -> Log:
+        return self
+
+    def switched_scn(self) -> int:
+        """No log is ever switched."""
+        return 0
+
     def open_at(self, end: int) -> dict[bytes, int]:
         """The transactions that are open at an SCN, as the database shows them."""
         # a commit is in the log before the transaction leaves the view

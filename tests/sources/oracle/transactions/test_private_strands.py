@@ -224,6 +224,24 @@ def test_transactions_without_changes_of_captured_tables_do_not_keep_the_positio
         assert ids(captured(connector)) == [1]
 
 
+def test_an_idle_transaction_in_a_private_strand_keeps_the_position_until_the_log_is_switched(
+    db: Oracle, made: Callable[..., Connector]
+) -> None:
+    connector = made()
+    with closing(db.connect()) as idle:
+        run(idle, "INSERT INTO OTHER VALUES (1)")
+        captured(connector)
+        now = db.scn()
+        captured(connector)
+        assert int(str(position(connector)["scn"])) < now
+        db.switch_log()
+        captured(connector)
+        captured(connector)
+        assert int(str(position(connector)["scn"])) > now
+        run(idle, "INSERT INTO T VALUES (1, 1)", "COMMIT")
+        assert ids(captured(connector)) == [1]
+
+
 def test_a_replication_marker_ends_its_transaction(db: Oracle, made: Callable[..., Connector]) -> None:
     """Oracle GoldenGate's markers have a START, and neither COMMIT nor ROLLBACK."""
     connector = made()
