@@ -17,6 +17,7 @@ from bson.codec_options import CodecOptions, DatetimeConversion
 from bson.datetime_ms import DatetimeMS
 from bson.raw_bson import RawBSONDocument
 from pymongo.errors import AutoReconnect, OperationFailure
+from pymongo.write_concern import WriteConcern
 
 from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableId
@@ -248,11 +249,15 @@ def test_capped_collections_are_read_as_they_are_before_8_0(
         caplog.clear()
         asked, written = chunk_reader.MongoChunkReader._asked, []
 
-        def meanwhile(self: Any, *arguments: Any) -> Any:
-            if len(written) < 3:
-                client.shop.log.update_one({"_id": len(written)}, {"$set": {"v": 1}})
-                written.append(client.shop.log.insert_one({"_id": 4.5 + 5 * len(written), "v": 0}))
-            return asked(self, *arguments)
+        by_majority = client.shop.get_collection("log", write_concern=WriteConcern("majority"))
+
+        def meanwhile(self: Any, rows: KeyRange, at: Any, also: Any, options: Any, limit: int, *more: Any) -> Any:
+            """Change documents of the chunk that is about to be read: the reader sees them as they are then."""
+            if limit > 1 and len(written) < 3:
+                first = int(json.loads(str(rows.after[0]))["$numberInt"]) + 1 if rows.after else 0
+                by_majority.update_one({"_id": first}, {"$inc": {"v": 1}})
+                written.append(by_majority.insert_one({"_id": first + (1 + len(written)) / 8, "v": 0}))
+            return asked(self, rows, at, also, options, limit, *more)
 
         ask_for(connector, "shop.log")
         with patch.object(chunk_reader.MongoChunkReader, "_asked", meanwhile):
