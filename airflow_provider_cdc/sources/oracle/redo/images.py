@@ -29,7 +29,8 @@ class Images:
     :param rows: the changes
     :param conditions: conditions of the beginnings of long values
     :param texts: the statements of these beginnings, for errors
-    :ivar lobs: indices of the columns with long values
+    :ivar lobs: indices of the columns with LOBs
+    :ivar long: indices of the columns whose values may be long: LOBs and long texts
     :ivar keys_after: per image a number for the key of the after image; equal numbers are equal keys; -1 = no whole key
     :ivar keys_before: the same for the before image
     """
@@ -39,7 +40,12 @@ class Images:
         self.n = len(rows)
         reads = [reader.column_read(c) for c in range(len(reader.schema.columns))]
         self.lobs = [c for c, read in enumerate(reads) if read.how in (k.TEXT, k.BYTES) and read.a == 1]
-        self._emptied = {c for c in self.lobs if ColumnType.of(reader.schema.columns[c]).base != "XMLTYPE"}
+        types = [ColumnType.of(column) for column in reader.schema.columns]
+        self.long = [
+            *self.lobs,
+            *(c for c, read in enumerate(reads) if types[c].is_long_text and read.how != k.NOT_READ),
+        ]
+        self._emptied = {c for c in self.lobs if types[c].base != "XMLTYPE"}
         others = [c for c, read in enumerate(reads) if c not in self.lobs and read.how != k.NOT_READ]
         self._others = others
         width = len(reads)

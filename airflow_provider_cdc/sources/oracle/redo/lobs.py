@@ -170,7 +170,7 @@ class _Assembly:
             return
         if self.undo[i]:
             self.found.forget(
-                event, {*event.values, *(c for c in self.images.lobs if self.images.names(event.image, c))}
+                event, {*event.values, *(c for c in self.images.long if self.images.names(event.image, c))}
             )
         elif event is not state.open:
             return

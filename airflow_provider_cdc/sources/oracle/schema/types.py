@@ -34,6 +34,8 @@ UNSUPPORTED = frozenset({"BOOLEAN", "JSON", "VECTOR"})
 """Types of which LogMiner shows no value: a change of a table with one of them is a row without values
 (https://github.com/osodevops/kafka-connect-oracle-cdc, reference/sql-redo-shapes.md; debezium/debezium#4973)."""
 TEXTS = {"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "ROWID"}
+_SHORT_TEXT = 1_000
+"""Greatest length, in characters, of texts that never have more than 4,000 bytes."""
 
 _JDBC = {
     "CHAR": 1, "NCHAR": -15, "VARCHAR2": 12, "NVARCHAR2": -9, "CLOB": 2005, "NCLOB": 2011, "BLOB": 2004, "RAW": -3,
@@ -99,6 +101,11 @@ class ColumnType:
             digits = 38 if first == "*" else int(first)
             return cls(base, digits, None if second == "*" else int(second or 0))
         return cls(base, length if first == "*" else int(first))
+
+    @property
+    def is_long_text(self) -> bool:
+        """Whether its values may have more than 4,000 bytes, which the log has in pieces; LOBs are not texts."""
+        return self.base in {*TEXTS, "RAW"} and (self.length or 0) > _SHORT_TEXT
 
     @classmethod
     def of_catalog(

@@ -43,7 +43,7 @@ def reselect(
     for i in np.flatnonzero(unknown.any(axis=0)).tolist():
         row_id = row_ids[i]
         row = lookups.row(schema, row_id, scns[i]) if row_id and row_id.strip() != NO_ROW_ID else None
-        if row is not None:
+        if row is not None and _has_key(row, rows.after, i, schema):
             found[i] = row
     unavailable, children = rows.unavailable_after.copy(), []
     for c, name in enumerate(schema.names):
@@ -64,3 +64,8 @@ def reselect(
     absent = rows.after.is_null() if rows.after.null_count else None
     after = pa.StructArray.from_arrays(children, fields=list(rows.after.type), mask=absent)
     return replace(rows, after=after, unavailable_after=unavailable)
+
+
+def _has_key(row: pa.StructArray, after: pa.StructArray, i: int, schema: TableSchema) -> bool:
+    """Whether a row that was read has the key of the event: a ROWID may be that of another row by now."""
+    return all(row.field(name)[0] == after.field(name)[i] for name in schema.key)

@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.oracle.config_values import LOBS
 from airflow_provider_cdc.sources.oracle.kernels.operations import FIRST_PIECE, INTERNAL, NO_ROW_ID, UNSUPPORTED
-from airflow_provider_cdc.sources.oracle.schema.types import TEXTS, ColumnType
+from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.oracle.transactions.undone import UndoneChanges
 
 Int64s = npt.NDArray[np.int64]
@@ -28,15 +28,16 @@ COLUMNS = ["tx", "code", "table", "sql", "row_id", "rollback"]
 """The columns of :data:`.segments.ROWS` that are needed, in their order."""
 PIECE_CHARACTERS = 4_096
 """Of the text of a piece, so many characters are needed."""
-_SHORT_TEXT = 1_000
-"""Greatest length, in characters, of texts that never have more than 4,000 bytes."""
 
 
-def not_rolled_back(rows: pa.Table, schemas: Callable[[int], Sequence[TableSchema]]) -> tuple[Mask, int]:
+def not_rolled_back(
+    rows: pa.Table, schemas: Callable[[int], Sequence[TableSchema]], *, lobs: bool = True
+) -> tuple[Mask, int]:
     """Find the changes of some transactions that were not rolled back.
 
     :param rows: :data:`COLUMNS`, the rows of a transaction together and in log order
     :param schemas: the schemas of a table, by its number
+    :param lobs: the pieces of LOBs are among the rows
     :return: mask of the rows that remain, with undo rows that leave open what they undo; and the number of undo rows without a change
         to undo
     """
@@ -65,7 +66,9 @@ def not_rolled_back(rows: pa.Table, schemas: Callable[[int], Sequence[TableSchem
     for part in np.split(of_long, cuts):
         if not undo[part].any():
             continue
-        changes = UndoneChanges(frozenset().union(*known[int(tables[part[0]])]), all_codes, all_rows, texts, gone, kept)
+        of_table, long_texts = known[int(tables[part[0]])]
+        uncertain = long_texts if of_table and not lobs else ()
+        changes = UndoneChanges(of_table | long_texts, uncertain, all_codes, all_rows, texts, gone, kept)
         for i, undoes in zip(part.tolist(), undo[part].tolist(), strict=True):
             (changes.undo if undoes else changes.add)(i)
         unmatched += changes.unmatched
@@ -75,7 +78,7 @@ def not_rolled_back(rows: pa.Table, schemas: Callable[[int], Sequence[TableSchem
 def _long_columns(schemas: Sequence[TableSchema]) -> tuple[frozenset[str], frozenset[str]]:
     """The LOBs and XML documents of a table, and its other columns whose values may be long."""
     types = {c.name: ColumnType.of(c) for schema in schemas for c in schema.columns}
-    texts = (name for name, t in types.items() if t.base in {*TEXTS, "RAW"} and (t.length or 0) > _SHORT_TEXT)
+    texts = (name for name, t in types.items() if t.is_long_text)
     return frozenset(name for name, t in types.items() if t.base in LOBS), frozenset(texts)
 
 

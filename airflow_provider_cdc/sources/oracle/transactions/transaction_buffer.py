@@ -65,7 +65,7 @@ class TransactionBuffer:
         schemas: Callable[[int], Sequence[TableSchema]],
         needed: int = FOREVER,
     ) -> None:
-        self._schemas, self._needed = schemas, needed
+        self._schemas, self._needed, self._lobs = schemas, needed, config.lob_enabled
         self._most = config.log_mining_buffer_transaction_events_threshold
         self._open = OpenTransactions(start, UserFilter(config))
         self._buffer = SpillBuffer(config.log_mining_buffer_memory_max_bytes, config.log_mining_buffer_spill_folder)
@@ -276,7 +276,7 @@ class TransactionBuffer:
         rank = order[np.searchsorted(serials[order], rows.column("tx").to_numpy())]
         if (np.diff(rank) < 0).any():
             rows = rows.take(pa.array(np.argsort(rank, kind="stable")))
-        keep, unmatched = _rollback().not_rolled_back(rows, self._schemas)
+        keep, unmatched = _rollback().not_rolled_back(rows, self._schemas, lobs=self._lobs)
         _warn_unmatched(unmatched, commits)
         if not keep.all():
             rows = rows.filter(pa.array(keep))
@@ -306,7 +306,7 @@ class TransactionBuffer:
             parts = [
                 _without_data(part) for part in self._buffer.pieces(commit.serial, BLOCK_ROWS, _rollback().COLUMNS)
             ]
-        keep, unmatched = _rollback().not_rolled_back(pa.concat_tables(parts), self._schemas)
+        keep, unmatched = _rollback().not_rolled_back(pa.concat_tables(parts), self._schemas, lobs=self._lobs)
         _warn_unmatched(unmatched, [commit])
         remaining: npt.NDArray[np.bool_] = keep
         return remaining

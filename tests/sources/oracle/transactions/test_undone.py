@@ -16,7 +16,8 @@ from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
 
 BIG, BIG2 = "a" * 9000 + "z", "b" * 11_000 + "y"
-INSERT = "INSERT INTO LOB VALUES (:1, :2, :3, :4, :5)"
+INSERT = "INSERT INTO LOB VALUES (:1, :2, :3, :4, :5, :6)"
+COLUMNS = ["NAME", "C", "NC", "B", "T"]
 SAVE, BACK = "SAVEPOINT s", "ROLLBACK TO s"
 Step = tuple[str, list[Any]]
 
@@ -36,13 +37,13 @@ SCENARIOS: dict[str, list[Step | str]] = {
     "an update, then a large value over a large one": [_set(2, NAME="kept"), SAVE, _set(2, C=BIG2), BACK],
     "a column and a large value": [SAVE, _set(2, NAME="x", C=BIG), BACK, _set(2, NAME="y")],
     "an insert of large values": [
-        SAVE, (INSERT, [11, "new", BIG, "n" * 5000, bytes(9000)]), BACK, (INSERT, [12, "twelve", None, None, None]),
+        SAVE, (INSERT, [11, "new", BIG, "n" * 5000, bytes(9000), "t" * 5000]), BACK, (INSERT, [12, "twelve", None, None, None, None]),
     ],
     "large values of two rows": [SAVE, _set("1, 2", C=BIG2), BACK, _set(1, NAME="z")],
     "the second of two large values": [_set(1, C=BIG), SAVE, _set(1, C=BIG2), BACK],
     "the second of two appends": [_append(1, "xxx"), SAVE, _append(1, "yyy"), BACK],
     "both of two appends": [SAVE, _append(1, "xxx"), _append(1, "yyy"), BACK, _set(1, NAME="z")],
-    "an insert that fails": [_set(3, NAME="before"), (INSERT, [1, "twice", BIG, None, None])],
+    "an insert that fails": [_set(3, NAME="before"), (INSERT, [1, "twice", BIG, None, None, None])],
     "a large value of another column": [_set(2, C=BIG), SAVE, _set(2, B=b"b" * 5000), BACK],
     "large values of two columns": [SAVE, _set(2, C=BIG, B=b"b" * 5000), BACK, _set(2, NAME="z")],
     "large values of two columns and two rows": [SAVE, _set("1, 2", C=BIG, NC="n" * 4000), BACK, _set(3, NAME="z")],
@@ -52,21 +53,28 @@ SCENARIOS: dict[str, list[Step | str]] = {
     "a column behind a large value": [_set(1, C=BIG2), SAVE, _set(1, NAME="s"), BACK],
     "a column behind a large value of another row": [_set(1, C=BIG2), SAVE, _set(3, NAME="s"), BACK],
     "a large value behind a column and a large value": [_set(2, NAME="kept", C=BIG), SAVE, _set(2, B=b"b" * 5000), BACK],
-    "a large value of a new row": [(INSERT, [11, "new", BIG, None, b"b"]), SAVE, _set(11, C=BIG2, NC=BIG2), BACK],
+    "a large value of a new row": [(INSERT, [11, "new", BIG, None, b"b", "t"]), SAVE, _set(11, C=BIG2, NC=BIG2), BACK],
     "a column, then a NULL and another value that became large": [
         SAVE, _set(3, NAME="x"), _set(3, NC="n" * 4000, C=BIG2), BACK, _set(3, B=b"s"),
     ],
     "a column, then large values of two columns": [SAVE, _set(2, NAME="x"), _set(2, C=BIG, B=b"b" * 5000), BACK, _set(3, B=b"s")],
     "an insert and an append to it": [
-        SAVE, (INSERT, [11, "new", BIG, "n" * 5000, bytes(9000)]), _append(11, "xxx"), BACK, _set(3, NAME="z"),
+        SAVE, (INSERT, [11, "new", BIG, "n" * 5000, bytes(9000), "t" * 5000]), _append(11, "xxx"), BACK, _set(3, NAME="z"),
     ],
-    "an append to a new row": [(INSERT, [11, "new", BIG, "n" * 5000, bytes(9000)]), SAVE, _append(11, "xxx"), BACK],
+    "an append to a new row": [(INSERT, [11, "new", BIG, "n" * 5000, bytes(9000), "t" * 5000]), SAVE, _append(11, "xxx"), BACK],
     "an update and an append to its value": [SAVE, _set(2, NAME="x", C=BIG2), _append(2, "xxx"), BACK, _set(3, NAME="z")],
+    "a short text and a small value": [SAVE, _set(1, T="€", B=b"s"), BACK],
+    "a short text and two large values": [SAVE, _set(1, T="€", C=BIG, B=b"b" * 5000), BACK, _set(1, NAME="z")],
+    "a long text": [SAVE, _set(1, T="u" * 9000), BACK, _set(1, NAME="z")],
+    "a long text behind another": [_set(1, T="u" * 9000), SAVE, _set(1, T="v" * 9000), BACK, _set(3, NAME="z")],
+    "a short text behind a long one": [_set(1, T="u" * 9000), SAVE, _set(1, T="v"), BACK],
+    "a short text behind a large value": [_set(1, C=BIG), SAVE, _set(1, T="v"), BACK],
+    "a short text, then a large value": [SAVE, _set(1, T="v"), _set(1, C=BIG), BACK],
     "a NULL that became large": [SAVE, _set(3, NC="n" * 4000), BACK, _set(3, NAME="z")],
     "a delete": [_set(2, C=BIG2), SAVE, ("DELETE FROM LOB WHERE ID = 2", []), BACK],
     "everything, then the same again": [
-        SAVE, _set(2, NAME="x", C=BIG, B=b"s"), _append(1, "xxx"), (INSERT, [11, "new", BIG, None, b"b"]), BACK,
-        _set(2, NAME="x", C=BIG, B=b"s"), _append(1, "xxx"), (INSERT, [11, "new", BIG, None, b"b"]),
+        SAVE, _set(2, NAME="x", C=BIG, B=b"s"), _append(1, "xxx"), (INSERT, [11, "new", BIG, None, b"b", "t"]), BACK,
+        _set(2, NAME="x", C=BIG, B=b"s"), _append(1, "xxx"), (INSERT, [11, "new", BIG, None, b"b", "t"]),
     ],
 }  # fmt: skip
 
@@ -75,14 +83,14 @@ SCENARIOS: dict[str, list[Step | str]] = {
 def shape(request: pytest.FixtureRequest, schema: Oracle) -> Iterator[str]:
     schema.configure(lob_shape=request.param)
     schema.sql(
-        "CREATE TABLE LOB (ID NUMBER(9) PRIMARY KEY, NAME VARCHAR2(50), C CLOB, NC NCLOB, B BLOB)",
+        "CREATE TABLE LOB (ID NUMBER(9) PRIMARY KEY, NAME VARCHAR2(50), C CLOB, NC NCLOB, B BLOB, T VARCHAR2(32767))",
         "ALTER TABLE LOB ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS",
     )
     _run(
         schema,
-        (INSERT, [1, "one", "small", "n", b"\xde"]),
-        (INSERT, [2, "two", BIG, "n" * 5000, bytes(9000)]),
-        (INSERT, [3, "three", BIG, None, None]),
+        (INSERT, [1, "one", "small", "n", b"\xde", "t"]),
+        (INSERT, [2, "two", BIG, "n" * 5000, bytes(9000), "t" * 9000]),
+        (INSERT, [3, "three", BIG, None, None, None]),
     )
     yield request.param
     schema.configure(lob_shape="19c")
@@ -104,11 +112,11 @@ def _run(server: Oracle, *steps: Step | str) -> None:
 
 
 def _kept(server: Oracle) -> dict[int, Any]:
-    return {int(id_): (name, c, nc, b) for id_, name, c, nc, b in server.table_at("LOB")}
+    return {int(id_): values for id_, *values in server.table_at("LOB")}
 
 
 def _captured(connector: Connector) -> dict[int, Any]:
-    return {row["ID"]: (row["NAME"], row["C"], row["NC"], row["B"]) for row in connector.rows("APP.LOB")}
+    return {row["ID"]: [row[name] for name in COLUMNS] for row in connector.rows("APP.LOB")}
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -131,8 +139,8 @@ def test_without_long_values_the_other_columns_are_those_of_the_table(
     connector.capture()
     _run(schema, *SCENARIOS[name])
     connector.capture()
-    names = {row["ID"]: row["NAME"] for row in connector.rows("APP.LOB")}
-    assert names == {id_: row[0] for id_, row in _kept(schema).items()}
+    others = {row["ID"]: (row["NAME"], row["T"]) for row in connector.rows("APP.LOB")}
+    assert others == {id_: (row[0], row[-1]) for id_, row in _kept(schema).items()}
     assert "undo changes that are not in the log" not in caplog.text
 
 
@@ -149,8 +157,8 @@ def test_random_transactions_with_savepoints_end_in_the_rows_of_the_table(
         connector.capture()
         expected, found = _kept(schema), _captured(connector)
         if not enabled:
-            expected = {id_: row[0] for id_, row in expected.items()}
-            found = {id_: row[0] for id_, row in found.items()}
+            expected = {id_: (row[0], row[-1]) for id_, row in expected.items()}
+            found = {id_: (row[0], row[-1]) for id_, row in found.items()}
         assert found == expected
 
 
@@ -162,13 +170,13 @@ def _transaction(r: random.Random) -> list[Step | str]:
         if chance < 0.2:
             steps += r.choice(([SAVE], [BACK] if SAVE in steps else [SAVE]))
         elif chance < 0.4:
-            steps.append((INSERT, [ids[0], f"new {r.random():.3}", *(_value(r, name) for name in ("C", "NC", "B"))]))
+            steps.append((INSERT, [ids[0], f"new {r.random():.3}", *(_value(r, name) for name in COLUMNS[1:])]))
         elif chance < 0.5:
             steps.append((f"DELETE FROM LOB WHERE ID = {ids[0]}", []))
         elif chance < 0.6:
             steps.append(_append(ids[0], "tail"))
         else:
-            names = r.sample(["NAME", "C", "NC", "B"], r.choice((1, 1, 2, 3)))
+            names = r.sample(COLUMNS, r.choice((1, 1, 2, 3)))
             steps.append(_set(", ".join(map(str, ids)), **{name: _value(r, name) for name in names}))
     return steps
 
