@@ -288,7 +288,7 @@ def _add(
         # a column that must have a value gets it before that is asked of it
         late = field.required and not dialect.default_of(field)
         for statement in dialect.add(table, [field.optional if late else field]):
-            dialect.alter(connection, statement)
+            _alter(dialect, connection, statement, table, field, late=late)
         if fill is not None and field.name not in later:
             value = constant_sql(dialect, field, fill)
             run(connection, f"UPDATE {dialect.full(table.name)} SET {dialect.quote(field.name)} = {value}")
@@ -297,6 +297,20 @@ def _add(
             assert made is not None
             now = made.columns[field.name]
             run(connection, dialect.change(table, now, _type(dialect, now, field), nullable=False))
+
+
+def _alter(
+    dialect: Dialect, connection: sa.Connection, statement: str, table: SinkTable, field: Field, *, late: bool
+) -> None:
+    """Add a column, unless another run was faster: it works beside this one, or was killed while its statement waited for a lock."""
+    try:
+        dialect.alter(connection, statement)
+    except sa.exc.DBAPIError as e:
+        if dialect.DDL_IN_TRANSACTION or dialect.transient(e) or late:
+            raise
+        there = dialect.inspect_table(connection, table)
+        if there is None or field.name not in there.columns:
+            raise
 
 
 def _as_there(dialect: Dialect, there: There, origin: Origin | None) -> Origin | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sink.source_table import ID, Table, column
 from tests.sink.test_apply import UPPER, rows, sink
 from tests.support.connectors import memory_connector
+from tests.support.patience import until
 
 
 def is_mysql(engine: sa.Engine) -> bool:
@@ -331,6 +333,38 @@ def test_a_table_that_somebody_else_has_just_made_gets_the_columns_that_it_lacks
     table.apply()
     other.dispose()
     assert table.found() == [{"id": 1, "a": 5}]
+
+
+@pytest.mark.parametrize("url", ["mysql"], indirect=True)
+def test_a_column_that_another_run_has_just_added_is_taken_as_added(
+    url: str, engine: sa.Engine, tmp_path: Path
+) -> None:
+    """A run that is killed while its statement waits for a lock leaves the statement behind, which adds the column some time later."""
+    table = Table(tmp_path, engine)
+    table.insert({"id": 1})
+    table.apply()
+    table.alter(ID, column("a", "int32"), column("b", "string", "VARCHAR", 9), added={"b": "x"})
+    table.insert({"id": 2, "a": 5, "b": "y"})
+    other, left_behind = open_engine(SinkConfig.parse({"connection.url": url})), list[Thread]()
+
+    def add(statement: str) -> None:
+        with other.begin() as connection:
+            connection.exec_driver_sql(statement)
+
+    def leave_behind(_: Any, __: Any, statement: str, *___: Any) -> None:
+        """The statement waits for the lock of the transaction that has looked at the table, and comes before that one's own."""
+        if "ADD COLUMN" in statement and not left_behind:
+            left_behind.append(Thread(target=add, args=[statement]))
+            left_behind[0].start()
+            with other.connect() as connection:
+                waiting = "SELECT COUNT(*) FROM information_schema.processlist WHERE state LIKE 'Waiting for table metadata%%'"
+                until(lambda: connection.exec_driver_sql(waiting).scalar() or not left_behind[0].is_alive(), "it waits")
+
+    sa.event.listen(engine, "before_cursor_execute", leave_behind)
+    table.apply()
+    left_behind[0].join()
+    other.dispose()
+    assert [(row["id"], row["a"], row["b"]) for row in table.found()] == [(1, None, "x"), (2, 5, "y")]
 
 
 def test_lengths_are_those_of_the_source_where_it_tells_its_types(engine: sa.Engine, tmp_path: Path) -> None:
