@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import oracledb
 import pyarrow as pa
@@ -71,6 +71,11 @@ class CatalogLookups:
         from airflow_provider_cdc.sources.oracle.snapshot.flashback_row import row_at  # loads the compiler of kernels
 
         return self._ask(lambda d: row_at(d.connection, d.config, schema, row_id, scn))
+
+    def row_of_key(self, schema: TableSchema, key: Sequence[Any], scn: int) -> pa.StructArray | None:
+        from airflow_provider_cdc.sources.oracle.snapshot.flashback_row import row_of_key
+
+        return self._ask(lambda d: row_of_key(d.connection, d.config, schema, key, scn))
 
     def open_transactions(self) -> dict[bytes, int]:
         return self._ask(lambda d: open_transactions(d.connection, d.config))

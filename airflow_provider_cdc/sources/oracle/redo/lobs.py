@@ -83,6 +83,31 @@ def read_with_lobs(
     return assembly.run(np.asarray(transactions).tolist(), ids)
 
 
+def read_keys(reader: RedoReader, texts: pa.Array, codes: Int64s, undo: Mask) -> dict[tuple[Any, ...], int] | None:
+    """The keys of the table rows that some log rows touch, with the index of the first log row of each.
+
+    Parameters and errors are those of :func:`read_with_lobs`.
+
+    :return: ``None`` if the table has no key, or a log row does not have all of it
+    """
+    assembly = _Assembly(reader, texts.cast(pa.large_string()), np.asarray(codes, np.int64), undo)
+    images, names = assembly.images, reader.schema.key
+    found: dict[tuple[Any, ...], int] = {}
+    for image, i in enumerate([*assembly.changes.tolist(), *assembly.begins]):
+        op = images.changes.op[image] if image < images.n else events.UPDATE
+        for values, keys, absent in (
+            (images.before, images.keys_before, events.CREATE),
+            (images.after, images.keys_after, events.DELETE),
+        ):
+            if op == absent:
+                continue
+            if keys[image] < 0:
+                return None
+            key = tuple(values.field(name)[image].as_py() for name in names)
+            found[key] = min(i, found.get(key, i))
+    return found
+
+
 class _Assembly:
     """One pass over the log rows, with the state of each transaction."""
 
@@ -94,6 +119,7 @@ class _Assembly:
         self.columns = {name: c for c, name in enumerate(reader.schema.names)}
         self.parsed: dict[int, list[p.Piece]] = {}
         begins = self._find_begins()
+        self.begins = [i for i, _ in begins]
         self.ends = self.empty & (codes == o.UPDATE) & bool(documents)
         self.changes = np.flatnonzero((codes <= o.LAST_CHANGE) & ~undo & ~self.ends)
         statements = texts.take(pa.array(self.changes))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -66,6 +67,12 @@ class Lookups(Protocol):
     def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
         """A row as of an SCN, one element; ``None`` if it cannot be read."""
 
+    def row_of_key(self, schema: TableSchema, key: Sequence[Any], scn: int) -> pa.StructArray | None:
+        """The row with a key as of an SCN: one element, or none; ``None`` if that moment cannot be read, or several rows have the key.
+
+        :param key: values of the columns of ``schema.key``, as events have them
+        """
+
     def open_transactions(self) -> dict[bytes, int]:
         """XID → start SCN of the transactions that are open now, in all instances.
 
@@ -101,6 +108,9 @@ class NoLookups:
         return None
 
     def row(self, schema: TableSchema, row_id: str, scn: int) -> pa.StructArray | None:
+        return None
+
+    def row_of_key(self, schema: TableSchema, key: Sequence[Any], scn: int) -> pa.StructArray | None:
         return None
 
     def open_transactions(self) -> dict[bytes, int]:

@@ -1,19 +1,25 @@
-"""Reads one row as of an SCN, by a flashback query with its ROWID."""
+"""Reads one row as of an SCN, by a flashback query with its ROWID or its key."""
 
 from __future__ import annotations
 
 import logging
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 import oracledb
 import pyarrow as pa
 from oracledb import Connection
 
+from airflow_provider_cdc.core.errors import QueryRefused
+from airflow_provider_cdc.core.model.keys import key_to_json
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
+from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import binds, key_columns
+from airflow_provider_cdc.sources.oracle.snapshot.event_keys import event_key
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
+from airflow_provider_cdc.sources.relational.chunk_refusals import Irreversible
 
 log = logging.getLogger(__name__)
 
@@ -29,14 +35,43 @@ def row_at(
     :param connection: in the container of the tables
     """
     columns = QueryColumns(schema, config)
-    sql = f"SELECT {', '.join(columns.expressions)} FROM {quoted(schema.id)} AS OF SCN {int(scn)} t WHERE t.ROWID = :row_id"
+    found = _rows(connection, columns, scn, "t.ROWID = :row_id", {"row_id": row_id})
+    return found if found is not None and len(found) else None
+
+
+def row_of_key(
+    connection: Connection, config: OracleConfig, schema: TableSchema, key: Sequence[Any], scn: int
+) -> pa.StructArray | None:
+    """The row with a key, see :meth:`..schema.lookups.Lookups.row_of_key`.
+
+    :param connection: in the container of the tables
+    """
+    columns = QueryColumns(schema, config)
     try:
-        for frame in connection.fetch_df_batches(sql, {"row_id": row_id}, size=1):
-            rows = pa.table(frame)
-            if rows.num_rows:
-                return columns.read(rows)
+        named = key_columns(schema, schema.key, columns, "t")
+        of_log = zip(schema.key, key_to_json(key), strict=True)
+        values = [event_key(schema.column(name), value, config) for name, value in of_log]
+    except (Irreversible, QueryRefused):
+        return None
+    with connection.cursor() as cursor:
+        variables = binds("k", named, values, cursor)
+        condition = " AND ".join(f"{c.sql} = {c.bound(name)}" for c, name in zip(named, variables, strict=True))
+        found = _rows(connection, columns, scn, condition, variables)
+    return found if found is not None and len(found) <= 1 else None
+
+
+def _rows(
+    connection: Connection, columns: QueryColumns, scn: int, condition: str, values: dict[str, Any]
+) -> pa.StructArray | None:
+    """The rows of a condition; ``None`` if the moment cannot be read any more."""
+    table = columns.schema.id
+    sql = f"SELECT {', '.join(columns.expressions)} FROM {quoted(table)} AS OF SCN {int(scn)} t WHERE {condition}"
+    try:
+        frames = [pa.table(frame) for frame in connection.fetch_df_batches(sql, values, size=2)]
     except oracledb.DatabaseError as e:
         if code_of(e) not in _GONE:
             raise
-        log.info("Row %s of %s cannot be read as of SCN %d: %s", row_id, schema.id, scn, e)
-    return None
+        log.info("A row of %s cannot be read as of SCN %d: %s", table, scn, e)
+        return None
+    found = [columns.read(frame) for frame in frames if frame.num_rows]
+    return pa.concat_arrays(found) if found else pa.array([], columns.type)

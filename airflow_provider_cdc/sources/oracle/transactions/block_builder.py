@@ -20,7 +20,6 @@ from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import NameRestorer
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
-from airflow_provider_cdc.sources.oracle.transactions.commits import Commit
 from airflow_provider_cdc.sources.oracle.transactions.row_decoder import RowDecoder
 from airflow_provider_cdc.sources.oracle.transactions.transaction_buffer import CommittedRows
 
@@ -50,7 +49,7 @@ class BlockBuilder:
         :param position: the position of the block
         :raises SchemaConflict: rows cannot be read with any known schema
         """
-        rows, commits = committed.rows, committed.commits
+        rows = committed.rows
         numbers = np.unique(rows.column("table").to_numpy()).tolist()
         self._versions.check(numbers)
         missing, gone = self._versions.missing(numbers, str(before))
@@ -61,7 +60,7 @@ class BlockBuilder:
             rows = _of_others(rows, gone)
             numbers = sorted(set(numbers) - set(gone))
         try:
-            blocks, transactions = self._decoded(rows, commits)
+            blocks, transactions = self._decoded(rows, committed)
         except SchemaConflict as e:
             rows, unnamed = self._readable(rows, numbers, self._restorer.restored)
             numbers = sorted(set(numbers) - {n for n, _ in unnamed})
@@ -75,9 +74,9 @@ class BlockBuilder:
                 raise
             for change in changed:
                 yield self._schema_change(change, before)
-            rows, unread = self._readable(rows, numbers, lambda some: self._decoded(some, commits))
+            rows, unread = self._readable(rows, numbers, lambda some: self._decoded(some, committed))
             left_out += [left for _, left in unnamed + unread]
-            blocks, transactions = self._decoded(rows, commits)
+            blocks, transactions = self._decoded(rows, committed)
         self._counters.gave(time.monotonic() - committed.began)
         yield LogBlock(blocks, transactions, position, committed.low is None, left_out)
 
@@ -99,10 +98,10 @@ class BlockBuilder:
                 rows = _of_others(rows, [number])
         return rows, left_out
 
-    def _decoded(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
+    def _decoded(self, rows: pa.Table, committed: CommittedRows) -> tuple[list[RowBlock], Transactions]:
         began = time.monotonic()
         try:
-            return self._decoder.decode(rows, commits)
+            return self._decoder.decode(rows, committed.commits, undecided=committed.undecided)
         finally:
             self._counters.parse += time.monotonic() - began
 

@@ -1,25 +1,29 @@
 """Removes the changes of a transaction that were rolled back within it (savepoints, failed statements).
 
 After a rollback to a savepoint, or a statement that fails half-way, the log has rows with ``ROLLBACK = 1`` and the ROWID of the row
-concerned. Each undoes the newest change of that ROWID that is not undone yet. Where a table has long values, changes have no ROWID:
-:mod:`.undone` finds those.
+concerned. Each undoes the newest change of that ROWID that is not undone yet. Where a table has long values, changes have no ROWID: their net
+effect is read from the table (:mod:`.net_changes`), and if that cannot be done, :mod:`.undone` infers it.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.oracle.config_values import LOBS
 from airflow_provider_cdc.sources.oracle.kernels.operations import FIRST_PIECE, INTERNAL, NO_ROW_ID, UNSUPPORTED
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.oracle.transactions.undone import UndoneChanges
+
+log = logging.getLogger(__name__)
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -30,22 +34,34 @@ PIECE_CHARACTERS = 4_096
 """Of the text of a piece, so many characters are needed."""
 
 
+class Remaining(NamedTuple):
+    """The changes of some transactions that were not rolled back.
+
+    :param keep: mask of their rows, with undo rows that leave open what they undo
+    :param unmatched: number of undo rows without a change to undo
+    :param uncertain: tables of which it is not certain what was undone, by number
+    """
+
+    keep: Mask
+    unmatched: int
+    uncertain: list[int]
+
+
 def not_rolled_back(
-    rows: pa.Table, schemas: Callable[[int], Sequence[TableSchema]], *, lobs: bool = True
-) -> tuple[Mask, int]:
+    rows: pa.Table, schemas: Callable[[int], Sequence[TableSchema]], *, infer: bool = True, lobs: bool = True
+) -> Remaining:
     """Find the changes of some transactions that were not rolled back.
 
     :param rows: :data:`COLUMNS`, the rows of a transaction together and in log order
     :param schemas: the schemas of a table, by its number
+    :param infer: infer what was undone where changes have no ROWID; else all rows of such a table in the transaction remain
     :param lobs: the pieces of LOBs are among the rows
-    :return: mask of the rows that remain, with undo rows that leave open what they undo; and the number of undo rows without a change
-        to undo
     """
     codes = rows.column("code").to_numpy()
     undo = rows.column("rollback").to_numpy(zero_copy_only=False)
     change = codes != INTERNAL
     if not undo.any():
-        return change, 0
+        return Remaining(change, 0, [])
     names = pc.if_else(pc.equal(rows.column("row_id"), NO_ROW_ID), None, rows.column("row_id"))
     ids = pa.chunked_array(names).combine_chunks().dictionary_encode().indices.fill_null(-1)
     row = ids.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -59,7 +75,7 @@ def not_rolled_back(
     order = plain[np.lexsort((row[plain], transactions[plain]))]  # stable: log order within a row of a transaction
     unmatched = int(cancel(order, transactions, row, undo, gone))
     texts = _Texts(rows.column("sql"))
-    of_long = np.flatnonzero(long)
+    of_long, uncertain = np.flatnonzero(long), set[int]()
     of_long = of_long[np.lexsort((tables[of_long], transactions[of_long]))]
     cuts = np.flatnonzero((np.diff(tables[of_long]) != 0) | (np.diff(transactions[of_long]) != 0)) + 1
     all_codes, all_rows = codes.tolist(), row.tolist()
@@ -67,12 +83,25 @@ def not_rolled_back(
         if not undo[part].any():
             continue
         of_table, long_texts = known[int(tables[part[0]])]
-        uncertain = long_texts if of_table and not lobs else ()
-        changes = UndoneChanges(of_table | long_texts, uncertain, all_codes, all_rows, texts, gone, kept)
+        if pieces[part].any() or (of_table and long_texts and not lobs):
+            uncertain.add(int(tables[part[0]]))
+            if not infer:
+                change[part] = kept[part] = True
+                continue
+        changes = UndoneChanges(of_table | long_texts, all_codes, all_rows, texts, gone, kept)
         for i, undoes in zip(part.tolist(), undo[part].tolist(), strict=True):
             (changes.undo if undoes else changes.add)(i)
         unmatched += changes.unmatched
-    return change & ~gone & (~undo | kept), unmatched
+    return Remaining(change & ~gone & (~undo | kept), unmatched, sorted(uncertain))
+
+
+def warn_inferred(transaction: str, table: TableId) -> None:
+    """Warn that values of a table may be wrong: it was inferred which of its changes a transaction has undone."""
+    log.warning(
+        "Transaction %s has undone changes of long values of %s, and the table cannot be read as it was before and after it: long values "
+        "that it has changed may be wrong in targets. To be sure, read the table again.",
+        transaction, table,
+    )  # fmt: skip
 
 
 def _long_columns(schemas: Sequence[TableSchema]) -> tuple[frozenset[str], frozenset[str]]:

@@ -19,7 +19,9 @@ from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
 from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.transactions.commits import Commit
+from airflow_provider_cdc.sources.oracle.transactions.net_changes import net_changes
 from airflow_provider_cdc.sources.oracle.transactions.reselect import reselect
+from airflow_provider_cdc.sources.oracle.transactions.rollback import COLUMNS, not_rolled_back, warn_inferred
 from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import readable
 
 Int64s = npt.NDArray[np.int64]
@@ -40,10 +42,13 @@ class RowDecoder:
         self._readers: dict[int, tuple[TableSchema, RedoReader]] = {}
         self._scns: list[int] = []
 
-    def decode(self, rows: pa.Table, commits: list[Commit]) -> tuple[list[RowBlock], Transactions]:
+    def decode(
+        self, rows: pa.Table, commits: list[Commit], *, undecided: bool = False
+    ) -> tuple[list[RowBlock], Transactions]:
         """The row blocks of some transactions.
 
         :param rows: columns of :data:`.segments.ROWS`, by transaction in the order of ``commits``
+        :param undecided: undo rows were not matched with the changes that they undo
         :raises SchemaConflict: a row does not match the schema at its SCN
         :raises UnreadableValue: a value cannot be read
         """
@@ -59,6 +64,12 @@ class RowDecoder:
         for number in np.unique(tables):
             index = np.flatnonzero(tables == number)
             for part, schema in self._by_schema(rows, index, int(number)):
+                if undecided:
+                    part, net = self._decided(rows, part, schema, owner, ids)
+                    found += [
+                        self._block(rows.take(pa.array(at)), at, read, schema, owner, ids, commit_scns)
+                        for read, at in net
+                    ]
                 found += self._read(rows, part, schema, owner, ids, commit_scns)
         self._number(found, len(owner))
         return [block for block, _ in found], transactions
@@ -105,22 +116,74 @@ class RowDecoder:
                 row_ids = picked.column("row_id").take(pa.array(named))
                 picked = picked.take(pa.array(origin))
                 picked = picked.set_column(picked.schema.get_field_index("row_id"), "row_id", row_ids)
-            at = part[origin]
-            block = RowBlock(
-                table=schema,
-                op=read.op,
-                before=read.before,
-                after=read.after,
-                order=at,
-                transaction=owner[at],
-                ts_us=picked.column("ts_us").to_numpy(),
-                source=self._source(picked, owner[at], ids, commit_scns),
-                unavailable_before=read.unavailable_before,
-                unavailable_after=read.unavailable_after,
-                address=_addresses(_array(picked.column("row_id").combine_chunks())),
-            )
-            blocks.append((block, at))
+            blocks.append(self._block(picked, part[origin], read, schema, owner, ids, commit_scns))
         return blocks
+
+    def _block(
+        self,
+        picked: pa.Table,
+        at: Int64s,
+        read: Rows,
+        schema: TableSchema,
+        owner: npt.NDArray[np.int32],
+        ids: pa.StringArray,
+        commit_scns: pa.StringArray,
+    ) -> tuple[RowBlock, Int64s]:
+        """The block of some output rows.
+
+        :param picked: a log row for each of them
+        :param at: indices of these
+        """
+        block = RowBlock(
+            table=schema,
+            op=read.op,
+            before=read.before,
+            after=read.after,
+            order=at,
+            transaction=owner[at],
+            ts_us=picked.column("ts_us").to_numpy(),
+            source=self._source(picked, owner[at], ids, commit_scns),
+            unavailable_before=read.unavailable_before,
+            unavailable_after=read.unavailable_after,
+            address=_addresses(_array(picked.column("row_id").combine_chunks())),
+        )
+        return block, at
+
+    def _decided(
+        self, rows: pa.Table, index: Int64s, schema: TableSchema, owner: npt.NDArray[np.int32], ids: pa.StringArray
+    ) -> tuple[Int64s, list[tuple[Rows, Int64s]]]:
+        """Decide what undo rows undo.
+
+        :return: the rows that are to be read, without those that were undone; and the net changes of transactions, with their log rows
+        """
+        undo = rows.column("rollback").take(pa.array(index)).to_numpy(zero_copy_only=False)
+        if not undo.any():
+            return index, []
+        of, rest, net = owner[index], [], []
+        undone = np.unique(of[undo])
+        rest.append(index[~np.isin(of, undone)])
+        for transaction in undone.tolist():
+            part = index[of == transaction]
+            picked = rows.take(pa.array(part)).combine_chunks()
+            good = readable(picked, schema, owner[part], ids)
+            part, picked = part[good], picked.filter(pa.array(good)).combine_chunks()
+            with values_of(schema.id):
+                found = self._net_changes(picked, schema, self._scns[transaction])
+            if found is not None:
+                if len(found[1]):
+                    net.append((found[0], part[found[1]]))
+                continue
+            warn_inferred(str(ids[transaction]), schema.id)
+            rest.append(part[not_rolled_back(picked.select(COLUMNS), lambda _: [schema]).keep])
+        return np.sort(np.concatenate(rest)), net
+
+    def _net_changes(self, rows: pa.Table, schema: TableSchema, scn: int) -> tuple[Rows, Int64s] | None:
+        try:
+            return net_changes(self._reader(schema), rows, scn, self._lookups)
+        except SchemaConflict:
+            if not self._ignore_hidden(schema):
+                raise
+            return net_changes(self._reader(schema), rows, scn, self._lookups)
 
     def _texts(self, rows: pa.Table, schema: TableSchema, owner: npt.NDArray[np.int32]) -> tuple[Rows, Int64s, Int64s]:
         """The output rows of log rows, the index of the first log row of each, and of the one that has its ROWID."""

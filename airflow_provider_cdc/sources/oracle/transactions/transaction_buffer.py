@@ -29,6 +29,8 @@ from airflow_provider_cdc.sources.oracle.transactions.users import UserFilter
 log = logging.getLogger(__name__)
 
 BLOCK_ROWS = 32_768
+UNCERTAIN_ROWS = 100_000
+"""Most rows of a transaction that are together in memory because it is not certain what it has undone."""
 
 Int64s = npt.NDArray[np.int64]
 _T = TypeVar("_T")
@@ -41,12 +43,14 @@ class CommittedRows:
     :param rows: columns of :data:`.segments.ROWS`, by transaction in the order of ``commits``
     :param low: SCN from which mining has to resume after them; ``None`` while more rows of the same transaction follow
     :param began: when collecting them began, by ``time.monotonic``
+    :param undecided: undo rows among them were not matched with the changes that they undo, and all rows of these transactions are here
     """
 
     rows: pa.Table
     commits: list[Commit]
     low: int | None
     began: float
+    undecided: bool = False
 
 
 class TransactionBuffer:
@@ -276,15 +280,19 @@ class TransactionBuffer:
         rank = order[np.searchsorted(serials[order], rows.column("tx").to_numpy())]
         if (np.diff(rank) < 0).any():
             rows = rows.take(pa.array(np.argsort(rank, kind="stable")))
-        keep, unmatched = _rollback().not_rolled_back(rows, self._schemas, lobs=self._lobs)
-        _warn_unmatched(unmatched, commits)
-        if not keep.all():
-            rows = rows.filter(pa.array(keep))
-        return CommittedRows(rows.combine_chunks(), commits, low, began)
+        remaining = _rollback().not_rolled_back(rows, self._schemas, infer=False, lobs=self._lobs)
+        _warn_unmatched(remaining.unmatched, commits)
+        if not remaining.keep.all():
+            rows = rows.filter(pa.array(remaining.keep))
+        return CommittedRows(rows.combine_chunks(), commits, low, began, undecided=True)
 
     def _large(self, commit: Commit, low: int) -> Iterator[CommittedRows]:
         """The rows of a transaction that is larger than a block, in several parts."""
-        keep = self._remaining_of(commit)
+        began = time.monotonic()
+        keep, uncertain = self._remaining_of(commit)
+        if uncertain:
+            rows, keep = self._rows_of(commit, keep, uncertain)
+            yield CommittedRows(rows, [commit], None if keep.any() else low, began, undecided=True)
         at, left = 0, int(keep.sum())
         for piece in _between_changes(self._buffer.pieces(commit.serial, BLOCK_ROWS)):
             began = time.monotonic()
@@ -298,18 +306,40 @@ class TransactionBuffer:
             yield CommittedRows(rows, [commit], None if left else low, began)
         self._buffer.drop([commit.serial])
 
-    def _remaining_of(self, commit: Commit) -> npt.NDArray[np.bool_]:
-        """Mask of the rows of a large transaction that were not rolled back; reads only the columns that are needed for it."""
+    def _remaining_of(self, commit: Commit) -> tuple[npt.NDArray[np.bool_], list[int]]:
+        """Which rows of a large transaction were not rolled back; reads only the columns that are needed for it.
+
+        :return: mask of these rows, and the tables of which that is decided later, with all their rows together
+        """
         names = ["code", "rollback"]
         parts = [p.combine_chunks() for p in self._buffer.pieces(commit.serial, BLOCK_ROWS, names)]
         if any(pc.any(part.column("rollback")).as_py() for part in parts):
             parts = [
                 _without_data(part) for part in self._buffer.pieces(commit.serial, BLOCK_ROWS, _rollback().COLUMNS)
             ]
-        keep, unmatched = _rollback().not_rolled_back(pa.concat_tables(parts), self._schemas, lobs=self._lobs)
-        _warn_unmatched(unmatched, [commit])
-        remaining: npt.NDArray[np.bool_] = keep
-        return remaining
+        rows = pa.concat_tables(parts)
+        remaining = _rollback().not_rolled_back(rows, self._schemas, infer=False, lobs=self._lobs)
+        uncertain: list[int] = remaining.uncertain
+        if uncertain and np.isin(rows.column("table").to_numpy(), uncertain).sum() > UNCERTAIN_ROWS:
+            remaining = _rollback().not_rolled_back(rows, self._schemas)
+            for number in uncertain:
+                _rollback().warn_inferred(commit.id, self._schemas(number)[-1].id)
+            uncertain = []
+        _warn_unmatched(remaining.unmatched, [commit])
+        return remaining.keep, uncertain
+
+    def _rows_of(
+        self, commit: Commit, keep: npt.NDArray[np.bool_], tables: list[int]
+    ) -> tuple[pa.Table, npt.NDArray[np.bool_]]:
+        """The remaining rows of some tables in a large transaction, and the mask of its other remaining rows."""
+        found, at, others = [], 0, keep.copy()
+        for piece in self._buffer.pieces(commit.serial, BLOCK_ROWS):
+            of_piece = slice(at, at + piece.num_rows)
+            at += piece.num_rows
+            mine = np.isin(piece.column("table").to_numpy(), tables)
+            found.append(piece.filter(pa.array(mine & keep[of_piece])))
+            others[of_piece] &= ~mine
+        return pa.concat_tables(found).combine_chunks(), others
 
     def _give_up(self, transactions: list[Transaction]) -> list[Transaction]:
         for transaction in transactions:

@@ -77,8 +77,6 @@ class UndoneChanges:
     """The rows of one table in one transaction, in log order.
 
     :param long: the table's columns with long values
-    :param uncertain: those of them whose changes may or may not be what an undo row of long values undoes, as the log rows of others are
-        not read
     :param codes: per log row, the operation code
     :param row_ids: a number for its ROWID; -1 without one
     :param texts: its redo text
@@ -90,7 +88,6 @@ class UndoneChanges:
     def __init__(
         self,
         long: Collection[str],
-        uncertain: Collection[str],
         codes: Sequence[int],
         row_ids: Sequence[int],
         texts: Sequence[str | None],
@@ -98,7 +95,7 @@ class UndoneChanges:
         kept: Mask,
     ) -> None:
         self._long, self._codes, self._row_ids, self._texts = frozenset(long), codes, row_ids, texts
-        self._uncertain, self._gone, self._kept = frozenset(uncertain), gone, kept
+        self._gone, self._kept = gone, kept
         self._stack: list[_Change] = []
         self._of_row: defaultdict[int, list[_Change]] = defaultdict(list)
         self._open: _Change | None = None
@@ -273,11 +270,8 @@ class UndoneChanges:
 
     def _undo_long(self, i: int, row: int, top: _Change) -> None:
         """Undo a statement that has set long values alone: the newest for certain, and those that it has set with it."""
-        undone = self._read(top)
-        if self._uncertain & (undone.columns or frozenset()):
-            self._doubt(i, row, [top])
-            return
         self._take([top])
+        undone = self._read(top)
         columns = set(undone.columns or ())
         doubtful: list[_Change] = []
         for found in itertools.islice(reversed(self._stack), 1, None):

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import TerminalError, UnknownLogEvent, UnreadableValue
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE, UNSUPPORTED, UPDATE
+from airflow_provider_cdc.sources.oracle.kernels.operations import INTERNAL, LAST_CHANGE, UNSUPPORTED, UPDATE
 from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType
 from airflow_provider_cdc.sources.oracle.schema.types import UNSUPPORTED as UNSUPPORTED_TYPES
 
@@ -29,7 +29,7 @@ def readable(
     """
     codes = rows.column("code").to_numpy()
     texts = pc.fill_null(rows.column("sql"), "")
-    empty = pc.equal(texts, "").to_numpy(zero_copy_only=False) & (codes <= LAST_CHANGE)
+    empty = pc.equal(texts, "").to_numpy(zero_copy_only=False) & (codes <= LAST_CHANGE) & (codes != INTERNAL)
     empty &= ~rows.column("rollback").to_numpy(zero_copy_only=False)
     if any(ColumnType.of(column).base == "XMLTYPE" for column in schema.columns):
         empty &= codes != UPDATE  # such a row ends a statement that has set a document

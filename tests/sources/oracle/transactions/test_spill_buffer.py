@@ -97,8 +97,8 @@ def log_of(entries: list[tuple[int, str | None, bool, int]]) -> pa.Table:
 
 
 def kept(entries: list[tuple[int, str | None, bool, int]]) -> tuple[list[int], int]:
-    keep, unmatched = not_rolled_back(log_of(entries), lambda _: [])
-    return np.flatnonzero(keep).tolist(), unmatched
+    remaining = not_rolled_back(log_of(entries), lambda _: [])
+    return np.flatnonzero(remaining.keep).tolist(), remaining.unmatched
 
 
 def test_an_undo_row_takes_back_the_newest_change_of_its_row() -> None:

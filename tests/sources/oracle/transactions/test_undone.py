@@ -7,13 +7,16 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import oracledb
 import pytest
 
+from airflow_provider_cdc.sources.oracle.transactions import net_changes
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
+from tests.support.rendered import captured
 
 BIG, BIG2 = "a" * 9000 + "z", "b" * 11_000 + "y"
 INSERT = "INSERT INTO LOB VALUES (:1, :2, :3, :4, :5, :6)"
@@ -119,16 +122,19 @@ def _captured(connector: Connector) -> dict[int, Any]:
     return {row["ID"]: [row[name] for name in COLUMNS] for row in connector.rows("APP.LOB")}
 
 
+@pytest.mark.parametrize("inferred", [False, True], ids=["read", "inferred"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_what_is_undone_is_not_captured_and_what_is_not_is(
-    schema: Oracle, made: Callable[..., Connector], name: str, caplog: pytest.LogCaptureFixture
+    schema: Oracle, made: Callable[..., Connector], name: str, inferred: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     connector = made(lob_enabled=True)
     connector.capture()
     _run(schema, *SCENARIOS[name])
-    connector.capture()
+    with patch.object(net_changes, "MOST_ROWS", 0 if inferred else net_changes.MOST_ROWS):
+        connector.capture()
     assert _captured(connector) == _kept(schema)
     assert "undo changes that are not in the log" not in caplog.text
+    assert ("read the table again" in caplog.text) <= inferred
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -160,6 +166,28 @@ def test_random_transactions_with_savepoints_end_in_the_rows_of_the_table(
             expected = {id_: (row[0], row[-1]) for id_, row in expected.items()}
             found = {id_: (row[0], row[-1]) for id_, row in found.items()}
         assert found == expected
+
+
+def test_rows_of_a_transaction_with_a_savepoint_are_events_with_both_images(
+    schema: Oracle, made: Callable[..., Connector], caplog: pytest.LogCaptureFixture
+) -> None:
+    connector = made(lob_enabled=True)
+    connector.capture()
+    _run(
+        schema, _set("1, 2, 3", C=BIG2), SAVE, _set("1, 2", C=BIG), ("DELETE FROM LOB WHERE ID = 3", []), BACK,
+        ("DELETE FROM LOB WHERE ID = 2", []), (INSERT, [4, "four", BIG, None, None, "t"]), ("UPDATE LOB SET ID = 5 WHERE ID = 3", []),
+    )  # fmt: skip
+    _run(schema, _set(1, NAME="later"))
+    found = [record["value"] for record in captured(connector) if record["value"] is not None]
+    images = [
+        (one["op"], *(one[image] and (one[image]["ID"], one[image]["C"]) for image in ("before", "after")))
+        for one in found
+    ]
+    small, unknown = "small", "__debezium_unavailable_value"
+    assert images[:-1] == [
+        ("u", (1, small), (1, BIG2)), ("d", (2, BIG), None), ("d", (3, BIG), None), ("c", None, (4, BIG)), ("c", None, (5, BIG2)),
+    ]  # fmt: skip
+    assert images[-1] == ("u", (1, unknown), (1, unknown))
 
 
 def _transaction(r: random.Random) -> list[Step | str]:
