@@ -79,24 +79,24 @@ class Bench:
         return History(self.connector.changelog, "test", truths, "test.APP.").finish()
 
 
-# options of the server, and the seed; two instances are harder than one, whatever their dictionary is
-FORMS: dict[str, tuple[dict[str, Any], int]] = {
-    "redo_log_catalog": ({"cdb": False}, 31),
-    "redo_log_catalog-cluster": ({"threads": 2, "pdbs": ["ORCLPDB1", "ORCLPDB2"]}, 32),
-    "hybrid-cluster": ({"threads": 2, "pdbs": ["ORCLPDB1", "ORCLPDB2"]}, 30),
-}
+CLUSTER = {"threads": 2, "pdbs": ["ORCLPDB1", "ORCLPDB2"]}
+FORMS: dict[str, dict[str, Any]] = {
+    "redo_log_catalog": {"cdb": False}, "redo_log_catalog-cluster": CLUSTER, "hybrid-cluster": CLUSTER
+}  # fmt: skip
+"""Options of the server. Two instances are harder than one, whatever their dictionary is."""
+CASES = [("hybrid-cluster", 30), ("redo_log_catalog", 31), ("redo_log_catalog-cluster", 32)]
+CASES += [("hybrid-cluster", seed) for seed in range(1, 21)]
 
 
 @pytest.mark.parametrize(
-    "form", [pytest.param(form, marks=[] if form == "hybrid-cluster" else pytest.mark.long) for form in FORMS]
+    ("form", "seed"), [pytest.param(*case, marks=[] if case == CASES[0] else pytest.mark.long) for case in CASES]
 )
 def test_a_stream_killed_at_random_moments_is_what_the_engine_held_at_any_scn(
-    oracle_forks: Forks, folder: Path, form: str
+    oracle_forks: Forks, folder: Path, form: str, seed: int
 ) -> None:
-    options, seed = FORMS[form]
-    r = Random(seed)
+    options, r = FORMS[form], Random(seed)
     with ExitStack() as stack:
-        server = stack.enter_context(Oracle(options))
+        server = stack.enter_context(Oracle(dict(options)))
         server.configure(
             partial_xids=r.random() < 0.5,
             commits_wait=r.random() < 0.5,
