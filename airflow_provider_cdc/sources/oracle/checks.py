@@ -149,6 +149,11 @@ def _names(connection: Connection, database: Database, config: OracleConfig) -> 
             )
     else:
         yield from _containers(connection, config)
+        if config.log_mining_path_dictionary:
+            yield Finding(
+                "LogMiner takes no dictionary file in a container database, which every database is from release 21c on.",
+                "remove log.mining.path.dictionary: log.mining.strategy=hybrid needs no dictionary in the logs either",
+            )
     if wanted != database.name.upper() and not config.database_url:
         yield Finding(
             f"database.dbname is {config.database_dbname}, the database is {database.name}.",

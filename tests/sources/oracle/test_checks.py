@@ -60,6 +60,12 @@ def test_database_without_containers_has_no_finding() -> None:
         assert found(plain) == []
 
 
+def test_a_dictionary_file_is_refused_in_a_container_database(server: Oracle) -> None:
+    (finding,) = found(server, log__mining__path__dictionary="/tmp/d.ora")
+    assert "takes no dictionary file in a container database" in finding.what
+    assert finding.fatal
+
+
 DOCUMENTED = (
     "SET CONTAINER", "SELECT ON V_$DATABASE", "FLASHBACK ANY TABLE", "SELECT ANY TABLE", "SELECT_CATALOG_ROLE", "EXECUTE_CATALOG_ROLE",
     "SELECT ANY TRANSACTION", "LOGMINING", "CREATE TABLE", "LOCK ANY TABLE", "CREATE SEQUENCE", "SELECT ON V_$LOG",
