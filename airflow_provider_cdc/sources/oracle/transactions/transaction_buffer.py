@@ -29,7 +29,7 @@ from airflow_provider_cdc.sources.oracle.transactions.users import UserFilter
 log = logging.getLogger(__name__)
 
 BLOCK_ROWS = 32_768
-UNCERTAIN_ROWS = 100_000
+UNCERTAIN_ROWS = 32_768
 """Most rows of a transaction that are together in memory because it is not certain what it has undone."""
 
 Int64s = npt.NDArray[np.int64]
