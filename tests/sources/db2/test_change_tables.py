@@ -29,5 +29,6 @@ def test_tables_with_changes_are_found_and_all_of_them_where_a_change_table_is_m
         assert tables_with_changes(connection, [t, u], first[:10], end) == {u.table}
         assert (first_commit(connection, [u, t]), last_commit(connection, u)) == (first, end)
         connection.rollback()
-        on.server.sql(f"DROP TABLE {on.change_table('T')}")
+        on.drop_change_table("T")
         assert tables_with_changes(connection, [t, u], start, first) == {t.table, u.table}
+    on.close()

@@ -91,6 +91,7 @@ class Streamed:
         self.heartbeats = 0
         self.metrics = StreamMetrics()
         self._pending: list[Event] | None = None
+        self._without_change_table: list[str] = []
 
     # the schema
 
@@ -127,6 +128,18 @@ class Streamed:
     def change_table(self, table: str) -> str:
         """Name of a change table in SQL."""
         return f"ASNCDC.CDC_{self.namespace}_{table}"
+
+    def drop_change_table(self, table: str) -> None:
+        """Drop a change table; its registration stays until :meth:`close`."""
+        self.server.sql(f"DROP TABLE {self.change_table(table)}")
+        self._without_change_table.append(table)
+
+    def close(self) -> None:
+        """Remove the registrations that have no change table: to prune, the agent of the shared server needs all of them."""
+        for table in self._without_change_table:
+            self.server.sql(
+                f"DELETE FROM ASNCDC.IBMSNAP_REGISTER WHERE SOURCE_OWNER = '{self.namespace}' AND SOURCE_TABLE = '{table}'"
+            )
 
     @property
     def config(self) -> Db2Config:

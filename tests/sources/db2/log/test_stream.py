@@ -44,6 +44,7 @@ def on(db2: Db2) -> Iterator[Streamed]:
     yield streamed.begin()
     db2.agent("start")
     db2.agent("resume")
+    streamed.close()
 
 
 # what comes
@@ -698,7 +699,7 @@ def test_a_change_table_that_is_dropped_while_the_stream_reads_is_an_error(on: S
     while not on.events:
         next(items)
     on.server.agent("pause")
-    on.server.sql(f"DROP TABLE {on.change_table('T')}")
+    on.drop_change_table("T")
     on.sql("INSERT INTO {s}.U VALUES (1, 'a')")
     on.server.agent("resume")
     with pytest.raises(PrerequisiteError, match=r"does not exist any more|stopped after error ASN0057E"):
@@ -708,7 +709,7 @@ def test_a_change_table_that_is_dropped_while_the_stream_reads_is_an_error(on: S
 def test_a_change_table_that_is_gone_is_an_error(on: Streamed) -> None:
     on.sql("INSERT INTO {s}.T VALUES (1, 'a')")
     on.server.catch_up()
-    on.server.sql(f"DROP TABLE {on.change_table('T')}")
+    on.drop_change_table("T")
     with pytest.raises(PrerequisiteError, match="does not exist any more") as e:
         on.read()
     assert f"CDC_{on.namespace}_T" in str(e.value)
