@@ -141,7 +141,8 @@ def test_a_transaction_is_given_up_at_its_age_whatever_runs_there_are(seed: int,
         runs.run(end, seed=end)
     assert runs.events == one.events
     assert runs.position.given_up == one.position.given_up
-    assert runs.mined == len(story.rows)
+    # a transaction of which the log has shown no more than its START is not carried over
+    assert len(story.rows) <= runs.mined <= len(story.rows) + 1
 
 
 @pytest.mark.parametrize("seed", range(3))
