@@ -132,7 +132,8 @@ class OracleConfig(RelationalConfig):
     log_mining_strategy: Strategy = Field(
         MiningStrategy.HYBRID,
         alias="log.mining.strategy",
-        description="The dictionary from which LogMiner takes names of tables and columns.",
+        description="The dictionary from which LogMiner takes names of tables and columns. With `lob.enabled=true` the default is "
+        "`redo_log_catalog`: `hybrid` cannot read rows with LOBs that are older than a change of their table.",
     )
     log_mining_query_filter_mode: QueryFilter = Field(
         QueryFilter.NONE,
@@ -356,6 +357,8 @@ class OracleConfig(RelationalConfig):
                         f"{type(self).model_fields[name].alias}: {wrong[0]!r} is a pattern, which log.mining.query.filter.mode=in would compare as a name: "
                         "changes would be lost. Use exact names, or the mode regex or none"
                     )
+        if self.lob_enabled and "log_mining_strategy" not in self.model_fields_set:
+            self.__dict__["log_mining_strategy"] = MiningStrategy.REDO_LOG_CATALOG
         return self
 
     @classmethod

@@ -188,6 +188,16 @@ def test_wrong_spelling_of_the_faq_is_understood(caplog: pytest.LogCaptureFixtur
     assert "redo_log_catalog" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("given", "strategy"),
+    [({}, "hybrid"), ({"lob.enabled": "true"}, "redo_log_catalog"), ({"lob.enabled": "true", "log.mining.strategy": "hybrid"}, "hybrid")],
+)  # fmt: skip
+def test_rows_of_lobs_that_are_older_than_their_table_can_be_read_by_default(
+    given: dict[str, str], strategy: str
+) -> None:
+    assert config(**given).log_mining_strategy == MiningStrategy(strategy)
+
+
 def test_names_in_filters_pushed_into_the_query_may_have_quoted_signs() -> None:
     made = config(**{"log.mining.query.filter.mode": "in", "table.include.list": r"SHOP\.ORDERS,SHOP.X\$Y"})
     assert made.table_include_list == (r"SHOP\.ORDERS", r"SHOP.X\$Y")
