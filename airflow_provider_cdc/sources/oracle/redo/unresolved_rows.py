@@ -101,6 +101,8 @@ class NameRestorer:
         for number in {int(n) for n in numbers}:
             if self._versions.by_object(number):
                 wanted = wanted | (numbers == number)
+        # an undo row shows neither the whole row nor, where it matters, what it undoes
+        wanted = wanted & ~rows.column("rollback").to_numpy(zero_copy_only=False)
         if not wanted.any():
             return None
         self._stored.clear()

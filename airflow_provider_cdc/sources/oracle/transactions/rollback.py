@@ -8,6 +8,7 @@ effect is read from the table (:mod:`.net_changes`), and if that cannot be done,
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,10 +21,13 @@ from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.oracle.config_values import LOBS
 from airflow_provider_cdc.sources.oracle.kernels.operations import FIRST_PIECE, INTERNAL, NO_ROW_ID, UNSUPPORTED
+from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import COLUMN_NUMBERS
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from airflow_provider_cdc.sources.oracle.transactions.undone import UndoneChanges
 
 log = logging.getLogger(__name__)
+
+_COLUMN_NUMBERS = re.compile(COLUMN_NUMBERS)
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -39,12 +43,14 @@ class Remaining(NamedTuple):
 
     :param keep: mask of their rows, with undo rows that leave open what they undo
     :param unmatched: number of undo rows without a change to undo
-    :param uncertain: tables of which it is not certain what was undone, by number
+    :param uncertain: tables of which all rows remain, as it is not certain what was undone, by number
+    :param inferred: transaction and table of changes of which it was inferred what was undone
     """
 
     keep: Mask
     unmatched: int
     uncertain: list[int]
+    inferred: list[tuple[int, int]]
 
 
 def not_rolled_back(
@@ -54,14 +60,15 @@ def not_rolled_back(
 
     :param rows: :data:`COLUMNS`, the rows of a transaction together and in log order
     :param schemas: the schemas of a table, by its number
-    :param infer: infer what was undone where changes have no ROWID; else all rows of such a table in the transaction remain
+    :param infer: infer what was undone where changes have no ROWID; else all rows of such a table in the transaction remain, unless they
+        are older than a change of the table: then it cannot be read as it was
     :param lobs: the pieces of LOBs are among the rows
     """
     codes = rows.column("code").to_numpy()
     undo = rows.column("rollback").to_numpy(zero_copy_only=False)
     change = codes != INTERNAL
     if not undo.any():
-        return Remaining(change, 0, [])
+        return Remaining(change, 0, [], [])
     names = pc.if_else(pc.equal(rows.column("row_id"), NO_ROW_ID), None, rows.column("row_id"))
     ids = pa.chunked_array(names).combine_chunks().dictionary_encode().indices.fill_null(-1)
     row = ids.to_numpy(zero_copy_only=False).astype(np.int64)
@@ -75,7 +82,7 @@ def not_rolled_back(
     order = plain[np.lexsort((row[plain], transactions[plain]))]  # stable: log order within a row of a transaction
     unmatched = int(cancel(order, transactions, row, undo, gone))
     texts = _Texts(rows.column("sql"))
-    of_long, uncertain = np.flatnonzero(long), set[int]()
+    of_long, uncertain, inferred = np.flatnonzero(long), set[int](), list[tuple[int, int]]()
     of_long = of_long[np.lexsort((tables[of_long], transactions[of_long]))]
     cuts = np.flatnonzero((np.diff(tables[of_long]) != 0) | (np.diff(transactions[of_long]) != 0)) + 1
     all_codes, all_rows = codes.tolist(), row.tolist()
@@ -84,15 +91,21 @@ def not_rolled_back(
             continue
         of_table, long_texts = known[int(tables[part[0]])]
         if pieces[part].any() or (of_table and long_texts and not lobs):
-            uncertain.add(int(tables[part[0]]))
-            if not infer:
+            if not infer and not any(_is_numbered(texts[i]) for i in part.tolist()):
+                uncertain.add(int(tables[part[0]]))
                 change[part] = kept[part] = True
                 continue
+            inferred.append((int(transactions[part[0]]), int(tables[part[0]])))
         changes = UndoneChanges(of_table | long_texts, all_codes, all_rows, texts, gone, kept)
         for i, undoes in zip(part.tolist(), undo[part].tolist(), strict=True):
             (changes.undo if undoes else changes.add)(i)
         unmatched += changes.unmatched
-    return Remaining(change & ~gone & (~undo | kept), unmatched, sorted(uncertain))
+    return Remaining(change & ~gone & (~undo | kept), unmatched, sorted(uncertain), inferred)
+
+
+def _is_numbered(text: str | None) -> bool:
+    """Whether a statement has numbers instead of the names of columns."""
+    return text is not None and _COLUMN_NUMBERS.search(text) is not None
 
 
 def warn_inferred(transaction: str, table: TableId) -> None:
@@ -105,8 +118,13 @@ def warn_inferred(transaction: str, table: TableId) -> None:
 
 
 def _long_columns(schemas: Sequence[TableSchema]) -> tuple[frozenset[str], frozenset[str]]:
-    """The LOBs and XML documents of a table, and its other columns whose values may be long."""
-    types = {c.name: ColumnType.of(c) for schema in schemas for c in schema.columns}
+    """The LOBs and XML documents of a table, and its other columns whose values may be long, by name and by number as LogMiner has it."""
+    types = {
+        name: ColumnType.of(c)
+        for schema in schemas
+        for number, c in enumerate(schema.columns, 1)
+        for name in (c.name, f"COL {number}")
+    }
     texts = (name for name, t in types.items() if t.is_long_text)
     return frozenset(name for name, t in types.items() if t.base in LOBS), frozenset(texts)
 

@@ -65,7 +65,7 @@ class RowDecoder:
             index = np.flatnonzero(tables == number)
             for part, schema in self._by_schema(rows, index, int(number)):
                 if undecided:
-                    part, net = self._decided(rows, part, schema, owner, ids)
+                    part, net = self._match_undo_rows(rows, part, schema, owner, ids)
                     found += [
                         self._block(rows.take(pa.array(at)), at, read, schema, owner, ids, commit_scns)
                         for read, at in net
@@ -149,10 +149,10 @@ class RowDecoder:
         )
         return block, at
 
-    def _decided(
+    def _match_undo_rows(
         self, rows: pa.Table, index: Int64s, schema: TableSchema, owner: npt.NDArray[np.int32], ids: pa.StringArray
     ) -> tuple[Int64s, list[tuple[Rows, Int64s]]]:
-        """Decide what undo rows undo.
+        """Match undo rows with what they undo.
 
         :return: the rows that are to be read, without those that were undone; and the net changes of transactions, with their log rows
         """

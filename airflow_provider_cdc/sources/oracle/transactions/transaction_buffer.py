@@ -282,9 +282,10 @@ class TransactionBuffer:
             rows = rows.take(pa.array(np.argsort(rank, kind="stable")))
         remaining = _rollback().not_rolled_back(rows, self._schemas, infer=False, lobs=self._lobs)
         _warn_unmatched(remaining.unmatched, commits)
+        self._warn_inferred(remaining.inferred, commits)
         if not remaining.keep.all():
             rows = rows.filter(pa.array(remaining.keep))
-        return CommittedRows(rows.combine_chunks(), commits, low, began, undecided=True)
+        return CommittedRows(rows.combine_chunks(), commits, low, began, undecided=bool(remaining.uncertain))
 
     def _large(self, commit: Commit, low: int) -> Iterator[CommittedRows]:
         """The rows of a transaction that is larger than a block, in several parts."""
@@ -322,11 +323,15 @@ class TransactionBuffer:
         uncertain: list[int] = remaining.uncertain
         if uncertain and np.isin(rows.column("table").to_numpy(), uncertain).sum() > UNCERTAIN_ROWS:
             remaining = _rollback().not_rolled_back(rows, self._schemas)
-            for number in uncertain:
-                _rollback().warn_inferred(commit.id, self._schemas(number)[-1].id)
             uncertain = []
         _warn_unmatched(remaining.unmatched, [commit])
+        self._warn_inferred(remaining.inferred, [commit])
         return remaining.keep, uncertain
+
+    def _warn_inferred(self, inferred: list[tuple[int, int]], commits: list[Commit]) -> None:
+        ids = {commit.serial: commit.id for commit in commits}
+        for serial, table in inferred:
+            _rollback().warn_inferred(ids[serial], self._schemas(table)[-1].id)
 
     def _rows_of(
         self, commit: Commit, keep: npt.NDArray[np.bool_], tables: list[int]

@@ -197,6 +197,18 @@ def test_rows_of_a_transaction_with_a_savepoint_are_events_with_both_images(
     assert images[-1] == ("u", (1, unknown), (1, unknown))
 
 
+def test_undo_rows_that_are_older_than_a_change_of_their_table_stop_nothing(
+    schema: Oracle, made: Callable[..., Connector]
+) -> None:
+    """They do not have all columns, and need no names."""
+    connector = made(log_mining_strategy="hybrid")
+    connector.capture()
+    _run(schema, SAVE, _set(1, NAME="undone", C=BIG), BACK, _set(1, NAME="kept"))
+    schema.sql("ALTER TABLE LOB ADD (Z NUMBER(9))")
+    connector.capture()
+    assert {row["ID"]: row["NAME"] for row in connector.rows("APP.LOB")} == {1: "kept", 2: "two", 3: "three"}
+
+
 def _transaction(r: random.Random) -> list[Step | str]:
     steps: list[Step | str] = []
     for _ in range(r.randint(1, 8)):
