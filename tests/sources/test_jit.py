@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 from airflow_provider_cdc.sources import jit as module
 from airflow_provider_cdc.sources.jit import stamp
+from dev import paths
 
 SOURCES = Path(module.__file__).parent
 
@@ -54,3 +58,27 @@ def test_a_kernel_is_compiled_again_when_one_changes_that_sources_share() -> Non
 
     file = kernels.decode_rows._cache._cache_file  # type: ignore[attr-defined]
     assert file._source_stamp[1] == stamp(SOURCES / "mysql", SOURCES / "relational")
+
+
+def test_kernels_are_loaded_without_the_compiler_and_others_are_compiled_after_that(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(
+        "from airflow_provider_cdc.sources.jit import jit\n\n\n"
+        "@jit\ndef total(a):\n    copy = a.copy()\n    sum_ = 0.0\n    for x in copy:\n        sum_ += x\n    return sum_\n"
+    )
+    program = (
+        "import numba, numpy as np, one\n"
+        "from numba.core.registry import cpu_target\n"
+        "a = np.arange(5.0)\n"
+        "print(one.total(a), len(one.total.stats.cache_hits), len(cpu_target.target_context._registries))\n"
+        "print(numba.njit(lambda a: np.sqrt(a).sum() + len({1: np.sort(a)}))(a**2))\n"
+    )
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": f"{tmp_path}:{paths.ROOT}"}
+
+    def run() -> list[str]:
+        done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()
+
+    first, second = run(), run()
+    assert (first[:2], first[3]) == (["10.0", "0"], "11.0")
+    assert second == ["10.0", "1", "0", "11.0"]
