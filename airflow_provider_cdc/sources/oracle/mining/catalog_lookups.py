@@ -41,8 +41,12 @@ class CatalogLookups:
         named = list(tables)
         return self._ask(lambda d: d.unlogged(named)) if named else {}
 
-    def objects(self) -> dict[int, TableId]:
-        return self._ask(lambda d: d.objects())
+    def objects(self, tables: Iterable[TableId]) -> dict[int, TableId]:
+        named = list(tables)
+        return self._ask(lambda d: d.objects(named)) if named else {}
+
+    def table_of_object(self, number: int) -> TableId | None:
+        return self._ask(lambda d: d.table_of_object(number))
 
     def partitioned(self) -> list[TableId]:
         return self._ask(lambda d: d.partitioned())

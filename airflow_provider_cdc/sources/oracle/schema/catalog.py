@@ -76,6 +76,23 @@ WHERE (t.DATA_TYPE = 'BFILE' OR t.DATA_TYPE_MOD = 'REF'
   AND {where}
 ORDER BY t.OWNER, t.TABLE_NAME, t.COLUMN_ID"""
 
+_TABLE_OBJECTS: Final = "'TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION'"
+_OBJECTS = f"""
+SELECT t.OWNER, t.OBJECT_NAME, t.OBJECT_ID
+FROM ALL_OBJECTS{{at}} t
+WHERE t.OBJECT_TYPE IN ({_TABLE_OBJECTS}) AND t.OBJECT_NAME NOT LIKE 'BIN$%' AND {{where}}"""
+_ORGANIZED = """
+SELECT t.TABLE_OWNER, t.TABLE_NAME, o.OBJECT_ID
+FROM ALL_INDEXES{at} t
+JOIN ALL_OBJECTS{at} o ON o.OWNER = t.OWNER AND o.OBJECT_NAME = t.INDEX_NAME
+WHERE t.INDEX_TYPE = 'IOT - TOP' AND o.OBJECT_TYPE LIKE 'INDEX%' AND t.TABLE_NAME NOT LIKE 'BIN$%' AND {where}"""
+_NAMED_BY: Final = {
+    _INDEXES: ("t.TABLE_OWNER", "t.TABLE_NAME"),
+    _OBJECTS: ("t.OWNER", "t.OBJECT_NAME"),
+    _ORGANIZED: ("t.TABLE_OWNER", "t.TABLE_NAME"),
+}
+"""The columns with the owner and the name of a table, where they are not ``OWNER`` and ``TABLE_NAME``."""
+
 _Row = tuple[Any, ...]
 
 
@@ -137,22 +154,23 @@ class Catalog:
 
     # -- objects that the log has numbers of ---------------------------------------------------------------------------
 
-    def objects(self) -> dict[int, TableId]:
-        """The current tables by object number, without those in the recycle bin; a partition maps to its table.
+    def objects(self, tables: Iterable[TableId]) -> dict[int, TableId]:
+        """The object numbers of tables: their own, those of their partitions, and of the index of an index-organized table.
 
         The log has the number of the partition, not that of its table; of an index-organized table, that of its index.
         """
-        sql = (
-            "SELECT t.OBJECT_ID, t.OWNER, t.OBJECT_NAME FROM ALL_OBJECTS t"
-            f" WHERE t.OBJECT_TYPE IN ({_TABLE_OBJECTS}) AND t.OBJECT_NAME NOT LIKE 'BIN$%'"
-        )
-        organized = (
-            "SELECT o.OBJECT_ID, i.TABLE_OWNER, i.TABLE_NAME FROM ALL_INDEXES i"
-            " JOIN ALL_OBJECTS o ON o.OWNER = i.OWNER AND o.OBJECT_NAME = i.INDEX_NAME"
-            " WHERE i.INDEX_TYPE = 'IOT - TOP' AND o.OBJECT_TYPE LIKE 'INDEX%' AND i.TABLE_NAME NOT LIKE 'BIN$%'"
-        )
-        found = rows(self.connection, sql) + rows(self.connection, organized)
-        return {int(number): self._id(owner, name) for number, owner, name in found}
+        wanted = {(t.namespace, t.name) for t in tables}
+        if not wanted:
+            return {}
+        found = self._query(_OBJECTS, wanted, "") + self._query(_ORGANIZED, wanted, "")
+        return {int(number): self._id(owner, name) for owner, name, number in found}
+
+    def table_of_object(self, number: int) -> TableId | None:
+        """The current table of an object number; ``None`` if there is none, or it is in the recycle bin."""
+        for sql, column in ((_OBJECTS, "t.OBJECT_ID"), (_ORGANIZED, "o.OBJECT_ID")):
+            for owner, name, _ in rows(self.connection, sql.format(at="", where=f"{column} = :id"), id=number):
+                return self._id(owner, name)
+        return None
 
     def partitioned(self) -> list[TableId]:
         """All tables that have partitions."""
@@ -251,7 +269,7 @@ class Catalog:
         return found
 
     def _query(self, sql: str, wanted: set[tuple[str, str]] | None, at: str) -> list[_Row]:
-        owner = "t.TABLE_OWNER" if sql is _INDEXES else "t.OWNER"
+        owner, table = _NAMED_BY.get(sql, ("t.OWNER", "t.TABLE_NAME"))
         named = wanted if wanted is not None and len(wanted) <= MOST_NAMED else None
         binds: dict[str, str] = {}
         if wanted is None:
@@ -260,7 +278,7 @@ class Catalog:
             pairs = []
             for i, (schema, name) in enumerate(sorted(named)):
                 binds |= {f"o{i}": schema, f"n{i}": name}
-                pairs.append(f"({owner} = :o{i} AND t.TABLE_NAME = :n{i})")
+                pairs.append(f"({owner} = :o{i} AND {table} = :n{i})")
             where = f"({' OR '.join(pairs)})"
         else:
             schemas = sorted({schema for schema, _ in wanted})
@@ -313,7 +331,6 @@ class Catalog:
         return constant(self.connection, text)
 
 
-_TABLE_OBJECTS: Final = "'TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION'"
 _NO_FLASHBACK = {942, 1031, 1466, 1555, 8180, 8181, 22818, 38029}
 
 

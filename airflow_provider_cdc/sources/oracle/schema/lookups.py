@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -43,8 +43,11 @@ class Lookups(Protocol):
     def table(self, table: TableId) -> TableSchema | None:
         """The current schema of a table; ``None`` if it does not exist or cannot be captured."""
 
-    def objects(self) -> dict[int, TableId]:
-        """All current tables, by data object number."""
+    def objects(self, tables: Iterable[TableId]) -> dict[int, TableId]:
+        """The object numbers of those of the tables that exist, with those of their partitions."""
+
+    def table_of_object(self, number: int) -> TableId | None:
+        """The current table of an object number."""
 
     def partitioned(self) -> list[TableId]:
         """All tables that have partitions."""
@@ -86,8 +89,11 @@ class NoLookups:
     def table(self, table: TableId) -> TableSchema | None:
         return None
 
-    def objects(self) -> dict[int, TableId]:
+    def objects(self, tables: Iterable[TableId]) -> dict[int, TableId]:
         return {}
+
+    def table_of_object(self, number: int) -> TableId | None:
+        return None
 
     def partitioned(self) -> list[TableId]:
         return []

@@ -32,13 +32,17 @@ class ObjectNames:
         self._tables, self._lookups = tables, lookups
         self._learned: dict[int, TableId] = {}
         self._assumed: dict[int, TableId] = {}
-        self._present: dict[int, TableId] = {}
+        self._present: dict[int, TableId | None] = {}
         self._gone: set[int] = set()
         self.passed_over: dict[int, int] = {}
 
     def begin(self) -> None:
-        """Read the current names: some objects may be dropped before their rows are read."""
-        self._present = {**self._lookups.objects(), **self._present}
+        """Read the object numbers of the captured tables: some may be dropped before their rows are read.
+
+        A database may have a hundred thousand tables that are not captured. Those are looked up one by one, when a row asks for it.
+        """
+        captured = [t for t in self._tables.known() if self._tables.captured(t)]
+        self._present = {**self._lookups.objects(captured), **self._present}
 
     def learn(self, number: int, table: TableId) -> None:
         """The log names the table of an object."""
@@ -60,9 +64,7 @@ class ObjectNames:
         if readable and then is not None and not unnamed(then.namespace, then.name):
             self._learned[number] = then
             return then
-        if number not in self._present and shown is None:
-            self.begin()
-        found = self._present.get(number, shown)
+        found = (self._now(number) if shown is None else self._present.get(number)) or shown
         if found is not None:
             self._assumed[number] = found
         return found
@@ -77,14 +79,23 @@ class ObjectNames:
 
     def present(self, number: int) -> TableId | None:
         """The current name of an object."""
-        return self._lookups.objects().get(number)
+        return self._lookups.table_of_object(number)
 
     def vanished(self) -> list[TableId]:
         """Captured tables that do not exist any more, and whose object number is not known."""
-        if not self._present:
+        if self._without_number():
             self.begin()
+        return self._without_number()
+
+    def _without_number(self) -> list[TableId]:
         found = {*self._present.values(), *self._learned.values()}
         return [t for t in self._tables.known() if t not in found and self._tables.captured(t)]
+
+    def _now(self, number: int) -> TableId | None:
+        """The name of an object when it was first asked for."""
+        if number not in self._present:
+            self._present[number] = self._lookups.table_of_object(number)
+        return self._present[number]
 
     def pass_over(self, number: int, rows: int, name: str) -> None:
         if number not in self.passed_over:
@@ -105,7 +116,7 @@ class ObjectNames:
             if object_ in self._learned or object_ in self._gone:
                 continue
             # an object of its own may also be a partition of the table, unless the table is known to be called otherwise now
-            elsewhere = self._present.get(number, old) != old
+            elsewhere = (self._now(number) or old) != old
             if assumed != old if object_ == number else assumed == new != old or (assumed == old and elsewhere):
                 raise _mistaken(object_, assumed, old, new, scn)
         for object_ in [n for n, table in self._learned.items() if table == old or n == number] + [number]:

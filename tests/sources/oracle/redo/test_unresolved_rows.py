@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from decimal import Decimal
 from typing import Any
@@ -295,8 +295,12 @@ class Asked(NoLookups):
         self._objects, self._then = objects, then
         self.plain = True
 
-    def objects(self) -> dict[int, TableId]:
-        return dict(self._objects)
+    def objects(self, tables: Iterable[TableId]) -> dict[int, TableId]:
+        named = set(tables)
+        return {number: table for number, table in self._objects.items() if table in named}
+
+    def table_of_object(self, number: int) -> TableId | None:
+        return self._objects.get(number)
 
     def object_at(self, number: int, scn: int) -> tuple[bool, TableId | None]:
         return self._then is not None, (self._then or {}).get(number)

@@ -156,7 +156,8 @@ def test_index_organized_table_is_a_table_whose_rows_are_numbered_by_its_index(
     (table,) = dictionary.tables().values()
     assert (table.key, table.names) == (("A",), ("A", "B"))
     ((index,),) = schema.sql("SELECT OBJECT_ID FROM ALL_OBJECTS WHERE OBJECT_TYPE = 'INDEX'")
-    assert dictionary.objects()[index] == table.id
+    assert dictionary.objects([table.id])[index] == table.id
+    assert dictionary.table_of_object(index) == table.id
     assert [ordered for _, _, ordered in dictionary.stored(table.id)] == [False, False]
 
 
