@@ -14,8 +14,8 @@ from airflow_provider_cdc.changelog.partial import DocumentsLost
 from airflow_provider_cdc.changelog.pending import Pending, names_at
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
+from airflow_provider_cdc.core.read_ahead import read_ahead
 from airflow_provider_cdc.sink import texts, windows
-from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.claims import Claim, TableClaims
 from airflow_provider_cdc.sink.config import InsertMode, OnError, SinkConfig
 from airflow_provider_cdc.sink.database import unavailable
@@ -350,7 +350,7 @@ class TableWriter:
             made = windows.Windows(*given, committed=committed).steps()
         else:
             made = steps(*given, each=each, committed=committed)
-        with ahead(made) as coming:
+        with read_ahead(made) as coming:
             for step in coming:
                 self._made(connection, table, step, there, each=each)
 

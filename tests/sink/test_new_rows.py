@@ -1,9 +1,7 @@
-"""Rows that the source has made are inserted without a look whether they are there, and written as others if the table has them; work ahead of the database."""
+"""Rows that the source has made are inserted without a look whether they are there, and written as others if the table has them."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sink import windows
-from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.apply import Sink
 from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
 from airflow_provider_cdc.sink.dialects.base import Dialect
@@ -108,20 +105,6 @@ def test_a_table_whose_key_is_not_enforced_gets_no_rows_twice(
     connector.capture()
     assert [what for what, _ in apply(engine, connector)] == ["upsert"]
     assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
-
-
-def test_what_fails_ahead_is_raised_in_its_turn_and_the_thread_ends() -> None:
-    def failing() -> Iterator[int]:
-        yield 1
-        raise ValueError("two")
-
-    found, before = list[int](), {*threading.enumerate()}
-    with pytest.raises(ValueError, match="two"), ahead(failing()) as items:
-        found.extend(items)
-    assert found == [1]
-    with ahead(iter(range(10**9))) as items:
-        assert next(items) == 0
-    assert not [thread for thread in {*threading.enumerate()} - before if thread.name == "cdc-ahead"]
 
 
 def test_statements_stay_far_below_what_a_server_takes() -> None:

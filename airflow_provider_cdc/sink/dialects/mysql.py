@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.read_ahead import read_ahead
 from airflow_provider_cdc.sink import texts, widening
-from airflow_provider_cdc.sink.ahead import ahead
 from airflow_provider_cdc.sink.dialects.base import ColumnThere, There, fields_of, run
 from airflow_provider_cdc.sink.dialects.collations import collations, is_text, refuse_merging, text_keys
 from airflow_provider_cdc.sink.dialects.staging import StagingDialect, slices
@@ -422,7 +422,7 @@ class MariaDb(StagingDialect):
     def _run_all(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, head: str, tail: str) -> None:
         """Run statements with all rows between a head and a tail."""
         room = self._packet(connection) - len(f"{head}{tail}".encode()) - 1  # the command's own byte
-        with ahead(self._statements(table, rows, room)) as statements:
+        with read_ahead(self._statements(table, rows, room)) as statements:
             for values in statements:
                 whole = (
                     f"{head}{values}{tail}"

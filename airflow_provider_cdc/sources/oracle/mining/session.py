@@ -215,6 +215,12 @@ class MiningSession:
                 self._forget()
                 self._retry(lambda: self._begin(progress.low, end), f"SCN {progress.low} to {end}")
 
+    def cancel(self) -> None:
+        """End the call to the database that another thread may wait for; LogMiner may take minutes for one."""
+        if self._connection is not None:
+            with contextlib.suppress(oracledb.Error):  # the connection is gone, and so is the call
+                self._connection.cancel()
+
     def close(self) -> None:
         """End the session and the connection."""
         connection, self._connection = self._connection, None

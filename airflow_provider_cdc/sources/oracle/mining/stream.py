@@ -15,6 +15,7 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback
 from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.read_ahead import read_ahead
 from airflow_provider_cdc.core.spi.carried import Carried, CarriedLost
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
@@ -142,8 +143,11 @@ class LogMinerStream:
         low = min([read if first else read + 1, *late.values(), transactions.unfinished or FOREVER])
         began, rows = time.monotonic(), 0
         session.open(low, end)
-        with contextlib.closing(session.rows(low, end, None if first else read, late)) as batches:
-            for part in in_scn_order(batches):
+        with (
+            contextlib.closing(session.rows(low, end, None if first else read, late)) as batches,
+            read_ahead(in_scn_order(batches), session.cancel) as parts,
+        ):
+            for part in parts:
                 rows += part.num_rows
                 for item in self._processor.process(part):
                     self._inside = isinstance(item, LogBlock) and item.open

@@ -116,6 +116,8 @@ class Log:
             if hidden and strands.random() < 0.7
         }
 
+    def cancel(self) -> None: ...
+
     def minable_scn(self) -> int:
         return next((end for end in self.ends if end > self.at), self.ends[-1])
 

@@ -1,11 +1,11 @@
-"""Items that are made in a thread while somebody works on those before: the database has to wait less for us, and we for it."""
+"""Makes items in a thread while the caller works on earlier ones: the database waits less for us, and we wait less for it."""
 
 from __future__ import annotations
 
 import contextlib
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 Item = TypeVar("Item")
@@ -13,15 +13,21 @@ _LOOK_S = 0.05
 """How often a thread whose items are not taken looks whether they are still wanted."""
 
 
-@contextlib.contextmanager
-def ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
-    """The same items, of which the next one is made while one is worked on. Memory: one more of them, and one that waits.
+def _nothing() -> None:
+    return None
 
-        >>> with ahead(iter([1, 2])) as items:
+
+@contextlib.contextmanager
+def read_ahead(items: Iterator[Item], cancel: Callable[[], None] = _nothing) -> Iterator[Iterator[Item]]:
+    """Give the same items, of which the next one is made while the caller works on one. Memory: two more items.
+
+        >>> with read_ahead(iter([1, 2])) as items:
         ...     print(list(items))
         [1, 2]
 
-    What making them raises is raised by the iterator.
+    Leaving the block waits for the thread. The iterator raises the errors of making an item.
+
+    :param cancel: ends the call that the thread may be in, if the block is left before the last item
     """
     made: queue.Queue[tuple[bool, Item | BaseException | None]] = queue.Queue(1)
     ended = threading.Event()
@@ -39,7 +45,7 @@ def ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
                 if not hand((True, item)):
                     return
             hand((False, None))
-        except BaseException as e:  # told to who waits for it
+        except BaseException as e:  # the iterator raises it
             hand((False, e))
 
     def taken() -> Iterator[Item]:
@@ -52,10 +58,12 @@ def ahead(items: Iterator[Item]) -> Iterator[Iterator[Item]]:
             else:
                 raise item  # type: ignore[misc]
 
-    thread = threading.Thread(target=make, name="cdc-ahead", daemon=True)
+    thread = threading.Thread(target=make, name="cdc-read-ahead", daemon=True)
     thread.start()
     try:
         yield taken()
     finally:
         ended.set()
+        if thread.is_alive():
+            cancel()
         thread.join()

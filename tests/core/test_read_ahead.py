@@ -1,0 +1,76 @@
+"""Items that a thread makes while the caller works on earlier ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from airflow_provider_cdc.core.read_ahead import read_ahead
+from tests.support.patience import LONGEST_S
+
+
+def _threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "cdc-read-ahead"]
+
+
+def test_the_next_item_is_made_while_the_caller_works_on_one() -> None:
+    second = threading.Event()
+
+    def made() -> Iterator[int]:
+        yield 1
+        second.set()
+        yield 2
+
+    with read_ahead(made()) as items:
+        assert next(items) == 1
+        assert second.wait(LONGEST_S)
+        assert list(items) == [2]
+    assert not _threads()
+
+
+def test_an_error_is_raised_after_the_items_before_it() -> None:
+    def failing() -> Iterator[int]:
+        yield 1
+        raise ValueError("two")
+
+    found = list[int]()
+    with pytest.raises(ValueError, match="two"), read_ahead(failing()) as items:
+        found.extend(items)
+    assert (found, _threads()) == ([1], [])
+
+
+def test_leaving_early_ends_the_thread_and_makes_no_more_items() -> None:
+    made = list[int]()
+
+    def many() -> Iterator[int]:
+        for number in range(10**9):
+            made.append(number)
+            yield number
+
+    with read_ahead(many()) as items:
+        assert next(items) == 0
+    assert (len(made) <= 3, _threads()) == (True, [])
+
+
+def test_leaving_early_cancels_the_call_that_the_thread_waits_for() -> None:
+    cancelled = threading.Event()
+
+    def waiting() -> Iterator[int]:
+        yield 1
+        assert cancelled.wait(LONGEST_S)
+        raise OSError("cancelled")
+
+    with read_ahead(waiting(), cancelled.set) as items:
+        assert next(items) == 1
+    assert (cancelled.is_set(), _threads()) == (True, [])
+
+
+def test_a_thread_that_has_ended_is_not_cancelled() -> None:
+    cancelled = threading.Event()
+    with read_ahead(iter([1]), cancelled.set) as items:
+        assert list(items) == [1]
+        for thread in _threads():
+            thread.join(LONGEST_S)
+    assert not cancelled.is_set()
