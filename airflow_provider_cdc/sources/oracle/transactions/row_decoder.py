@@ -99,7 +99,7 @@ class RowDecoder:
         codes = rows.column("code").to_numpy()
         starts = (codes <= LAST_CHANGE) & ~rows.column("rollback").to_numpy(zero_copy_only=False)
         for part in _by_size(rows, index, starts, owner):
-            picked = rows.take(pa.array(part)).combine_chunks()
+            picked = _taken(rows, part)
             good = readable(picked, schema, owner[part], ids)
             if not good.all():
                 part, picked = part[good], picked.filter(pa.array(good)).combine_chunks()
@@ -281,6 +281,13 @@ def _by_size(
             hi = len(index)
         yield index[lo:hi]
         lo, done = hi, int(ends[hi - 1])
+
+
+def _taken(rows: pa.Table, index: Int64s) -> pa.Table:
+    """The rows of an ascending index; without a copy, where they follow each other."""
+    if len(index) and index[-1] - index[0] + 1 == len(index):
+        return rows.slice(int(index[0]), len(index)).combine_chunks()
+    return rows.take(pa.array(index)).combine_chunks()
 
 
 def _addresses(row_ids: pa.Array) -> pa.Array | None:

@@ -208,7 +208,7 @@ class TransactionBuffer:
         spilled = self._buffer.spilled_rows
         self._buffer.add(changes.filter(pa.array(~here & ~_among(tx, done))))
         self._counters.spilled += self._buffer.spilled_rows - spilled
-        return changes.filter(pa.array(here))
+        return _filtered(changes, here)
 
     def give_up_oversized(self) -> list[Transaction]:
         """Give up transactions with too many changes; returns them."""
@@ -274,7 +274,7 @@ class TransactionBuffer:
         parts = [self._buffer.read(stored)] if stored else []
         if len(stored) < len(commits):
             here = _among(now.column("tx").to_numpy(), np.sort(serials))
-            parts.append(now if here.all() else now.filter(pa.array(here)))
+            parts.append(_filtered(now, here))
         rows = pa.concat_tables(parts)
         order = np.argsort(serials)
         rank = order[np.searchsorted(serials[order], rows.column("tx").to_numpy())]
@@ -387,6 +387,14 @@ def _among(values: Int64s, wanted: Int64s) -> npt.NDArray[np.bool_]:
     at = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
     found: npt.NDArray[np.bool_] = wanted[at] == values
     return found
+
+
+def _filtered(rows: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
+    """The rows of a mask; without a copy, where they follow each other."""
+    at = np.flatnonzero(mask)
+    if len(at) and at[-1] - at[0] + 1 == len(at):
+        return rows.slice(int(at[0]), len(at))
+    return rows.filter(pa.array(mask))
 
 
 def _between_changes(pieces: Iterator[pa.Table]) -> Iterator[pa.Table]:
