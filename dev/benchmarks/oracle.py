@@ -1,7 +1,8 @@
 """Capture of rows of ``V$LOGMNR_CONTENTS`` that are served as fast as the driver takes them, and its parts alone.
 
 The server is ours (``dev/servers/oracle``): what it costs an Oracle to mine its log is not measured here. What is measured is everything
-behind it: the driver's fetch, the redo parser, the way into the change log.
+behind it: the driver's fetch, the redo parser, the way into the change log. LogMiner itself is slower than all of them, so a capture also runs
+beside a server that gives rows at a pace: as far as work is done while the server makes the next rows, it costs no time.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ TABLE = "BENCH"
 DEBEZIUM_EVENTS_PER_S = 40_000
 """Published for LogMiner with four tuned columns; nothing of Debezium runs here, as it would need an Oracle."""
 PARSED_AT_A_TIME = 32_768
+PACE = 100_000
+"""Rows a second of a fast LogMiner: more than twice what Debezium publishes for all of its work."""
 OPEN_RUNS = 30
 OPEN_SHARE = 0.1
 """Changes of the transaction that stays open, by those of all others."""
@@ -33,12 +36,13 @@ BARS = [
     Bar("ours.parser_rows_per_s", 400_000),
     Bar("ours.peak_rss_mb", 600, at_most=True),
     Bar("open.ratio", 1.2, at_most=True),
+    Bar("paced.share", 0.85),
 ]
 
 
 def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list[Bar]]:
     """Serve rows, capture them; fetch them and do nothing; parse their texts on one core; capture in many runs while a transaction is open."""
-    report = Report(7)
+    report = Report(8)
     print("Starting the Oracle test server …", flush=True)
     with Oracle() as server:
         properties = {"database.dbname": server.database, "log.mining.strategy": "online_catalog"}
@@ -56,6 +60,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
         with report.step("the driver fetches them, and that is all") as step:
             fetch = max(options.rows / _fetched(server, served) for _ in range(options.repeat))
             step.done(f"{fetch:,.0f} a second")
+        paced = _paced(options, report, server, folder, properties)
         opened = _open(options, report, server, folder, properties)
     with report.step("the redo parser alone, on one core") as step:
         parser = _parsed(options.rows, options.repeat)
@@ -63,18 +68,45 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
     summed = figures.summed_up(runs, "rows")
     summed |= {"parser_rows_per_s": round(parser), "fetch_rows_per_s": round(fetch), "stages": runs[0]["stages"]}
     document: dict[str, Any] = {"ours": summed, "published": {"debezium_events_per_s": DEBEZIUM_EVENTS_PER_S}}
-    document |= {"server": "oracle", "rows": options.rows, "open": opened, "load": machine.load()}
+    document |= {"server": "oracle", "rows": options.rows, "open": opened, "paced": paced, "load": machine.load()}
     print(f"\n{figures.table(document, 'rows')}\n\n{figures.shares_text(summed['stages'])}")
     print(
         f"\n{'driver alone, rows a second':<34}{fetch:>14,.0f}\n{'redo parser alone, rows a second':<34}{parser:>14,.0f}"
     )
     print(f"{'Debezium, as published':<34}{DEBEZIUM_EVENTS_PER_S:>14,.0f}")
+    print(f"{f'where LogMiner gives {PACE:,}':<34}{paced['rows_per_s']:>14,.0f}")
     print(
         f"\nA transaction that is open over {OPEN_RUNS} runs: {opened['rows']:,} rows, {opened['mined']:,} mined, {opened['ratio']:.3f} times; "
         f"a run takes {opened['first_s']:.1f} s at first, {opened['last_s']:.1f} s at last"
     )
     print(f"\nLoad average at the end: {document['load']}. Figures count only from a machine that does nothing else.")
     return document, BARS
+
+
+def _paced(
+    options: argparse.Namespace, report: Report, server: Oracle, folder: Path, properties: dict[str, Any]
+) -> dict[str, Any]:
+    """A capture from a server that gives rows at a pace: its rows a second, and their share of what the driver alone gets there."""
+    table = f"{TABLE}_PACED"
+    ours = Ours(server, "oracle", f"{server.owner}.{table}", folder / "paced", **properties)
+    with report.step(f"ours captures where LogMiner gives {PACE:,} rows a second") as step:
+        server.serve_rows(1, table)
+        server.serve_rows(0)
+        ours.run(step.progress)
+        served = server.serve_rows(options.rows, table, pace=PACE)
+        _fetched(server, served)  # the server encodes them when they are asked for first
+        fetch = _fetched(server, served)
+        run = ours.run(step.progress)
+        if run["events"] != options.rows:
+            raise Problem(
+                f"{run['events']:,} events were captured instead of {options.rows:,}: the figures mean nothing."
+            )
+        share = fetch / run["seconds"]
+        step.done(f"{options.rows / run['seconds']:,.0f} a second, {share:.2f} of the driver alone")
+    return {
+        "rows_per_s": round(options.rows / run["seconds"]), "fetch_rows_per_s": round(options.rows / fetch),
+        "share": round(share, 3), "seconds": run["seconds"], "cpu_s": run["cpu_s"],
+    }  # fmt: skip
 
 
 def _open(

@@ -6,9 +6,10 @@ no memory; a fetch sends the bytes as they are.
 
 import mmap
 import random
+import time
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ class Plan:
     """What to serve: ``count`` inserts, in transactions with their START and COMMIT rows around.
 
     ``at_once`` of them are open together: their rows come in turn, their commits in a random order. Besides, one transaction with
-    ``open_rows`` inserts is open from the first row to the last.
+    ``open_rows`` inserts is open from the first row to the last. A query has ``pace`` rows a second at most, if that is not 0: LogMiner is
+    slower than the driver.
     """
 
     folder: Path
@@ -54,6 +56,7 @@ class Plan:
     transaction_rows: int = TRANSACTION_ROWS
     at_once: int = 1
     open_rows: int = 0
+    pace: int = 0
     file: "Prepared | None" = None
 
 
@@ -167,19 +170,28 @@ def last_scn(plan: Plan) -> int:
 class Rows:
     """A range of the prepared rows."""
 
-    def __init__(self, prepared: Prepared, start: int, end: int) -> None:
-        self._prepared = prepared
+    def __init__(self, prepared: Prepared, start: int, end: int, pace: int, check: Callable[[], None]) -> None:
+        self._prepared, self._pace, self._check = prepared, pace, check
         self._at, self._end = start, end
 
     def take(self, count: int) -> tuple[bytes, int, bool]:
         stop = min(self._at + count, self._end)
+        if self._pace:
+            self._wait((stop - self._at) / self._pace)  # LogMiner makes rows when they are asked for, and not ahead
         ends = self._prepared.ends
         data = self._prepared.bytes[ends[self._at] : ends[stop]]
         sent, self._at = stop - self._at, stop
         return data, sent, sent == count
 
+    def _wait(self, seconds: float) -> None:
+        """Wait, unless the client sends a break."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self._check()
+            time.sleep(min(left, 0.05))
 
-def outcome(plan: Plan, sql: str, start: int, end: int) -> Outcome:
+
+def outcome(plan: Plan, sql: str, start: int, end: int, check: Callable[[], None]) -> Outcome:
     """The rows between two SCNs with the columns that the query selects; its other conditions hold for all of them."""
     reader = Tokens(tokenize(sql), sql)
     reader.expect("SELECT")
@@ -189,4 +201,4 @@ def outcome(plan: Plan, sql: str, start: int, end: int) -> Outcome:
     prepared = plan.file
     first = bisect_left(prepared.scns, start or 0)
     last = bisect_right(prepared.scns, end or 2**63)
-    return Outcome(prepared.columns, iter(()), Rows(prepared, first, last))
+    return Outcome(prepared.columns, iter(()), Rows(prepared, first, last, plan.pace, check))

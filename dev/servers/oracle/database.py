@@ -298,6 +298,7 @@ class Database:
         at_once: int = 1,
         open_rows: int = 0,
         later: int = 0,
+        pace: int = 0,
     ) -> dict[str, Any]:
         """From now V$LOGMNR_CONTENTS gives prepared rows; returns the range of their SCNs. ``count`` 0 ends it.
 
@@ -317,7 +318,7 @@ class Database:
         first = self.scn()
         plan = bench.Plan(
             self.folder, count, first, owner.name, table, made.id, made.version, self.home if self.cdb else None,
-            transaction_rows, at_once, open_rows,
+            transaction_rows, at_once, open_rows, pace,
         )  # fmt: skip
         if not later:
             self.jump_scn(bench.last_scn(plan) - first + 10)

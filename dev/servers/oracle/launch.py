@@ -219,7 +219,8 @@ class Oracle(Server):
         """Serve prepared LogMiner rows from now, for benchmarks; returns ``first``, ``last`` SCN and ``rows``.
 
         ``transaction_rows`` (1000) in each transaction, of which ``at_once`` (1) are open together. One more, with ``open_rows`` (0)
-        rows, is open from the first row to the last. With ``later`` the database's SCN stays before them, see :meth:`jump_scn`.
+        rows, is open from the first row to the last. With ``later`` the database's SCN stays before them, see :meth:`jump_scn`. A query
+        has ``pace`` rows a second at most (0: as many as the client takes).
         """
         return dict(self.control("serve_rows", count=count, table=table, **options))
 

@@ -182,7 +182,7 @@ class Miner:
             return None
         if self.parameters is None:
             raise OraError(1306)
-        return bench.outcome(prepared, sql, self.parameters["start"], self.parameters["end"])
+        return bench.outcome(prepared, sql, self.parameters["start"], self.parameters["end"], self._session.check)
 
 
 def _committed(renderer: "contents.Renderer", rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:

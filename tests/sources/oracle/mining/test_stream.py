@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+import pytest
+
 from airflow_provider_cdc.core.model.events import Heartbeat, LogItem
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.sources.oracle.mining import stream
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.source import OracleSource
 from dev.servers.oracle import Oracle
@@ -84,3 +87,19 @@ def test_the_shortest_pause_that_is_set_is_kept(schema: Oracle) -> None:
         items = source.stream(source.current_position(), NoTables(), until=None, patience=lambda: 0.01)
         _looked(items)
         assert _seconds_to_reach(items, schema.scn()) > 0.5
+
+
+def test_leaving_the_stream_ends_the_call_that_it_waits_for(schema: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LogMiner may take minutes for the next rows."""
+    monkeypatch.setattr(stream, "PIECE_ROWS", 250)
+    with OracleSource(settings(schema, query__fetch__size=1000)) as source:
+        start = source.current_position()
+        schema.serve_rows(4000, pace=250)
+        try:
+            items = source.stream(start, NoTables(), until=None)
+            next(items)
+            began = time.monotonic()
+            items.close()  # type: ignore[attr-defined]
+            assert time.monotonic() - began < 2
+        finally:
+            schema.serve_rows(0)
