@@ -5,10 +5,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from spark_jobs.targets.memory import STORED
 from tests.spark.lake import KINDS, SECRET, Child, Lake, new_lake, start_spark
+from tests.support.patience import LONGEST_S
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -28,7 +30,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def spark() -> Iterator[SparkSession]:
     spark = start_spark()
     yield spark
-    spark.stop()
+    process = spark.sparkContext._gateway.proc  # type: ignore[union-attr]
+    try:
+        spark.stop()
+    except (Py4JError, OSError) as e:
+        raise AssertionError(f"Spark's JVM has ended before the tests, with {process.wait(LONGEST_S)}.") from e
 
 
 @pytest.fixture
