@@ -273,6 +273,8 @@ class MiningSession:
         surplus = tuple(set(self.files) - set(needed))
         self.files = needed
         logminer.start(self.connection, self._config, needed, surplus, low, end)
+        with translated(self._config):
+            self._utc_offset = utc_offset(self.connection)  # a session may outlive a change to summer time
         self.begin_seconds = self._clock() - began
         self.counters.started(self.begin_seconds)
 
@@ -288,7 +290,6 @@ class MiningSession:
             self.close()
         logminer.add_logs(self.connection, self._config, files)
         with translated(self._config):
-            self._utc_offset = utc_offset(self.connection)
             switches = int(scalar(self.connection, _SWITCHES))
         self.files, self._mined_before = files, True
         self._opened_at = self._clock()
