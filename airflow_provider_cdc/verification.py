@@ -205,7 +205,7 @@ class Verification:
 
         filters, named = Filters(self._config), self._config.signal_data_collection
         hidden = None if named is None else self._source.signal_table(named)
-        captured = [t for t in self._source.discover() if filters.table(t) and t != hidden]
+        captured = [t for t in self._source.discover(filters.table) if filters.table(t) and t != hidden]
         try:
             given = TypeAdapter(Patterns).validate_python(patterns)
         except ValidationError as e:

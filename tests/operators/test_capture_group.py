@@ -178,10 +178,10 @@ def broken_code(group: Group, monkeypatch: pytest.MonkeyPatch) -> list[CaptureOf
     """A mistake in a source."""
     ask = MemorySource.discover
 
-    def discover(self: MemorySource) -> Any:
+    def discover(self: MemorySource, needed: Any) -> Any:
         if self._db.name == "group-c2":
             raise ZeroDivisionError("a mistake")
-        return ask(self)
+        return ask(self, needed)
 
     monkeypatch.setattr(MemorySource, "discover", discover)
     return group.of()
@@ -237,11 +237,11 @@ def test_a_task_that_is_ended_commits_what_it_has_begins_no_further_one_and_is_t
     reading, go_on = threading.Event(), threading.Event()
     ask = MemorySource.discover
 
-    def discover(self: MemorySource) -> Any:
+    def discover(self: MemorySource, needed: Any) -> Any:
         if self._db.name == "group-c2":
             reading.set()
             assert go_on.wait(300)
-        return ask(self)
+        return ask(self, needed)
 
     monkeypatch.setattr(MemorySource, "discover", discover)
     operator, ended = capture(group.of()), list[Exception]()

@@ -53,7 +53,7 @@ from airflow_provider_cdc.core.model.schema import (
     row_struct,
 )
 from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange
-from airflow_provider_cdc.core.spi.source import Chunk, Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.core.spi.source import Chunk, Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources import SOURCES, Kind
 
 Sheet = dict[str, Any]
@@ -220,8 +220,9 @@ class ShelfSource(Source):
     def check(self) -> list[Finding]:
         return []
 
-    def discover(self) -> dict[TableId, TableSchema]:
-        return {folder_id(name): schema(folder_id(name)) for name in self._shelf.folders(self._shelf.end)}
+    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+        found = map(folder_id, self._shelf.folders(self._shelf.end))
+        return {table: schema(table) for table in found if needed(table)}
 
     def current_position(self) -> ShelfPosition:
         return ShelfPosition(self._shelf.end)

@@ -66,6 +66,7 @@ class Planner:
         self._name, self._source, self._config = inputs.name, inputs.source, inputs.config
         self._filters, self._store = inputs.filters, inputs.store
         self._history, self._policy, self._signals, self._topics = history, policy, signals, topics
+        self._found: dict[TableId, TableSchema] | None = None
 
     def plan(self, offset: Offset) -> Plan:
         """
@@ -181,7 +182,7 @@ class Planner:
         :raises ConfigError: the log would be decoded with other types than the tables were captured with
         """
         names = before.other(Decides.FORM)
-        found = self._source.discover() if names else {}
+        found = self._discovered() if names else {}
         retyped = [
             f"{table}.{column}"
             for table in (self._captured() if names else ())
@@ -199,7 +200,7 @@ class Planner:
 
     def _warn_of_missing(self, before: ListsBefore, plan: Plan) -> None:
         """Warn of tables of which the lists select more than before, and which this run does not read."""
-        found = self._source.discover()
+        found = self._discovered()
         rows = reads_rows(self._policy)
         read = {*plan.offset.snapshot.pending} - {str(t) for t in plan.structures} if rows else set()
         left = {str(t): found[t] for t in self._captured() if str(t) not in read}
@@ -328,11 +329,16 @@ class Planner:
         table = self._signals
         if table is None or self._history.get(table) is not None or str(table) in offset.snapshot.pending:
             return offset
-        if table not in self._source.discover():
+        if table not in self._discovered():
             log.warning("signal.data.collection: there is no table %s; create it to send signals through it.", table)
             return offset
         return pended(offset, [table], self._history)
 
     def _captured(self) -> list[TableId]:
-        found = (t for t in self._source.discover() if self._filters.table(t) and t != self._signals)
-        return sorted(found, key=str)
+        return sorted((t for t in self._discovered() if t != self._signals), key=str)
+
+    def _discovered(self) -> dict[TableId, TableSchema]:
+        """The tables that the lists select, and the signal table: asked once, as a catalog may be large."""
+        if self._found is None:
+            self._found = self._source.discover(lambda t: self._filters.table(t) or t == self._signals)
+        return self._found

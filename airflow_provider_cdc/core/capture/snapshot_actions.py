@@ -171,7 +171,7 @@ class SnapshotActions:
                 name = str(table)
                 if name in conditions:
                     raise BadRange(f'"key-ranges" and "additional-conditions" both say which rows of {name} are read')
-                schema = self._history.get(table) or self._source.discover()[table]
+                schema = self._history.get(table) or self._source.discover({table}.__contains__)[table]
                 keys[name] = [*self._filters.key(schema)]
                 ranges[name] = ranges_of(schema, keys[name], entries)
         except BadRange as e:
@@ -179,7 +179,7 @@ class SnapshotActions:
         return keys, ranges
 
     def _captured(self) -> list[TableId]:
-        found = {*self._history.tables, *self._source.discover()}
+        found = {*self._history.tables, *self._source.discover(self._tables.selected)}
         return sorted(filter(self._tables.selected, found), key=str)
 
     @staticmethod

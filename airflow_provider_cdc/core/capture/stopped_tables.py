@@ -63,7 +63,9 @@ class StoppedTables:
     def forget_gone(self) -> None:
         """Forget stopped tables that are not captured any more, or that the source does not have any more."""
         if stopped := self._state.offset.stopped:
-            there = {str(table) for table in self._source.discover() if self._tables.selected(table)}
+            there = {
+                str(table) for table in self._source.discover(self._tables.selected) if self._tables.selected(table)
+            }
             self._state.offset = self._state.offset.resumes(stopped.keys() - there)
 
     def verify(self) -> None:

@@ -228,7 +228,7 @@ def _tables(
     """The captured tables that can be read in chunks, those whose schema has changed, and the table of signals."""
     filters, named = Filters(config), config.signal_data_collection
     signals = source.signal_table(named) if named is not None else None
-    captured = {t: schema for t, schema in source.discover().items() if filters.table(t) and t != signals}
+    captured = {t: schema for t, schema in source.discover(filters.table).items() if filters.table(t) and t != signals}
     whole = {t: schema for t, schema in captured.items() if _changed(history.get(t), schema)}
     return {t: schema for t, schema in captured.items() if t not in whole}, whole, signals
 

@@ -118,7 +118,7 @@ class Snapshotter:
         added: Collection[str],
         catch_up: Callable[[Position], None] | None,
     ) -> None:
-        state, found = self._state, self._source.discover()
+        state, found = self._state, self._source.discover(lambda table: str(table) in names)
         known = {str(t): t for t in found}
         tables = [known[name] for name in names if name in known]
         selects = {known[name]: sql for name, sql in state.snapshot.selects.items() if name in known and name in names}
@@ -214,7 +214,9 @@ class Snapshotter:
         """Record that tables were dropped before they could be read: they have no rows to read, and no events up to this position."""
         if not names:
             return
-        back = {str(t) for t in self._source.discover()}  # created meanwhile: read in the next round
+        back = {
+            str(t) for t in self._source.discover(lambda table: str(table) in names)
+        }  # created meanwhile: read in the next round
         gone = [name for name in names if name not in back]
         for name in gone:
             level = logging.INFO if name in self._state.snapshot.streamed else logging.WARNING

@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.events import LogItem, RowBlock
 
 
+def any_table(_: TableId) -> bool:
+    """Need every table."""
+    return True
+
+
 VARIED: Final = {b"cdc": b"varied"}
 """Metadata of a field of the ``source`` block whose texts seldom repeat: it is written without a dictionary."""
 
@@ -165,8 +170,11 @@ class Source(abc.ABC):
         """
 
     @abc.abstractmethod
-    def discover(self) -> dict[TableId, TableSchema]:
-        """Every table that could be captured, with its present schema."""
+    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+        """List the tables that could be captured, with their present schemas.
+
+        :param needed: other tables may be left out: a database may have a hundred thousand
+        """
 
     @abc.abstractmethod
     def current_position(self) -> Position:

@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
-from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
 from airflow_provider_cdc.sources.db2.log.source_fields import SOURCE_FIELDS
@@ -51,9 +51,10 @@ class Db2Source(Source):
 
         return check(self._config)
 
-    def discover(self) -> dict[TableId, TableSchema]:
+    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
         with self._asking("the catalog") as connection:
-            return Catalog(connection, self._config).tables()
+            catalog = Catalog(connection, self._config)
+            return catalog.tables([table for table in catalog.registrations() if needed(table)])
 
     def current_position(self) -> Db2Position:
         with self._asking("the end of the log") as connection:

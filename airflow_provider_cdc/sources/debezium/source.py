@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
-from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig
 from airflow_provider_cdc.sources.debezium.events import EventReader
 from airflow_provider_cdc.sources.debezium.feed import Feed, Piece
@@ -51,7 +51,7 @@ class DebeziumSource(Source):
     def check(self) -> list[Finding]:
         return [Finding(what, fix, fatal) for what, fix, fatal in self._feed.findings()]
 
-    def discover(self) -> dict[TableId, TableSchema]:
+    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
         """The tables of the first events there are; others come with their own first event."""
         if self._found is None:
             self._found = _Found(self._config)
@@ -64,7 +64,7 @@ class DebeziumSource(Source):
                 log.info(
                     "The tables of later events are not known yet: %s", e.what
                 )  # the stream raises it, in its turn
-        return self._found.schemas
+        return {table: schema for table, schema in self._found.schemas.items() if needed(table)}
 
     def current_position(self) -> Position:
         return self._feed.end()

@@ -29,7 +29,7 @@ from airflow_provider_cdc.core.model.events import (
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
-from airflow_provider_cdc.core.spi.source import Chunk, Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.core.spi.source import Chunk, Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks, condition
 from airflow_provider_cdc.sources.memory.config import MemoryConfig
 from airflow_provider_cdc.sources.memory.database import DATABASES, Entry, MemoryDatabase, Row, RowChange
@@ -54,8 +54,8 @@ class MemorySource(Source):
     def check(self) -> list[Finding]:
         return []
 
-    def discover(self) -> dict[TableId, TableSchema]:
-        return self._db.view()[1]
+    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+        return {table: schema for table, schema in self._db.view()[1].items() if needed(table)}
 
     def current_position(self) -> MemoryPosition:
         return MemoryPosition(self._db.view()[0])
@@ -151,7 +151,7 @@ class MemorySource(Source):
             known = tables.get(table)
             if known is not None and _alike(known, schema):
                 continue
-            present = self.discover().get(table)
+            present = self.discover({table}.__contains__).get(table)
             if present is None or not _alike(present, schema):
                 if tables.read_again(table):
                     continue

@@ -24,7 +24,7 @@ from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
-from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.mongodb.checks import check
 from airflow_provider_cdc.sources.mongodb.collections import SOURCE_FIELDS, described, schema_of, validator_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
@@ -60,9 +60,10 @@ class MongoDbSource(Source):
     def check(self) -> list[Finding]:
         return check(self._config)
 
-    def discover(self) -> dict[TableId, TableSchema]:
+    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
         with self._asking("the list of collections") as client:
-            return {table: self._schema(table) for table, _ in described(client) if self._config.in_scope(table)}
+            found = [table for table, _ in described(client) if self._config.in_scope(table) and needed(table)]
+            return {table: self._schema(table) for table in found}
 
     def current_position(self) -> MongoPosition:
         with self._asking("the end of the log") as client:

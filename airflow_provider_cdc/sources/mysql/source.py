@@ -12,7 +12,6 @@ import pymysql
 from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
 from airflow_provider_cdc.core.model.log_window import LogWindow
@@ -20,7 +19,7 @@ from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
-from airflow_provider_cdc.core.spi.source import VARIED, Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.core.spi.source import VARIED, Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.checks import check, kept_for_s, retention_seconds
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
@@ -80,8 +79,8 @@ class MySqlSource(Source):
             found = [*check(self._connected(), self.server, self._config, signals), *wrong]
         return found + override_findings(self._config, lambda tables: self._ask_catalog(lambda c: c.tables(tables)))
 
-    def discover(self) -> dict[TableId, TableSchema]:
-        return self._ask_catalog(lambda c: c.tables(needed=Filters(self._config).table))
+    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+        return self._ask_catalog(lambda c: c.tables(needed=needed))
 
     def current_position(self) -> MySqlPosition:
         with translated(self._config):

@@ -26,7 +26,6 @@ from airflow_provider_cdc.sources.oracle.connect import (
     connect,
     database_of,
     enter_container,
-    rows,
     scalar,
     supplemental_logging,
     translated,
@@ -242,7 +241,7 @@ def _advice(connection: Connection, database: Database, config: OracleConfig) ->
 
 def _tables(connection: Connection, database: Database, config: OracleConfig, grant: Grant) -> Iterator[Finding]:
     filters, rights = Filters(config), privileges_of(connection, config)
-    captured = [schema for schema in Catalog(connection, config).tables().values() if filters.table(schema.id)]
+    captured = [*Catalog(connection, config).needed_tables(filters.table).values()]
     if not captured and (rights.any("SELECT ANY TABLE") or never_reads(config)):
         yield Finding(
             "No table that the account can see is captured.",
@@ -255,7 +254,7 @@ def _tables(connection: Connection, database: Database, config: OracleConfig, gr
     yield from findings
     if signals is not None and not filters.table(signals.id):
         captured.append(signals)
-    yield from _logging(connection, captured)
+    yield from _logging(connection, config, captured)
     yield from _types(connection, config, captured)
     for schema in captured:
         names = [name for name in (schema.id.name, *schema.names) if len(name.encode()) > LONGEST_NAME]
@@ -282,16 +281,14 @@ def _types(connection: Connection, config: OracleConfig, captured: list[TableSch
             )
 
 
-def _logging(connection: Connection, captured: list[TableSchema]) -> Iterator[Finding]:
+def _logging(connection: Connection, config: OracleConfig, captured: list[TableSchema]) -> Iterator[Finding]:
     """Findings about supplemental logging of all columns, of the container or of each table."""
     container = supplemental_logging(connection)
     if "ALL" in container:
         return
-    kinds: dict[tuple[str, str], set[str]] = {}
-    for owner, name, kind in rows(connection, "SELECT OWNER, TABLE_NAME, LOG_GROUP_TYPE FROM ALL_LOG_GROUPS"):
-        kinds.setdefault((owner, name), set()).add(str(kind))
+    kinds = Catalog(connection, config).log_groups(schema.id for schema in captured)
     for schema in captured:
-        has = kinds.get((schema.id.namespace, schema.id.name), set())
+        has = kinds.get(schema.id, set())
         if "ALL COLUMN LOGGING" in has:
             continue
         keyed = bool(schema.key) and ("PK" in container or "PRIMARY KEY LOGGING" in has)

@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSc
 from airflow_provider_cdc.core.spi.carried import Carried
 from airflow_provider_cdc.core.spi.chunks import ChunkReader
 from airflow_provider_cdc.core.spi.event_forms import EventForm
-from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables
+from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.oracle.checks import check
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import (
@@ -66,8 +66,8 @@ class OracleSource(Source):
     def check(self) -> list[Finding]:
         return check(self._config)
 
-    def discover(self) -> dict[TableId, TableSchema]:
-        return self._lookups.tables()
+    def discover(self, needed: Callable[[TableId], bool] = any_table) -> dict[TableId, TableSchema]:
+        return self._lookups.tables(needed)
 
     def current_position(self) -> OraclePosition:
         connection = connect(self._config, host=self._config.log_mining_readonly_hostname)

@@ -1,4 +1,4 @@
-"""Memory stays flat: one transaction of two million rows, and ten thousand that are open at once.
+"""What is large costs little: one transaction of two million rows, ten thousand that are open at once, a large catalog.
 
 The rows come from the test server through the driver, the capture is a process of its own whose peak memory is measured.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import oracledb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -68,6 +70,41 @@ def test_thousands_of_transactions_that_are_open_at_once(server: Oracle, connect
     print(result)
     assert result["peak_mb"] < BOUND_MB
     assert _keys(connector) == (rows, 1, rows, rows)
+
+
+def test_of_tables_that_are_not_captured_and_of_old_logs_a_run_reads_names_at_most(
+    server: Oracle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog and the control file may have a hundred thousand rows."""
+    fetched = list[tuple[int, str]]()
+    fetchall = oracledb.Cursor.fetchall
+
+    def counted(cursor: oracledb.Cursor) -> list[Any]:
+        found = fetchall(cursor)
+        fetched.append((len(found), cursor.statement or ""))
+        return found
+
+    monkeypatch.setattr(oracledb.Cursor, "fetchall", counted)
+    server.sql(
+        "CREATE TABLE MINE (ID NUMBER(9) PRIMARY KEY)", "ALTER TABLE MINE ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"
+    )
+    connector = oracle_connector(server, tmp_path, table_include_list="APP.MINE")
+    connector.capture()
+
+    def rows_of_a_run(number: int) -> int:
+        connector.capture()  # up to here
+        server.sql(f"INSERT INTO MINE VALUES ({number})")
+        fetched.clear()
+        assert connector.capture().events == 1
+        return sum(count for count, _ in fetched)
+
+    few = rows_of_a_run(1)
+    server.sql(*(f"CREATE TABLE OTHER_{number} (ID NUMBER(9) PRIMARY KEY)" for number in range(60)))
+    for _ in range(60):
+        server.switch_log()
+    many = rows_of_a_run(2)
+    # the names of all tables are read twice: by the check and by the plan
+    assert many - few < 2 * 60 + 20, sorted(fetched, reverse=True)[:10]
 
 
 def _keys(connector: Connector) -> tuple[int, int, int, int]:

@@ -17,6 +17,9 @@ from airflow_provider_cdc.sources.mysql.converters import converted
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, SYSTEM_DATABASES, ColumnType, make_column
 
+MOST_NAMED = 1_000
+"""More tables are not named one by one in a query: it reads all of them."""
+
 _TABLES = """
 SELECT t.table_schema, t.table_name, t.table_collation, t.table_rows, t.table_type, t.table_comment
 FROM information_schema.tables t
@@ -71,14 +74,22 @@ class Catalog:
     ) -> dict[TableId, TableSchema]:
         """The schemas of all tables except system tables, or of the given tables.
 
-        :param needed: others are left out where they cannot be captured
+        :param needed: others are left out
         :raises PrerequisiteError: one that is needed cannot be captured
         """
         wanted = None if only is None else list(only)
         if wanted is not None and not wanted:
             return {}
         where, arguments = self._where(wanted)
-        there = {(db, name): rest for db, name, *rest in self._query(_TABLES, where, arguments)}
+        there = {
+            (db, name): rest
+            for db, name, *rest in self._query(_TABLES, where, arguments)
+            if needed(TableId(namespace=db, name=name))
+        }
+        if not there:
+            return {}
+        if only is None and len(there) <= MOST_NAMED:
+            where, arguments = self._where([TableId(namespace=db, name=name) for db, name in there])
         columns: dict[tuple[str, str], list[tuple[Any, ...]]] = defaultdict(list)
         for db, name, *rest in self._query(_COLUMNS, where, arguments):
             columns[db, name].append(tuple(rest))
@@ -88,14 +99,9 @@ class Catalog:
         found = {}
         for (db, name), (collation, _, kind, comment) in there.items():
             table = TableId(namespace=db, name=name)
-            try:
-                if kind == "SYSTEM VERSIONED":
-                    raise system_versioned(table)
-                made = tuple(self._column(table, *row) for row in columns[db, name])
-            except PrerequisiteError:
-                if needed(table):
-                    raise
-                continue
+            if kind == "SYSTEM VERSIONED":
+                raise system_versioned(table)
+            made = tuple(self._column(table, *row) for row in columns[db, name])
             key = row_key(_key_candidates(keys[db, name]), made)
             found[table] = TableSchema(
                 id=table, columns=made, key=key, charset=_charset(collation), comment=self._comment(comment)

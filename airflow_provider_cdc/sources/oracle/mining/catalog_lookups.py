@@ -29,9 +29,9 @@ class CatalogLookups:
         self._connection: Connection | None = None
         self._formats: StoredFormats | None = None
 
-    def tables(self) -> dict[TableId, TableSchema]:
-        """The current schemas of all tables that can be captured."""
-        return self._ask(lambda d: d.tables())
+    def tables(self, needed: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+        """The current schemas of the needed tables that can be captured."""
+        return self._ask(lambda d: d.needed_tables(needed))
 
     def table(self, table: TableId) -> TableSchema | None:
         return self._ask(lambda d: d.table(table))

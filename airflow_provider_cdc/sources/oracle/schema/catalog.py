@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import oracledb
@@ -76,6 +76,8 @@ WHERE (t.DATA_TYPE = 'BFILE' OR t.DATA_TYPE_MOD = 'REF'
   AND {where}
 ORDER BY t.OWNER, t.TABLE_NAME, t.COLUMN_ID"""
 
+_LOG_GROUPS = "SELECT t.OWNER, t.TABLE_NAME, t.LOG_GROUP_TYPE FROM ALL_LOG_GROUPS{at} t WHERE {where}"
+
 _TABLE_OBJECTS: Final = "'TABLE', 'TABLE PARTITION', 'TABLE SUBPARTITION'"
 _OBJECTS = f"""
 SELECT t.OWNER, t.OBJECT_NAME, t.OBJECT_ID
@@ -108,6 +110,10 @@ class Catalog:
         """The schemas of all tables that can be captured, or of those of the given tables that exist."""
         wanted = None if only is None else {(t.namespace, t.name) for t in only}
         return self._read(wanted, "")
+
+    def needed_tables(self, needed: Callable[[TableId], bool]) -> dict[TableId, TableSchema]:
+        """The schemas of the needed tables that can be captured. Of others only the names are read: there may be a hundred thousand."""
+        return self.tables([table for table in self._names(None, "") if needed(table)])
 
     def table(self, table: TableId, *, scn: int | None = None) -> TableSchema | None:
         """The schema of a table; ``None`` if it does not exist or cannot be captured.
@@ -150,6 +156,14 @@ class Catalog:
         found: dict[TableId, list[str]] = defaultdict(list)
         for owner, name, column, kind in self._query(_UNLOGGED, wanted, "") if wanted else []:
             found[self._id(owner, name)].append(f"{column} ({kind})")
+        return found
+
+    def log_groups(self, tables: Iterable[TableId]) -> dict[TableId, set[str]]:
+        """The kinds of supplemental logging that tables have."""
+        wanted = {(t.namespace, t.name) for t in tables}
+        found: dict[TableId, set[str]] = defaultdict(set)
+        for owner, name, kind in self._query(_LOG_GROUPS, wanted, "") if wanted else []:
+            found[self._id(owner, name)].add(str(kind))
         return found
 
     # -- objects that the log has numbers of ---------------------------------------------------------------------------
