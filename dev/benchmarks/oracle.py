@@ -86,7 +86,7 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], list
 def _paced(
     options: argparse.Namespace, report: Report, server: Oracle, folder: Path, properties: dict[str, Any]
 ) -> dict[str, Any]:
-    """A capture from a server that gives rows at a pace: its rows a second, and their share of what the driver alone gets there."""
+    """Measure a capture from a server that gives :data:`PACE` rows a second, beside the driver alone."""
     table = f"{TABLE}_PACED"
     ours = Ours(server, "oracle", f"{server.owner}.{table}", folder / "paced", **properties)
     with report.step(f"ours captures where LogMiner gives {PACE:,} rows a second") as step:

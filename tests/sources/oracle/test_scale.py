@@ -1,4 +1,4 @@
-"""What is large costs little: one transaction of two million rows, ten thousand that are open at once, a large catalog.
+"""Costs stay flat with the size of a database: one transaction of two million rows, ten thousand open transactions, a large catalog.
 
 The rows come from the test server through the driver, the capture is a process of its own whose peak memory is measured.
 """

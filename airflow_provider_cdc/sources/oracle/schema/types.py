@@ -104,7 +104,7 @@ class ColumnType:
 
     @property
     def is_long_text(self) -> bool:
-        """Whether it is a text whose values may have more than 4,000 bytes. The log has such values in pieces."""
+        """Whether its texts may be longer than 4,000 bytes: the log splits those into pieces."""
         return self.base in {*TEXTS, "RAW"} and (self.length or 0) > _SHORT_TEXT
 
     @classmethod

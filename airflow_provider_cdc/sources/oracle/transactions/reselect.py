@@ -67,5 +67,5 @@ def reselect(
 
 
 def _has_key(row: pa.StructArray, after: pa.StructArray, i: int, schema: TableSchema) -> bool:
-    """Whether a row has the key of an event. A ROWID may belong to another row meanwhile."""
+    """Compare the keys of a row and an event: another row may have got the ROWID."""
     return all(row.field(name)[0] == after.field(name)[i] for name in schema.key)

@@ -104,7 +104,7 @@ def not_rolled_back(
 
 
 def _is_numbered(text: str | None) -> bool:
-    """Whether a statement has numbers instead of the names of columns."""
+    """Return whether a statement has column numbers instead of column names."""
     return text is not None and _COLUMN_NUMBERS.search(text) is not None
 
 
