@@ -10,7 +10,9 @@ from typing import TypeVar
 
 Item = TypeVar("Item")
 _LOOK_S = 0.05
-"""How often a thread whose items are not taken looks whether they are still wanted."""
+"""Seconds between two checks of a thread whose items are not taken: are they still wanted?"""
+_CANCEL_S = 1.0
+"""Seconds between two cancels of a thread that does not end."""
 
 
 def _nothing() -> None:
@@ -27,7 +29,7 @@ def read_ahead(items: Iterator[Item], cancel: Callable[[], None] = _nothing) -> 
 
     Leaving the block waits for the thread. The iterator raises the errors of making an item.
 
-    :param cancel: ends the call that the thread may be in, if the block is left before the last item
+    :param cancel: ends the call that the thread may be in, if the caller leaves the block before the last item; it may be repeated
     """
     made: queue.Queue[tuple[bool, Item | BaseException | None]] = queue.Queue(1)
     ended = threading.Event()
@@ -64,6 +66,6 @@ def read_ahead(items: Iterator[Item], cancel: Callable[[], None] = _nothing) -> 
         yield taken()
     finally:
         ended.set()
-        if thread.is_alive():
+        while thread.is_alive():  # a call that begins after a cancel needs another one
             cancel()
-        thread.join()
+            thread.join(_CANCEL_S)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from airflow_provider_cdc.core import read_ahead as read_ahead_module
 from airflow_provider_cdc.core.read_ahead import read_ahead
 from tests.support.patience import LONGEST_S
 
@@ -65,6 +66,28 @@ def test_leaving_early_cancels_the_call_that_the_thread_waits_for() -> None:
     with read_ahead(waiting(), cancelled.set) as items:
         assert next(items) == 1
     assert (cancelled.is_set(), _threads()) == (True, [])
+
+
+def test_a_call_that_begins_after_the_cancel_is_cancelled_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_ahead_module, "_CANCEL_S", 0.05)
+    leaving, cancelled = threading.Event(), threading.Event()
+    cancels = list[int]()
+
+    def cancel() -> None:
+        cancels.append(1)
+        if len(cancels) == 1:
+            leaving.set()  # the thread is between two calls: this cancel ends none
+        else:
+            cancelled.set()
+
+    def busy() -> Iterator[int]:
+        yield 1
+        assert leaving.wait(LONGEST_S)
+        assert cancelled.wait(LONGEST_S)
+
+    with read_ahead(busy(), cancel) as items:
+        assert next(items) == 1
+    assert (len(cancels) >= 2, _threads()) == (True, [])
 
 
 def test_a_thread_that_has_ended_is_not_cancelled() -> None:
