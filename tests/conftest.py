@@ -239,11 +239,11 @@ def mariadb() -> Iterator[MariaDb]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def mariadb_factory() -> Iterator[Callable[..., MariaDb]]:
     """Starts a MariaDB of one's own: ``with mariadb_factory(binlog_row_image="MINIMAL") as server``.
 
-    Without ``with`` it runs until the end of the test run. ``edition="11.8"`` starts the newer one.
+    Without ``with`` it runs until the end of the module. ``edition="11.8"`` starts the newer one.
     """
     with _Started() as started:
         yield lambda edition=None, **options: started.add(MariaDb(options, edition=edition))
@@ -263,7 +263,7 @@ def mysql80() -> Iterator[MySql]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def mysql_factory() -> Iterator[Callable[..., MySql]]:
     """Starts a MySQL of one's own, as ``mariadb_factory`` does: ``mysql_factory("8.0", gtid_mode=False)``."""
     with _Started() as started:
@@ -298,7 +298,7 @@ def db2() -> Iterator[Db2]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def db2_factory() -> Iterator[Callable[..., Db2]]:
     """Starts a Db2 test server of one's own: ``db2_factory(upd_to_del_ins=False)``."""
     with _Started() as started:
