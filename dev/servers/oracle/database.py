@@ -37,6 +37,10 @@ class Settings:
     switch_every: int = 0
     tls: tuple[str, ...] = ()
     """PEM files for a listener with TLS: certificate, its key, and the authority of clients if these need one."""
+    local: bool = False
+    """The capture user is a local one of the first pluggable database."""
+    autonomous: bool = False
+    """Pluggable databases show no views of the control file, and have one session of LogMiner each."""
     pdbs: tuple[str, ...] = field(default=("ORCLPDB1",))
 
 
@@ -87,7 +91,12 @@ class Database:
                 User("SYS", settings.admin_password, {"DBA"}, common=True),
                 User("SYSTEM", settings.admin_password, {"DBA"}, common=True),
                 User(settings.owner.upper(), settings.owner_password, set(OWNER_GRANTS)),
-                User(settings.user.upper(), settings.user_password, set(CAPTURE_GRANTS), common=self.cdb),
+                User(
+                    settings.user.upper(),
+                    settings.user_password,
+                    set(CAPTURE_GRANTS),
+                    common=self.cdb and not settings.local,
+                ),
             ):
                 engine.catalog.save(user)
             engine.redo.note_time(engine.redo.scn, engine.now(), force=True)

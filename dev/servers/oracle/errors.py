@@ -35,6 +35,7 @@ TEXTS = {
     1292: "no log file has been specified for the current LogMiner session",
     1306: "dbms_logmnr.start_logmnr() must be invoked before selecting from v$logmnr_contents",
     1307: "no LogMiner session is currently active",
+    1353: "existing Logminer session",
     1371: "Complete LogMiner dictionary not found",
     1400: "cannot insert NULL into ({0})",
     1407: "cannot update ({0}) to NULL",

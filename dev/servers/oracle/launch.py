@@ -26,6 +26,7 @@ class Oracle(Server):
 
     ``options`` are the settings of :class:`dev.servers.oracle.database.Settings`: ``cdb`` (default true), ``threads``
     (RAC instances, one port each), ``tls`` (one more port, with TLS), ``standby`` (a second, read-only database that sees archived redo only),
+    ``local`` (captured by a local user, inside its pluggable database), ``autonomous`` (pluggable databases are as those of Autonomous Database),
     ``supplemental`` (``["MIN"]``; ``[]`` for none), ``archiving``, ``lazy_flush``, ``switch_every``.
 
     ``user``/``password`` belong to the capture user, with :data:`CAPTURE_GRANTS`; ``connect`` and ``sql`` act as the
@@ -54,12 +55,16 @@ class Oracle(Server):
 
     @property
     def user(self) -> str:  # type: ignore[override]
-        """The capture user: a common one in a CDB."""
+        """The capture user: a common one in a CDB, unless it is ``local``."""
+        if self.options.get("local"):
+            return "cdc"
         return "c##dbzuser" if self.cdb else "dbzuser"
 
     @property
     def database(self) -> str:
-        """The name of the database: of the root in a CDB."""
+        """Where the capture user connects: to the root of a CDB, or to the pluggable database if the user is ``local``."""
+        if self.options.get("local"):
+            return "ORCLPDB1"
         return "ORCLCDB" if self.cdb else "ORCL"
 
     @property
@@ -79,7 +84,7 @@ class Oracle(Server):
 
     @property
     def dsn(self) -> str:
-        """Where the capture user connects: the root of a CDB, on the first instance."""
+        """Where the capture user connects, on the first instance."""
         return f"{self.host}:{self.port}/{self.database}"
 
     @property

@@ -20,6 +20,7 @@ CONSTANTS = {
     "CONTINUOUS_MINE": 1024, "NO_ROWID_IN_STMT": 2048, "STRING_LITERALS_IN_STMT": 4096, "STORE_IN_REDO_LOGS": 2,
     "STORE_IN_FLAT_FILE": 1,
 }  # fmt: skip
+CONTAINER = contents.NAMES.index("SRC_CON_NAME")
 
 
 class Miner:
@@ -33,16 +34,21 @@ class Miner:
         self.files: dict[str, LogFile] = {}
         self.parameters: dict[str, Any] | None = None
 
-    def _need_root(self) -> None:
+    @property
+    def _inside(self) -> bool:
+        """Whether the session is in a pluggable database."""
         database = self._session.database
-        if database.cdb and self._session.container != database.root:
+        return database.cdb and self._session.container != database.root
+
+    def need_root(self) -> None:
+        if self._inside:
             raise OraError(65040)
 
     # procedures
 
     def add_logfile(self, name: str, option: int = 3) -> None:
         """ADD_LOGFILE: ORA-01284 for no such file, ORA-01289 for one that is there already."""
-        self._need_root()
+        self.need_root()
         redo_log = self._session.engine.redo
         if option == CONSTANTS["NEW"]:
             self.files.clear()
@@ -66,18 +72,23 @@ class Miner:
         del self.files[name]
 
     def start(self, start: int = 0, end: int = 0, options: int = 0, file: str | None = None) -> None:
-        """START_LOGMNR: checks that nothing is missing, then makes the rows."""
-        self._need_root()
+        """START_LOGMNR: checks that nothing is missing, then makes the rows. In a pluggable database it finds the logs of the range."""
         session = self._session
         session.privileges.need("LOGMINING", "SELECT ANY TRANSACTION")
         if options & CONSTANTS["CONTINUOUS_MINE"]:
             raise OraError(44609)
-        if not self.files:
-            raise OraError(1292)
         if end and start > end:
             raise OraError(1281)
+        if self._inside:
+            if not start or not end or file is not None:
+                raise OraError(1292)
+            self._need_turn()
+        elif not self.files:
+            raise OraError(1292)
         with session.engine.lock:
             last = end or redo.NEVER
+            if self._inside:
+                self.files = self._found(start, last)
             self._check_files()
             self._check_coverage(start or min(log.first for log in self.files.values()), last)
             dictionary = self._dictionary(options) if file is None else self._dictionary_file(file)
@@ -89,7 +100,8 @@ class Miner:
             rows = session.engine.redo.read(self.connection, list(self.files.values()), start, min(last, 2**63 - 1))
         names = frozenset(name for name, bit in CONSTANTS.items() if options & bit and bit >= 64)
         renderer = contents.Renderer(session, names, dictionary, start)
-        self._fill(_committed(renderer, rows) if options & CONSTANTS["COMMITTED_DATA_ONLY"] else renderer.rows(rows))
+        made = _committed(renderer, rows) if options & CONSTANTS["COMMITTED_DATA_ONLY"] else renderer.rows(rows)
+        self._fill(row for row in made if not self._inside or row[CONTAINER] == session.container)
 
     def end(self) -> None:
         if self.parameters is None:
@@ -97,6 +109,29 @@ class Miner:
         self.parameters = None
         self.files.clear()
         self._drop()
+
+    # inside of a pluggable database
+
+    def _need_turn(self) -> None:
+        """An autonomous database has one session of LogMiner in each container. The number of its error is not documented."""
+        others = (one for one in self._session.database.sessions() if one is not self._session)
+        busy = any(one.miner.parameters is not None and one.container == self._session.container for one in others)
+        if busy and self._session.database.settings.autonomous:
+            raise OraError(1353)
+
+    def _found(self, start: int, end: int) -> dict[str, LogFile]:
+        """The logs of a range by their files: the archived copy, or the online one where there is none."""
+        found = {}
+        for log in self._session.engine.redo.logs:
+            if log.first > end or (log.next or redo.NEVER) <= start:
+                continue
+            if log.archived_at and not log.deleted:
+                found[log.archive] = log
+            elif self._session.engine.redo.is_online(log):
+                found[log.member] = log
+            else:
+                raise OraError(1291)
+        return found
 
     # checks
 

@@ -14,6 +14,9 @@ from dev.servers.oracle.transactions import NOBODY
 if TYPE_CHECKING:
     from dev.servers.oracle.session import Session
 
+CONTROL_FILE = ("V$LOG", "V$LOGFILE", "V$ARCHIVED_LOG", "V$LOG_HISTORY", "V$ARCHIVE_DEST", "V$ARCHIVE_DEST_STATUS")
+"""Views that an autonomous database does not show."""
+
 
 class Names:
     """Resolves names for one session."""
@@ -45,7 +48,9 @@ class Names:
         return f"NEXT_VALUE({sql_text(owner)}, {sql_text(path[-1])})"
 
     def _view(self, view: "views.View") -> Source:
-        if not self._session.privileges.sees_view(view.name):
+        database = self._session.database
+        hidden = database.settings.autonomous and self._session.container != database.root and view.name in CONTROL_FILE
+        if hidden or not self._session.privileges.sees_view(view.name):
             raise OraError(942)
         if view.name == "V$LOGMNR_CONTENTS":
             return Source(self._session.miner.contents(), list(view.columns))

@@ -209,6 +209,7 @@ class Block:
     def _build(self, positional: list[Any], given: dict[str, Any]) -> None:
         self.session.privileges.need_package("DBMS_LOGMNR_D")
         self.session.need_writable()
+        self.session.miner.need_root()
         names = ("DICTIONARY_FILENAME", "DICTIONARY_LOCATION", "OPTIONS")
         values = _arguments(names, positional, given)
         if values["DICTIONARY_FILENAME"]:

@@ -55,10 +55,10 @@ def set_container(session: "Session", name: str) -> None:
     """ALTER SESSION SET CONTAINER: a common user with that privilege may."""
     if not session.database.cdb or name not in session.database.containers:
         raise OraError(65011, name)
-    if name == session.container:
-        return
     if not session.user.common or not session.privileges.has("SET CONTAINER"):
         raise OraError(1031)
+    if name == session.container:
+        return
     if session.current:
         raise OraError(900, "SET CONTAINER within a transaction (ORA-65023)")
     session.container = name
