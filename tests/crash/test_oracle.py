@@ -81,10 +81,12 @@ class Bench:
 
 CLUSTER = {"threads": 2, "pdbs": ["ORCLPDB1", "ORCLPDB2"]}
 FORMS: dict[str, dict[str, Any]] = {
-    "redo_log_catalog": {"cdb": False}, "redo_log_catalog-cluster": CLUSTER, "hybrid-cluster": CLUSTER
+    "redo_log_catalog": {"cdb": False}, "redo_log_catalog-cluster": CLUSTER, "hybrid-cluster": CLUSTER,
+    "hybrid-inside": {**CLUSTER, "local": True}, "hybrid-autonomous": {**CLUSTER, "local": True, "autonomous": True},
 }  # fmt: skip
 """Options of the server. Two instances are harder than one, whatever their dictionary is."""
 CASES = [("hybrid-cluster", 30), ("redo_log_catalog", 31), ("redo_log_catalog-cluster", 32)]
+CASES += [("hybrid-autonomous", 33), ("hybrid-inside", 34)]
 CASES += [("hybrid-cluster", seed) for seed in range(1, 21)]
 
 
@@ -102,7 +104,7 @@ def test_a_stream_killed_at_random_moments_is_what_the_engine_held_at_any_scn(
             commits_wait=r.random() < 0.5,
             lob_shape=r.choice(("19c", "23ai", "23ai_basicfile")),
         )
-        bench = Bench(server, oracle_forks, seed, folder, form.removesuffix("-cluster"))
+        bench = Bench(server, oracle_forks, seed, folder, form.partition("-")[0])
         writer = stack.enter_context(closing(bench.writer))
         writer.prepare()
         if server.cdb:

@@ -441,7 +441,7 @@ class OracleWriter:
         """Delete archived logs that end before an SCN, and before the last dictionary from where it can be read."""
         dictionaries = self.server.admin(
             f"SELECT MAX(first_change#) FROM v$archived_log WHERE dictionary_begin = 'YES' AND first_change# <= {before}",
-            dsn=self.server.dsn,
+            dsn=self.server.root_dsn,
         )
         if gone := self.server.purge(dictionaries[0][0] or before):
             self.done["purged logs"] = self.done.get("purged logs", 0) + len(gone)

@@ -40,7 +40,7 @@ class Settings:
     local: bool = False
     """The capture user is a local one of the first pluggable database."""
     autonomous: bool = False
-    """Pluggable databases show no views of the control file, and have one session of LogMiner each."""
+    """Pluggable databases show no views of the control file, nor their own logging in V$DATABASE, and have one session of LogMiner each."""
     pdbs: tuple[str, ...] = field(default=("ORCLPDB1",))
 
 

@@ -63,8 +63,10 @@ class Oracle(Server):
     @property
     def database(self) -> str:
         """Where the capture user connects: to the root of a CDB, or to the pluggable database if the user is ``local``."""
-        if self.options.get("local"):
-            return "ORCLPDB1"
+        return "ORCLPDB1" if self.options.get("local") else self._name
+
+    @property
+    def _name(self) -> str:
         return "ORCLCDB" if self.cdb else "ORCL"
 
     @property
@@ -86,6 +88,11 @@ class Oracle(Server):
     def dsn(self) -> str:
         """Where the capture user connects, on the first instance."""
         return f"{self.host}:{self.port}/{self.database}"
+
+    @property
+    def root_dsn(self) -> str:
+        """The root of a CDB, on the first instance."""
+        return f"{self.host}:{self.port}/{self._name}"
 
     @property
     def owner_dsn(self) -> str:

@@ -23,7 +23,7 @@ PARAMETERS = {
 def _database(session: "Session") -> Iterator[Row]:
     engine, database = session.engine, session.database
     facts = engine.catalog.facts
-    supplemental = facts.supplemental | facts.supplemental_inside.get(session.container, set())
+    supplemental = facts.supplemental | (set() if database.settings.autonomous else _inside(session))
 
     def has(kind: str) -> str:
         return "YES" if kind in supplemental else "NO"
@@ -40,6 +40,17 @@ def _database(session: "Session") -> Iterator[Row]:
         "SUPPLEMENTAL_LOG_DATA_FK": has("FK"), "FORCE_LOGGING": "NO", "FLASHBACK_ON": "NO", "PLATFORM_NAME": "Linux x86 64-bit",
         "CON_ID": 0,
     }  # fmt: skip
+
+
+def _inside(session: "Session") -> set[str]:
+    """The logging of the session's pluggable database alone."""
+    return session.engine.catalog.facts.supplemental_inside.get(session.container, set())
+
+
+def _supplemental(session: "Session") -> Iterator[Row]:
+    names = {"MINIMAL": "MIN", "ALL_COLUMN": "ALL", "PRIMARY_KEY": "PK", "UNIQUE_INDEX": "UI", "FOREIGN_KEY": "FK"}
+    inside = _inside(session)
+    yield {name: "YES" if kind in inside else "NO" for name, kind in names.items()}
 
 
 def _instance(session: "Session") -> Iterator[Row]:
@@ -167,6 +178,7 @@ NLS_COLUMNS = "PARAMETER:T VALUE:T CON_ID:N"
 VIEWS = [
     view("V$DATABASE", DATABASE_COLUMNS, _database),
     view("V$INSTANCE", "INSTANCE_NUMBER:N INSTANCE_NAME:T HOST_NAME:T VERSION:T VERSION_FULL:T STATUS:T PARALLEL:T THREAD#:N DATABASE_STATUS:T CON_ID:N", _instance),
+    view("DBA_SUPPLEMENTAL_LOGGING", "MINIMAL:T PRIMARY_KEY:T UNIQUE_INDEX:T FOREIGN_KEY:T ALL_COLUMN:T", _supplemental),
     view("V$PARAMETER", "NAME:T VALUE:T DISPLAY_VALUE:T ISDEFAULT:T CON_ID:N", _settings),
     view("V$SYSTEM_PARAMETER", "NAME:T VALUE:T DISPLAY_VALUE:T ISDEFAULT:T CON_ID:N", _settings),
     view("V$NLS_PARAMETERS", NLS_COLUMNS, _nls_and_charsets),
