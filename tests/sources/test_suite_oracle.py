@@ -53,6 +53,13 @@ def container_cluster() -> Iterator[Oracle]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def autonomous() -> Iterator[Oracle]:
+    """Mined inside its pluggable database, without views of the logs."""
+    with server_with(local=True, autonomous=True) as server:
+        yield server
+
+
 @pytest.mark.sampled(2, among="Oracle")
 class TestRedoLogCatalog(SourceSuite):
     """A container database, with the dictionary in the redo log."""
@@ -157,6 +164,25 @@ class TestOtherForms:
     test_columns_added_and_dropped = SourceSuite.test_columns_added_and_dropped
     test_a_column_renamed_and_widened = SourceSuite.test_a_column_renamed_and_widened
     test_a_table_emptied = SourceSuite.test_a_table_emptied
+    test_tables_created_renamed_dropped_and_created_again = (
+        SourceSuite.test_tables_created_renamed_dropped_and_created_again
+    )
+    test_positions_grow_with_every_transaction = SourceSuite.test_positions_grow_with_every_transaction
+    test_a_position_that_the_log_has_lost_is_an_error = SourceSuite.test_a_position_that_the_log_has_lost_is_an_error
+
+
+class TestInside:
+    """All that depends on how logs are found, where LogMiner does that inside a pluggable database."""
+
+    @pytest.fixture
+    def db(self, autonomous: Oracle) -> Iterator[OracleAdapter]:
+        with ExitStack() as stack:
+            yield OracleAdapter(autonomous, stack, traceable=True, log_mining_strategy="hybrid")
+
+    ready = SourceSuite.ready
+    test_snapshot_then_stream = SourceSuite.test_snapshot_then_stream
+    test_a_transaction_larger_than_a_block = SourceSuite.test_a_transaction_larger_than_a_block
+    test_columns_added_and_dropped = SourceSuite.test_columns_added_and_dropped
     test_tables_created_renamed_dropped_and_created_again = (
         SourceSuite.test_tables_created_renamed_dropped_and_created_again
     )

@@ -26,14 +26,16 @@ from airflow_provider_cdc.sources.oracle.connect import (
     connect,
     database_of,
     enter_container,
-    scalar,
+    pluggable_database,
     supplemental_logging,
     translated,
 )
 from airflow_provider_cdc.sources.oracle.privileges import (
     CLUSTER_VIEWS,
+    VIEWS,
     Grant,
     asked,
+    log_view_findings,
     privileges_of,
     server_findings,
     table_findings,
@@ -49,6 +51,8 @@ LONGEST_NAME: Final = 30
 """Bytes. LogMiner does not show tables with longer names, or with longer names of columns."""
 SHORT_UNDO: Final = 3_600
 SMALL_LOG: Final = 200 << 20
+MINES_INSIDE: Final = (19,)
+"""The first release whose LogMiner works in a pluggable database."""
 
 _RETENTION: Final = "SELECT VALUE FROM V$PARAMETER WHERE NAME = 'undo_retention'"
 
@@ -64,15 +68,24 @@ def check(config: OracleConfig) -> list[Finding]:
 
 
 def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
-    grant = Grant(config)
-    found = list(view_findings(connection, grant))
+    grant, pdb = Grant(config), pluggable_database(connection)
+    if pdb is None:
+        found = list(view_findings(connection, grant))
+    else:
+        found = [*view_findings(connection, grant, VIEWS), *log_view_findings(connection, config, grant)]
     if any((f.fatal and "V_$DATABASE" in f.fix) or "V_$THREAD" in f.fix for f in found):
         return found
     database = database_of(connection)
     if len(database.threads) > 1:
         found += view_findings(connection, grant, CLUSTER_VIEWS)
-    found += [*_modes(database), *_standby(connection, database, config), *_names(connection, database, config)]
-    found += [*server_findings(connection, database, config, grant), *_destination(connection, config)]
+    found += [
+        *_modes(database, pdb),
+        *_standby(connection, database, config),
+        *_names(connection, database, config, pdb),
+    ]
+    found += server_findings(connection, database, config, grant, inside=pdb is not None)
+    if pdb is None:  # inside, LogMiner chooses the copies
+        found += _destination(connection, config)
     found += _advice(connection, database, config)
     if any(f.fatal and "database.pdb.name" in f"{f.what} {f.fix}" for f in found):
         return found
@@ -86,7 +99,7 @@ def _check(connection: Connection, config: OracleConfig) -> list[Finding]:
 # -- the database -----------------------------------------------------------------------------------------------------
 
 
-def _modes(database: Database) -> Iterator[Finding]:
+def _modes(database: Database, pdb: str | None) -> Iterator[Finding]:
     if database.log_mode != "ARCHIVELOG":
         yield Finding(
             f"The database does not archive its redo logs (LOG_MODE is {database.log_mode}): changes would be overwritten.",
@@ -96,7 +109,7 @@ def _modes(database: Database) -> Iterator[Finding]:
     if "MIN" not in database.supplemental:
         yield Finding(
             "The database has no supplemental logging: the log does not identify the row of a change.",
-            "ALTER DATABASE ADD SUPPLEMENTAL LOG DATA. On Amazon RDS: "
+            f"ALTER {'PLUGGABLE ' if pdb else ''}DATABASE ADD SUPPLEMENTAL LOG DATA. On Amazon RDS: "
             "EXEC rdsadmin.rdsadmin_util.alter_supplemental_logging('ADD')",
         )
     if database.number < (12, 1):
@@ -137,7 +150,7 @@ def _standby(connection: Connection, database: Database, config: OracleConfig) -
         )
 
 
-def _names(connection: Connection, database: Database, config: OracleConfig) -> Iterator[Finding]:
+def _names(connection: Connection, database: Database, config: OracleConfig, here: str | None) -> Iterator[Finding]:
     """Findings about ``database.dbname`` and ``database.pdb.name``."""
     wanted = config.database_dbname.partition(".")[0].upper()
     pdb = config.database_pdb_name
@@ -147,13 +160,13 @@ def _names(connection: Connection, database: Database, config: OracleConfig) -> 
                 f"{database.name} is not a container database, so it has no {pdb}.", "remove database.pdb.name"
             )
     else:
-        yield from _containers(connection, config)
+        yield from _containers(connection, config) if here is None else _inside(here, database, config)
         if config.log_mining_path_dictionary:
             yield Finding(
                 "LogMiner takes no dictionary file in a container database, which every database is from release 21c on.",
                 "remove log.mining.path.dictionary: log.mining.strategy=hybrid needs no dictionary in the logs either",
             )
-    if wanted != database.name.upper() and not config.database_url:
+    if here is None and wanted != database.name.upper() and not config.database_url:
         yield Finding(
             f"database.dbname is {config.database_dbname}, the database is {database.name}.",
             f"set database.dbname={database.name}, unless it is a service of its own",
@@ -161,14 +174,48 @@ def _names(connection: Connection, database: Database, config: OracleConfig) -> 
         )
 
 
-def _containers(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
-    here = scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'CON_NAME') FROM DUAL")
-    if here != "CDB$ROOT":
+def _inside(here: str, database: Database, config: OracleConfig) -> Iterator[Finding]:
+    """Findings about a connection to a pluggable database, where the log is mined then.
+
+    :param here: its name
+    """
+    root = f"set database.dbname to the name of the root container, and database.pdb.name={here}"
+    pdb = config.database_pdb_name
+    if database.number < MINES_INSIDE:
         yield Finding(
-            f"The connection leads to the pluggable database {here}; LogMiner works in the root.",
-            f"set database.dbname to the name of the root container, and database.pdb.name={here}",
+            f"The connection leads to the pluggable database {here}; before release 19c, LogMiner works in the root.",
+            root,
         )
-        return
+    elif pdb and pdb.upper() != here:
+        yield Finding(
+            f"The connection leads to the pluggable database {here}, and database.pdb.name is {pdb}.",
+            f"set database.pdb.name={here}, or database.dbname to the service of {pdb}",
+        )
+    elif not pdb and config.database_dbname.upper() != here:
+        yield Finding(
+            f"Events name the database {config.database_dbname}, which is a service of {here}.",
+            f"set database.pdb.name={here} before the first run; a connector that has run keeps its name",
+            fatal=False,
+        )
+    if config.log_mining_strategy is MiningStrategy.REDO_LOG_CATALOG:
+        yield Finding(
+            f"log.mining.strategy={config.log_mining_strategy} writes a dictionary to the redo log, which a pluggable database cannot.",
+            f"set log.mining.strategy=hybrid; or mine in the root: {root}",
+        )
+    if config.log_mining_readonly_hostname:
+        yield Finding(
+            "log.mining.readonly.hostname is set, and the connection leads to a pluggable database: a standby is mined in the root alone.",
+            f"remove log.mining.readonly.hostname; or {root}",
+        )
+    if config.log_mining_archive_destination_name:
+        yield Finding(
+            "log.mining.archive.destination.name has no effect: inside a pluggable database LogMiner chooses the copies of logs.",
+            "remove it",
+            fatal=False,
+        )
+
+
+def _containers(connection: Connection, config: OracleConfig) -> Iterator[Finding]:
     seen = asked(connection, "SELECT NAME, OPEN_MODE FROM V$PDBS")
     modes = {str(name): str(mode) for name, mode in seen or []}
     there = ", ".join(sorted(name for name in modes if name != "PDB$SEED"))

@@ -76,7 +76,9 @@ class OracleConfig(RelationalConfig):
         description="Ours. Distinguished name that the server's certificate has to have, in place of the host's name.",
     )
     database_pdb_name: str | None = Field(
-        None, alias="database.pdb.name", description="Pluggable database to capture; only where there are containers."
+        None,
+        alias="database.pdb.name",
+        description="Pluggable database to capture; only where there are containers. If the connection leads to it, it is mined inside.",
     )
     database_url: str | None = Field(
         None, alias="database.url", description="Connect descriptor or TNS name, instead of host and port."
@@ -324,6 +326,12 @@ class OracleConfig(RelationalConfig):
     def catalog(self) -> str:
         """The catalog of table ids: the pluggable database, or the database where there are no containers."""
         return self.database_pdb_name or self.database_dbname
+
+    @property
+    def everywhere(self) -> str:
+        """The end of a GRANT to a common user, which has its privileges in all containers."""
+        common = self.database_pdb_name and self.database_user.upper().startswith("C##")
+        return " CONTAINER=ALL" if common else ""
 
     @field_validator("converters")
     @classmethod

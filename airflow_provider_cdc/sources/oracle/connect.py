@@ -18,7 +18,8 @@ from airflow_provider_cdc.sources.oracle.config_values import Protocol
 from airflow_provider_cdc.sources.oracle.errors import bare_url, code_of, translate, without_secrets
 
 __all__ = [
-    "Connection", "Database", "code_of", "connect", "current_scn", "database_of", "enter_container", "rows", "scalar", "translated", "utc_offset",
+    "Connection", "Database", "code_of", "connect", "current_scn", "database_of", "enter_container", "pluggable_database", "rows", "scalar",
+    "translated", "utc_offset",
 ]  # fmt: skip
 
 CONNECT_SECONDS: Final = 20.0
@@ -33,6 +34,7 @@ SESSION: Final = (
 """The session's formats, which the readers of redo statements and of snapshots expect. ``SYYYY`` gives years BC a minus sign; ``YYYY``
 does not distinguish them."""
 
+ROOT: Final = "CDB$ROOT"
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$#]*")
 _HOST = re.compile(r"(?:\[(?P<v6>[^\]]+)\]|(?P<host>[^:]+))(?::(?P<port>\d+))?")
 
@@ -84,7 +86,7 @@ def connect(config: OracleConfig, *, host: str | None = None, container: bool = 
 
     :param host: instead of ``database.hostname`` or ``database.url``: a node of ``rac.nodes``, or
         ``log.mining.readonly.hostname``; ``host`` or ``host:port``
-    :param container: enter ``database.pdb.name``, as the catalog and snapshots need; LogMiner works in the root
+    :param container: enter ``database.pdb.name``, as the catalog and snapshots need; LogMiner works in the container that the connection leads to
     :raises AccessDenied: user or password is wrong
     :raises SourceUnavailable: no server answers
     :raises PrerequisiteError: the pluggable database cannot be entered
@@ -114,25 +116,32 @@ def connect(config: OracleConfig, *, host: str | None = None, container: bool = 
 
 
 def enter_container(connection: Connection, config: OracleConfig) -> None:
-    """Switch the session to ``database.pdb.name``, if it is set."""
-    if config.database_pdb_name:
+    """Switch the session to ``database.pdb.name``, if it is set. A local user is there already, and may not switch."""
+    name = config.database_pdb_name
+    if name and pluggable_database(connection) != name.upper():
         with connection.cursor() as cursor:
-            cursor.execute(f"ALTER SESSION SET CONTAINER = {_identifier(config.database_pdb_name)}")
+            cursor.execute(f"ALTER SESSION SET CONTAINER = {_identifier(name)}")
+
+
+def pluggable_database(connection: Connection) -> str | None:
+    """The pluggable database that a connection is in; ``None`` in the root, and in a database without containers."""
+    name, number = rows(connection, _CONTAINER)[0]
+    return None if not int(number) or name == ROOT else str(name)
 
 
 def container_id(connection: Connection, config: OracleConfig) -> int | None:
-    """The number of the captured container, as in ``SRC_CON_ID``; ``None`` if the database has no containers.
+    """The number of the captured container, as in ``SRC_CON_ID``; ``None`` if LogMiner shows no other container.
 
-    :param connection: to the root, or to a database without containers; it is there afterwards, too
+    :param connection: is in the same container afterwards
     """
-    root, number = rows(connection, _CONTAINER)[0]
-    if not int(number):
+    here, number = rows(connection, _CONTAINER)[0]
+    if not int(number) or here != ROOT:
         return None
     if config.database_pdb_name:
         enter_container(connection, config)
         number = scalar(connection, "SELECT SYS_CONTEXT('USERENV', 'CON_ID') FROM DUAL")
         with connection.cursor() as cursor:
-            cursor.execute(f"ALTER SESSION SET CONTAINER = {root}")
+            cursor.execute(f"ALTER SESSION SET CONTAINER = {ROOT}")
     return int(number)
 
 
@@ -253,6 +262,8 @@ SELECT NAME, DBID, CDB, DATABASE_ROLE, OPEN_MODE, LOG_MODE, RESETLOGS_CHANGE# FR
 _SUPPLEMENTAL = """
 SELECT SUPPLEMENTAL_LOG_DATA_MIN, SUPPLEMENTAL_LOG_DATA_ALL, SUPPLEMENTAL_LOG_DATA_PK, SUPPLEMENTAL_LOG_DATA_UI, SUPPLEMENTAL_LOG_DATA_FK
 FROM V$DATABASE"""
+_SUPPLEMENTAL_INSIDE = """
+SELECT MINIMAL, ALL_COLUMN, PRIMARY_KEY, UNIQUE_INDEX, FOREIGN_KEY FROM DBA_SUPPLEMENTAL_LOGGING"""
 _THREADS = "SELECT THREAD#, STATUS FROM V$THREAD WHERE ENABLED <> 'DISABLED' ORDER BY THREAD#"
 
 
@@ -261,8 +272,14 @@ def supplemental_logging(connection: Connection) -> frozenset[str]:
 
     A pluggable database has those of the root, and may have others besides, which the root does not show.
     """
-    kinds = zip(("MIN", "ALL", "PK", "UI", "FK"), rows(connection, _SUPPLEMENTAL)[0], strict=True)
-    return frozenset(kind for kind, value in kinds if value in ("YES", "IMPLICIT"))
+    found = rows(connection, _SUPPLEMENTAL)
+    if pluggable_database(connection) is not None:
+        with contextlib.suppress(oracledb.DatabaseError):  # before 19c, or without the right to read it
+            found += rows(connection, _SUPPLEMENTAL_INSIDE)
+    kinds = ("MIN", "ALL", "PK", "UI", "FK")
+    return frozenset(
+        kind for row in found for kind, value in zip(kinds, row, strict=True) if value in ("YES", "IMPLICIT")
+    )
 
 
 def database_of(connection: Connection) -> Database:

@@ -28,10 +28,9 @@ def open_transactions(connection: Connection, config: OracleConfig) -> dict[byte
     except oracledb.DatabaseError as e:
         if code_of(e) not in _NO_RIGHTS:
             raise
-        everywhere = " CONTAINER=ALL" if config.database_pdb_name else ""
         raise NotGranted(
             f"Open transactions cannot be seen, so their changes would be lost: {e}",
             where=view,
             safe="Nothing was read; the offset is untouched.",
-            remedy=f"GRANT SELECT ON {view.replace('V$', 'V_$')} TO {config.database_user}{everywhere}",
+            remedy=f"GRANT SELECT ON {view.replace('V$', 'V_$')} TO {config.database_user}{config.everywhere}",
         ) from e

@@ -141,6 +141,13 @@ _DICTIONARY = Meaning(
 _SESSION = Meaning(
     SourceUnavailable, "The LogMiner session has ended", "Nothing is lost: the logs are read again.", _RETRY
 )
+_BUSY_LOGMINER = Meaning(
+    SourceUnavailable,
+    "Another session of LogMiner is at work in the pluggable database",
+    "Nothing is lost; the offset is untouched.",
+    "Autonomous Database has one for each pluggable database: let one connector capture it; the session of a run that was killed ends by "
+    "itself, or by ALTER SYSTEM KILL SESSION; " + _RETRY,
+)
 _SUPPLEMENTAL = Meaning(
     PrerequisiteError,
     "The database does not log what LogMiner needs",
@@ -218,6 +225,7 @@ _MEANINGS: list[tuple[Iterable[int], Meaning]] = [
     ((332, 333, 334, 336, 339, 341, 353, 354, 355, 356, 357, 358, 367, 368, 1344, 1345), _DAMAGED),
     ((1295, 1329, 1330, 1331, 1332, 1333, 1336, 1371), _DICTIONARY),
     ((1280, 1306, 1307, 1327, 1334, 1346, 44609), _SESSION),
+    ((1353,), _BUSY_LOGMINER),
     ((1347, 1354), _SUPPLEMENTAL),
     ((1325, 258), _ARCHIVE),
     ((16000, 16224), _READ_ONLY),
@@ -263,7 +271,7 @@ def translate(e: BaseException, config: OracleConfig, where: str = "") -> CdcErr
     message = without_secrets(_HELP.sub("", str(getattr(detail, "message", None) or e)).strip(), config)
     untrusted = _NOT_TRUSTED if _UNTRUSTED.search(message) else None
     meaning = untrusted or _OF_CODE.get(code_of(e)) or _OF_DRIVER.get(full) or _other(e)
-    names = {"user": config.database_user, "all": " CONTAINER=ALL" if config.database_pdb_name else ""}
+    names = {"user": config.database_user, "all": config.everywhere}
     return meaning.kind(
         f"{meaning.what.format(**names)}: {message}",
         where=where or address(config),

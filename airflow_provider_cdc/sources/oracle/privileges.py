@@ -21,9 +21,10 @@ from airflow_provider_cdc.sources.oracle.connect import Database, code_of, rows,
 
 _MERE_STATISTICS: Final = ("V$MYSTAT", "V$STATNAME")
 VIEWS: Final = (
-    "V$DATABASE", "V$LOG", "V$LOG_HISTORY", "V$LOGMNR_LOGS", "V$LOGMNR_CONTENTS", "V$LOGMNR_PARAMETERS", "V$LOGFILE", "V$ARCHIVED_LOG",
-    "V$ARCHIVE_DEST_STATUS", "V$TRANSACTION", "V$THREAD", *_MERE_STATISTICS,
+    "V$DATABASE", "V$LOGMNR_LOGS", "V$LOGMNR_CONTENTS", "V$LOGMNR_PARAMETERS", "V$TRANSACTION", "V$THREAD", *_MERE_STATISTICS,
 )  # fmt: skip
+LOG_VIEWS: Final = ("V$LOG", "V$LOG_HISTORY", "V$LOGFILE", "V$ARCHIVED_LOG", "V$ARCHIVE_DEST_STATUS")
+"""The views that list redo logs. Inside a pluggable database LogMiner finds them without."""
 CLUSTER_VIEWS: Final = ("GV$TRANSACTION",)
 _FORBIDDEN: Final = {942, 1031}
 
@@ -36,7 +37,7 @@ class Grant:
     """
 
     def __init__(self, config: OracleConfig) -> None:
-        self._rest = f" TO {config.database_user}" + (" CONTAINER=ALL" if config.database_pdb_name else "")
+        self._rest = f" TO {config.database_user}{config.everywhere}"
 
     def __call__(self, what: str) -> str:
         return f"GRANT {what}{self._rest}"
@@ -70,17 +71,35 @@ class Privileges:
         return self.any(f"{action} ANY TABLE") or self.on_table([action], table)
 
 
-def asked(connection: Connection, sql: str) -> list[tuple[Any, ...]] | None:
+def asked(connection: Connection, sql: str, **binds: Any) -> list[tuple[Any, ...]] | None:
     """The rows of a view; ``None`` if the account may not read it (other checks report that where it matters)."""
     try:
-        return rows(connection, sql)
+        return rows(connection, sql, **binds)
     except oracledb.DatabaseError as e:
         if code_of(e) not in _FORBIDDEN:
             raise
         return None
 
 
-def view_findings(connection: Connection, grant: Grant, names: Sequence[str] = VIEWS) -> Iterator[Finding]:
+def log_view_findings(connection: Connection, config: OracleConfig, grant: Grant) -> Iterator[Finding]:
+    """A finding for views of redo logs that the account may not read inside a pluggable database."""
+    hidden = [name for name in LOG_VIEWS if asked(connection, f"SELECT 1 FROM {name} WHERE 1 = 0") is None]
+    if "V$ARCHIVED_LOG" in hidden and config.log_mining_archive_log_only_mode:
+        yield Finding(
+            "The account may not read V$ARCHIVED_LOG, by which log.mining.archive.log.only.mode knows how far it may mine.",
+            grant("SELECT ON V_$ARCHIVED_LOG") + ", or remove log.mining.archive.log.only.mode",
+        )
+    elif hidden:
+        yield Finding(
+            f"The account may not read {', '.join(hidden)}: which redo there is, LogMiner alone knows.",
+            f"nothing on Autonomous Database; elsewhere {grant('SELECT_CATALOG_ROLE')}, for errors that name missing logs",
+            fatal=False,
+        )
+
+
+def view_findings(
+    connection: Connection, grant: Grant, names: Sequence[str] = (*VIEWS, *LOG_VIEWS)
+) -> Iterator[Finding]:
     """Findings for ``V$`` views that the account may not read."""
     for name in names:
         try:
@@ -108,15 +127,18 @@ def privileges_of(connection: Connection, config: OracleConfig) -> Privileges:
 
 
 def server_findings(
-    connection: Connection, database: Database, config: OracleConfig, grant: Grant
+    connection: Connection, database: Database, config: OracleConfig, grant: Grant, *, inside: bool = False
 ) -> Iterator[Finding]:
-    """Findings for missing privileges in the root: LogMiner, its dictionary, and the flush table."""
+    """Findings for missing privileges where the log is mined: LogMiner, its dictionary, and the flush table.
+
+    :param inside: in a pluggable database, where no dictionary is written
+    """
     rights = privileges_of(connection, config)
 
     def missing(what: str, why: str, *, fatal: bool = True) -> Finding:
         return Finding(f"The account lacks {what}, {why}.", grant(what), fatal=fatal)
 
-    if config.database_pdb_name and not rights.any("SET CONTAINER"):
+    if config.database_pdb_name and not inside and not rights.any("SET CONTAINER"):
         yield missing("SET CONTAINER", "with which it enters the pluggable database")
     if database.number >= (12, 1) and not rights.any("LOGMINING"):
         yield missing("LOGMINING", "without which LogMiner cannot be used")
@@ -124,9 +146,9 @@ def server_findings(
         yield missing("SELECT_CATALOG_ROLE", "with which LogMiner reads the dictionary")
     builds = config.log_mining_strategy is not MiningStrategy.ONLINE_CATALOG and not config.log_mining_readonly_hostname
     packages = rights.any("EXECUTE_CATALOG_ROLE")
-    if not packages:
+    if not packages and not inside:
         yield missing("EXECUTE_CATALOG_ROLE", "with which a dictionary is written to the log", fatal=builds)
-    for package in ("DBMS_LOGMNR", "DBMS_LOGMNR_D"):
+    for package in ("DBMS_LOGMNR",) if inside else ("DBMS_LOGMNR", "DBMS_LOGMNR_D"):
         if not (packages or rights.any("LOGMINING") or rights.on("EXECUTE", "SYS", package)):
             yield missing(f"EXECUTE ON {package}", "without which LogMiner cannot be used")
     yield from _flush_table(connection, database, config, rights, grant)

@@ -35,6 +35,7 @@ from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
 from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
 from airflow_provider_cdc.sources.oracle.mining.log_window import window_around
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogCollector
+from airflow_provider_cdc.sources.oracle.mining.session_logs import session_logs
 from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream, verified
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table, table_of
@@ -73,7 +74,7 @@ class OracleSource(Source):
         connection = connect(self._config, host=self._config.log_mining_readonly_hostname)
         try:
             database = database_of(connection)
-            logs = LogCollector(connection, self._config)
+            logs = session_logs(connection, self._config)
             with translated(self._config):
                 scn = logs.archived_scn() if logs.archived_only() else current_scn(connection)
         finally:
@@ -196,7 +197,7 @@ class OracleSource(Source):
         self._root = None
 
     def _rooted(self) -> Connection:
-        """A connection to the mined database, in its root: the standby, if ``log.mining.readonly.hostname`` names one."""
+        """A connection to the mined database, in the container where it is mined: the standby, if ``log.mining.readonly.hostname`` names one."""
         if self._root is None or not self._root.is_healthy():
             self._root = connect(self._config, host=self._config.log_mining_readonly_hostname)
         return self._root
@@ -204,4 +205,4 @@ class OracleSource(Source):
     @contextlib.contextmanager
     def _logs(self) -> Iterator[LogCollector]:
         with translated(self._config):
-            yield LogCollector(self._rooted(), self._config)
+            yield session_logs(self._rooted(), self._config)

@@ -226,11 +226,6 @@ def test_pluggable_database_must_be_named_and_be_there(granted: Oracle, name: st
     assert finding.fix == "set database.pdb.name to one of ORCLPDB1"
 
 
-def test_connection_must_lead_to_the_root(granted: Oracle) -> None:
-    findings = found(granted, database__dbname="ORCLPDB1", database__pdb__name=None)
-    assert findings[0].fix == "set database.dbname to the name of the root container, and database.pdb.name=ORCLPDB1"
-
-
 def test_name_that_is_not_the_databases_is_told() -> None:
     with Oracle({"cdb": False}) as plain:
         ready(plain)

@@ -23,6 +23,9 @@ _REMOVE = "BEGIN SYS.DBMS_LOGMNR.REMOVE_LOGFILE(LOGFILENAME => :name); END;"
 _END = "BEGIN SYS.DBMS_LOGMNR.END_LOGMNR(); END;"
 _START = "BEGIN SYS.DBMS_LOGMNR.START_LOGMNR(STARTSCN => :low, ENDSCN => :high, {more}OPTIONS => {options}); END;"
 _MINED = "SELECT FILENAME, THREAD_ID, THREAD_SQN, STATUS FROM V$LOGMNR_LOGS"
+_FOUND = "SELECT FILENAME, THREAD_ID, THREAD_SQN, LOW_SCN, NEXT_SCN, TYPE, STATUS FROM V$LOGMNR_LOGS"
+_NEVER: Final = 2**48 - 1
+"""``NEXT_SCN`` of a current log is this or more, depending on the release."""
 _NOT_IN_LIST = 4
 """``V$LOGMNR_LOGS.STATUS`` of a row that stands for missing logs."""
 _OPTIONS: Final = {
@@ -62,6 +65,24 @@ def start(
             cursor.execute(_REMOVE, name=one.name)
         _start(cursor, config, low, end)
         _check(connection, needed)
+
+
+def find_logs(connection: Connection, config: OracleConfig, low: int, end: int) -> tuple[LogFile, ...]:
+    """Start LogMiner for a range of SCNs in a pluggable database, where it finds the logs by itself; returns these.
+
+    :raises LogsMoved: it does not find all of them
+    """
+    with WatchedLogs(config, f"SCN {low} to {end}"), connection.cursor() as cursor:
+        _start(cursor, config, low, end)
+        found = rows(connection, _FOUND)
+    if missing := [str(row[0]) for row in found if row[6] == _NOT_IN_LIST]:
+        raise LogsMoved(missing[0])
+    files = [
+        LogFile(str(name), int(thread), int(sequence), int(first), None if following is None or int(following) >= _NEVER else int(following),
+                kind == "ARCHIVED")
+        for name, thread, sequence, first, following, kind, _ in found
+    ]  # fmt: skip
+    return tuple(sorted(files, key=lambda one: (one.thread, one.sequence)))
 
 
 def end(connection: Connection, config: OracleConfig) -> None:

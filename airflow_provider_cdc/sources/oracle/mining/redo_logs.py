@@ -212,7 +212,7 @@ class LogCollector:
         for pause in (*PAUSES, None):
             listing = self.listing(start)
             if start < listing.resetlogs:
-                raise self._former_incarnation(start, listing)
+                raise self._former_incarnation(start, listing.resetlogs)
             if listing.gap(start, end) is not None:
                 self.forget()
                 listing = self.listing(start)
@@ -237,12 +237,20 @@ class LogCollector:
             # online logs first: a log that is archived and overwritten between the queries is then in both results
             online = [] if archived_only else rows(self._connection, _ONLINE)
             archived = self._archived_since(online, int(resetlogs), low)
-            threads = [_thread(row) for row in rows(self._connection, _THREADS)]
+            threads = self._threads()
         found = {(one.thread, one.sequence): one for one in (_online(row) for row in online) if one.reaches(low)}
         found |= archived
         files = tuple(sorted(found.values(), key=lambda one: (one.thread, one.sequence)))
-        used = tuple(one for one in threads if one is not None)
-        return LogListing(int(resetlogs), used, files, archived_only)
+        return LogListing(int(resetlogs), threads, files, archived_only)
+
+    def _threads(self) -> tuple[Thread, ...]:
+        threads = (_thread(row) for row in rows(self._connection, _THREADS))
+        return tuple(one for one in threads if one is not None)
+
+    def log_ends(self, start: int) -> list[int]:
+        """The last SCNs of the completed logs after ``start``, ascending."""
+        files = self.listing(start).files
+        return sorted({one.next_scn - 1 for one in files if one.next_scn is not None and one.next_scn - 1 > start})
 
     def forget(self) -> None:
         """Ask for the archived logs again, as logs may have been deleted or restored."""
@@ -378,11 +386,11 @@ class LogCollector:
             "again; keep archived logs longer than the longest pause between captures",
         )
 
-    def _former_incarnation(self, start: int, listing: LogListing) -> PositionLost:
+    def _former_incarnation(self, start: int, resetlogs: int) -> PositionLost:
         return PositionLost(
-            f"The database was opened with RESETLOGS at SCN {listing.resetlogs}, after the position: the redo from there on "
+            f"The database was opened with RESETLOGS at SCN {resetlogs}, after the position: the redo from there on "
             "is that of another incarnation.",
-            where=f"SCN {start}; the current incarnation begins at SCN {listing.resetlogs}",
+            where=f"SCN {start}; the current incarnation begins at SCN {resetlogs}",
             safe="Everything before the saved position is captured, including changes that the database itself may have lost.",
             remedy="set snapshot.mode=when_needed to read all tables again and go on from there",
         )

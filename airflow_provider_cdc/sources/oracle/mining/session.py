@@ -49,7 +49,9 @@ from airflow_provider_cdc.sources.oracle.mining import logminer
 from airflow_provider_cdc.sources.oracle.mining.log_switch import LogsMoved, Progress, WatchedLogs, identity
 from airflow_provider_cdc.sources.oracle.mining.query import WIRE, RowFilter, contents_query, decoded
 from airflow_provider_cdc.sources.oracle.mining.redo_dictionary import RedoDictionaries
-from airflow_provider_cdc.sources.oracle.mining.redo_logs import PAUSES, LogCollector, LogFile
+from airflow_provider_cdc.sources.oracle.mining.redo_logs import PAUSES, LogFile
+from airflow_provider_cdc.sources.oracle.mining.session_logs import AddedLogs, session_logs
+from airflow_provider_cdc.sources.oracle.privileges import asked
 from airflow_provider_cdc.sources.oracle.transactions.open_transactions import MineAgain
 
 log = logging.getLogger(__name__)
@@ -80,7 +82,7 @@ class MiningSession:
             session.open(start, end)
             for batch in session.rows(start, end): ...
 
-    :ivar files: the log files of the session
+    :ivar files: the log files of the session, as far as the database shows them
     :ivar begin_seconds: seconds until the last window had its first rows
     """
 
@@ -103,8 +105,9 @@ class MiningSession:
         self._clock = clock
         self._sql = ""
         self._connection: Connection | None = None
-        self._logs: LogCollector | None = None
-        self._mined_before = False
+        self._logs: AddedLogs | None = None
+        self._mined_before = self._open = False
+        self._read: tuple[LogFile, ...] = ()
         self._redo_dictionaries = RedoDictionaries(config, sleep=sleep)
         self._opened_at = 0.0
         self._utc_offset = 0
@@ -123,7 +126,7 @@ class MiningSession:
 
     @property
     def connection(self) -> Connection:
-        """The connection, in the root of a container database; opened at first use."""
+        """The connection, to the container that is mined; opened at first use."""
         if self._connection is None:
             self._connection = self._open_connection()
             with translated(self._config):
@@ -131,10 +134,10 @@ class MiningSession:
         return self._connection
 
     @property
-    def logs(self) -> LogCollector:
+    def logs(self) -> AddedLogs:
         """Finds log files, over the session's connection."""
         if self._logs is None:
-            self._logs = LogCollector(self.connection, self._config, sleep=self._sleep)
+            self._logs = session_logs(self.connection, self._config, sleep=self._sleep)
         return self._logs
 
     def minable_scn(self) -> int:
@@ -159,8 +162,7 @@ class MiningSession:
 
     def log_ends(self, start: int) -> list[int]:
         """The last SCNs of the completed logs after ``start``, ascending."""
-        files = self.logs.listing(start).files
-        return sorted({one.next_scn - 1 for one in files if one.next_scn is not None and one.next_scn - 1 > start})
+        return self.logs.log_ends(start)
 
     def measure(self) -> None:
         """Record the memory of the session in the server, if the user may see it."""
@@ -182,7 +184,7 @@ class MiningSession:
         :raises SourceUnavailable: logs are still being archived, or the connection is lost
         """
         if low <= end:
-            self._retry(lambda: self._begin(low, end), f"SCN {low} to {end}")
+            self._retry(low, end)
 
     def rows(
         self, low: int, end: int, read: int | None = None, late: Mapping[bytes, int] = NO_XIDS
@@ -210,10 +212,10 @@ class MiningSession:
             except LogsMoved as e:
                 attempts = 0 if progress.rows != before else attempts + 1
                 if attempts >= len(PAUSES):
-                    raise self._mining_failed(e, f"SCN {progress.low} to {end}") from e
+                    raise self._mining_failed(e, progress.low, end) from e
                 self._note_retry(e, PAUSES[attempts])
                 self._forget()
-                self._retry(lambda: self._begin(progress.low, end), f"SCN {progress.low} to {end}")
+                self._retry(progress.low, end)
 
     def cancel(self) -> None:
         """End the call to the database that another thread may wait for; LogMiner may take minutes for one."""
@@ -224,7 +226,7 @@ class MiningSession:
     def close(self) -> None:
         """End the session and the connection."""
         connection, self._connection = self._connection, None
-        self.files, self._logs, self._mined_before = (), None, False
+        self.files, self._logs, self._mined_before, self._open = (), None, False, False
         if connection is not None:
             try:
                 connection.close()
@@ -233,15 +235,15 @@ class MiningSession:
 
     # -- the LogMiner session
 
-    def _retry(self, attempt: Callable[[], None], where: str) -> None:
+    def _retry(self, low: int, end: int) -> None:
         for pause in (*PAUSES, None):
             try:
-                attempt()
+                self._begin(low, end)
                 return
             except LogsMoved as e:
                 self._forget()
                 if pause is None:
-                    raise self._mining_failed(e, where) from e
+                    raise self._mining_failed(e, low, end) from e
                 self._note_retry(e, pause)
 
     def _note_retry(self, e: LogsMoved, pause: float) -> None:
@@ -249,7 +251,10 @@ class MiningSession:
         log.info("The redo logs changed while they were mined (%s); collecting them again in %.2f s.", e, pause)
         self._sleep(pause)
 
-    def _mining_failed(self, e: LogsMoved, where: str) -> CdcError:
+    def _mining_failed(self, e: LogsMoved, low: int, end: int) -> CdcError:
+        if failed := self.logs.failed(e, low, end):
+            return failed
+        where = f"SCN {low} to {end}"
         if isinstance(e.__cause__, oracledb.Error):
             try:
                 with translated(self._config, where):
@@ -268,11 +273,14 @@ class MiningSession:
         if self._expired():
             self._forget()
         needed = self._needed(low, end)
-        if set(needed) - set(self.files):
+        new = not self._open or bool(set(needed) - set(self.files))
+        if new:
             self._new_session(needed)
         surplus = tuple(set(self.files) - set(needed))
         self.files = needed
-        logminer.start(self.connection, self._config, needed, surplus, low, end)
+        self._read = self.logs.start(needed, surplus, low, end)
+        if new:
+            self._note_session()
         with translated(self._config):
             self._utc_offset = utc_offset(self.connection)  # a session may outlive a change to summer time
         self.begin_seconds = self._clock() - began
@@ -281,28 +289,30 @@ class MiningSession:
     def _needed(self, low: int, end: int) -> tuple[LogFile, ...]:
         config = self._config
         if config.log_mining_path_dictionary or config.log_mining_strategy is not MiningStrategy.REDO_LOG_CATALOG:
-            return self.logs.collect(low, end)
+            return self.logs.needed(low, end)
         return self._redo_dictionaries.logs(self.connection, self.logs, low, end)
 
     def _new_session(self, files: tuple[LogFile, ...]) -> None:
         self._forget()
         if self._config.log_mining_restart_connection and self._mined_before:
             self.close()
-        logminer.add_logs(self.connection, self._config, files)
-        with translated(self._config):
-            switches = int(scalar(self.connection, _SWITCHES))
-        self.files, self._mined_before = files, True
+        self.logs.add(files)
+        self.files, self._mined_before, self._open = files, True, True
         self._opened_at = self._clock()
-        self.counters.began([(one.name, one.status) for one in files], switches)
-        log.info("New LogMiner session: %s", "; ".join(map(str, files)))
+
+    def _note_session(self) -> None:
+        with translated(self._config):
+            ((switches,),) = asked(self.connection, _SWITCHES) or ((0,),)
+        self.counters.began([(one.name, one.status) for one in self._read], int(switches))
+        log.info("New LogMiner session: %s", "; ".join(map(str, self._read)))
 
     def _expired(self) -> bool:
         most = self._config.log_mining_session_max_ms / 1000
-        return bool(self.files) and most > 0 and self._clock() - self._opened_at >= most
+        return self._open and most > 0 and self._clock() - self._opened_at >= most
 
     def _forget(self) -> None:
         """End LogMiner's session, if there is one."""
-        self.files = ()
+        self.files, self._open = (), False
         if self._logs is not None:
             self._logs.forget()
         if self._connection is not None:
@@ -314,7 +324,7 @@ class MiningSession:
         began = self._clock()
         skip, waiting, counters = progress.rows, True, self.counters
         counters.queried()
-        online = {(one.thread, one.sequence) for one in self.files if not one.archived}
+        online = {(one.thread, one.sequence) for one in self._read if not one.archived}
         with contextlib.closing(self._batches(progress.low, end)) as batches:
             while True:
                 asked = self._clock()
@@ -374,7 +384,7 @@ class MiningSession:
             log.warning(
                 "LogMiner reports missing redo at SCN %s, but its logs are complete: %s",
                 ", ".join(map(str, batch.column("scn").filter(missing).to_pylist())),
-                "; ".join(map(str, self.files)),
+                "; ".join(map(str, self._read)),
             )
             batch = batch.filter(pc.invert(missing))
         return self._row_filter.filter(batch)

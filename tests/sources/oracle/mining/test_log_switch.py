@@ -168,9 +168,14 @@ class Trouble(threading.Thread):
         server.release_archiving()
 
 
-def test_many_switches_at_random_moments_lose_no_row_and_give_none_twice() -> None:
+@pytest.mark.parametrize(
+    "inside",
+    [{}, {"local": True}, {"local": True, "autonomous": True}],
+    ids=["logs added", "logs found", "logs found and not shown"],
+)
+def test_many_switches_at_random_moments_lose_no_row_and_give_none_twice(inside: dict[str, Any]) -> None:
     """Two instances write, switch, hold back archiving and delete what was mined; windows follow each other the whole time."""
-    with Oracle({"threads": 2, "switch_every": 40}) as server:
+    with Oracle({"threads": 2, "switch_every": 40, **inside}) as server:
         server.configure(private_strands=False)
         server.sql(
             "CREATE TABLE ty (id NUMBER, v VARCHAR2(20))", "ALTER TABLE ty ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS"

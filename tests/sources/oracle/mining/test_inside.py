@@ -1,0 +1,295 @@
+"""LogMiner inside a pluggable database, where it finds the logs by itself: on premises, and where no view shows the logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import Any
+
+import oracledb
+import pytest
+
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable
+from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.sources.oracle.connect import translated
+from airflow_provider_cdc.sources.oracle.errors import translate
+from airflow_provider_cdc.sources.oracle.mining import logminer
+from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogFile
+from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
+from airflow_provider_cdc.sources.oracle.mining.session_logs import FoundLogs, UnseenLogs, session_logs
+from airflow_provider_cdc.sources.oracle.source import OracleSource
+from dev.servers.oracle import Oracle
+from tests.sources.oracle.mined import as_rows, ids, insert, mined, now, session_of, settings
+from tests.support.oracle_server import run
+
+PLACES = ["on premises", "autonomous"]
+
+
+@pytest.fixture(params=PLACES)
+def server(request: pytest.FixtureRequest) -> Iterator[Oracle]:
+    """A server whose capture user is a local one of the pluggable database."""
+    with Oracle({"local": True, "autonomous": request.param == "autonomous", "pdbs": ["ORCLPDB1", "ORCLPDB2"]}) as made:
+        table(made)
+        yield made
+
+
+@pytest.fixture
+def autonomous() -> Iterator[Oracle]:
+    with Oracle({"local": True, "autonomous": True}) as made:
+        table(made)
+        yield made
+
+
+def table(server: Oracle, **login: Any) -> None:
+    server.sql(
+        "CREATE TABLE ty (id NUMBER, v VARCHAR2(20))", "ALTER TABLE ty ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS", **login
+    )
+
+
+def quick(server: Oracle, **properties: Any) -> MiningSession:
+    """A session that does not wait for logs."""
+    config = settings(server, **properties)
+    return MiningSession(config, Filters(config), sleep=lambda seconds: None)
+
+
+def overwritten(server: Oracle) -> None:
+    for _ in range(3):  # as many as there are groups
+        server.switch_log()
+
+
+def test_the_logs_are_found_and_rows_of_this_container_alone_are_given(server: Oracle) -> None:
+    other = {"dsn": f"{server.host}:{server.port}/ORCLPDB2"}
+    table(server, **other)
+    start = server.scn()
+    insert(server, 1)
+    server.sql("INSERT INTO ty VALUES (9, 'v')", **other)
+    server.switch_log()
+    insert(server, 2)
+    with session_of(server) as session:
+        assert ids(mined(session, start, now(server))) == [1, 2]
+        assert isinstance(session.logs, UnseenLogs) == bool(server.options["autonomous"])
+        assert [status for _, status in session.counters.logs] == ["ARCHIVED", "CURRENT"]
+
+
+def test_windows_over_log_switches_give_every_row_once(server: Oracle) -> None:
+    start = at = server.scn()
+    found: list[int] = []
+    with session_of(server) as session:
+        for number in range(8):
+            insert(server, number)
+            if number % 2:
+                server.switch_log()
+            end = now(server)
+            found += ids(mined(session, at, end, at == start))
+            at = end
+    assert found == list(range(8))
+
+
+@pytest.mark.parametrize("fetch", [1, 3])
+def test_a_log_that_is_overwritten_while_it_is_read_is_mined_again(server: Oracle, fetch: int) -> None:
+    start = server.scn()
+    insert(server, 1, 2, 3, 4)
+    end = now(server)
+    with quick(server, query__fetch__size=fetch) as session:
+        session.open(start, end)
+        batches = session.rows(start, end)
+        found = next(batches).to_pylist()
+        overwritten(server)
+        found += as_rows(batches)
+        assert ids(found) == [1, 2, 3, 4]
+        assert session.counters.retries == 1
+        assert {status for _, status in session.counters.logs} == {"ARCHIVED"}
+
+
+def test_a_switch_that_overwrites_nothing_is_no_reason_to_mine_again(server: Oracle) -> None:
+    start = server.scn()
+    insert(server, 1, 2)
+    end = now(server)
+    with quick(server, query__fetch__size=1) as session:
+        session.open(start, end)
+        batches = session.rows(start, end)
+        found = next(batches).to_pylist()
+        server.switch_log()
+        assert ids(found + as_rows(batches)) == [1, 2]
+        assert session.counters.retries == 0
+
+
+def test_an_instance_that_is_down_overwrites_nothing() -> None:
+    with Oracle({"local": True, "autonomous": True, "threads": 2}) as server:
+        table(server)
+        start = server.scn()
+        server.sql("INSERT INTO ty VALUES (1, 'v')", thread=2)
+        server.close_thread(2)
+        insert(server, 2)
+        with quick(server) as session:
+            assert ids(mined(session, start, now(server))) == [1, 2]
+            assert session.counters.retries == 0
+
+
+def test_logs_that_are_deleted_are_an_error_that_says_so(server: Oracle) -> None:
+    start = server.scn()
+    insert(server, 1)
+    overwritten(server)
+    server.purge()
+    with quick(server) as session, pytest.raises(PositionLost, match=r"snapshot\.mode=when_needed") as caught:
+        session.open(start, now(server))
+    assert f"SCN {start}" in str(caught.value.where)
+    assert ("RESTORE ARCHIVELOG" in str(caught.value.remedy)) == (not server.options["autonomous"])
+    with closing(OracleSource(settings(server))) as source:
+        position = source.current_position()
+        source.verify_position(position)
+        oldest = source.oldest_position()
+        assert start < oldest.scn <= position.scn
+        source.verify_position(oldest)
+        for lost in (oldest.scn - 1, start):
+            with pytest.raises(PositionLost):
+                source.verify_position(source.parse_position({"scn": lost}))
+
+
+def test_the_log_is_known_back_to_its_beginning(server: Oracle) -> None:
+    with closing(OracleSource(settings(server))) as source:
+        insert(server, 1)
+        overwritten(server)
+        assert source.oldest_position().scn == source.database.resetlogs
+        server.reset_logs()
+        with pytest.raises(PositionLost, match="RESETLOGS"):
+            source.verify_position(source.parse_position({"scn": source.database.resetlogs}))
+
+
+def test_logs_that_are_not_archived_yet_are_no_loss() -> None:
+    with Oracle({"local": True}) as server:
+        table(server)
+        server.hold_archiving()
+        start = server.scn()
+        insert(server, 1)
+        overwritten(server)
+        with quick(server) as session:
+            with pytest.raises(SourceUnavailable):
+                session.open(start, now(server))
+            server.release_archiving()
+            assert ids(mined(session, start, now(server))) == [1]
+
+
+def test_logs_that_logminer_leaves_out_are_noticed(server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Online logs, say. Their redo would be lost silently; and it is no position that is lost."""
+    find: Callable[..., tuple[LogFile, ...]] = logminer.find_logs
+
+    def archived(*arguments: Any) -> tuple[LogFile, ...]:
+        return tuple(one for one in find(*arguments) if one.archived)
+
+    monkeypatch.setattr(logminer, "find_logs", archived)
+    start = server.scn()
+    insert(server, 1)
+    with quick(server) as session:
+        with pytest.raises(SourceUnavailable, match=r"log\.mining\.archive\.log\.only\.mode=true"):
+            session.open(start, now(server))
+        end = now(server)
+        server.switch_log()
+        assert ids(mined(session, start, end)) == [1]
+
+
+def test_missing_logs_that_the_views_show_are_no_lost_position(server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor are they if LogMiner does not find the redo of now either."""
+
+    def missing(*_: Any) -> None:
+        raise logminer.LogsMoved("missing log file") from oracledb.DatabaseError("Similar to ORA-01292")
+
+    monkeypatch.setattr(logminer, "find_logs", missing)
+    with quick(server) as session, pytest.raises(SourceUnavailable, match="does not find all redo"):
+        session.open(server.scn() - 1, now(server))
+
+
+def test_a_switch_begins_a_new_session(server: Oracle) -> None:
+    """As in the root: so sessions do not grow, and the offset of the server's clock is that of its season."""
+    with session_of(server) as session:
+        start = at = server.scn()
+        for number in range(6):
+            if number == 3:
+                server.switch_log()
+                before = session.counters.sessions
+            insert(server, number)
+            end = now(server)
+            assert ids(mined(session, at, end, at == start)) == [number]
+            at = end
+        assert session.counters.sessions == before + 1
+
+
+def test_archived_logs_alone_are_mined_where_their_view_is_shown() -> None:
+    with Oracle({"local": True}) as server:
+        table(server)
+        server.admin(
+            f"REVOKE SELECT_CATALOG_ROLE FROM {server.user}",
+            *(f"REVOKE SELECT ON V_${name} FROM {server.user}" for name in ("LOG", "LOGFILE", "LOG_HISTORY", "ARCHIVE_DEST_STATUS")),
+            f"GRANT SELECT ON V_$THREAD TO {server.user}",
+        )  # fmt: skip
+        start = server.scn()
+        insert(server, 1)
+        server.switch_log()
+        insert(server, 2)
+        with quick(server, log__mining__archive__log__only__mode=True) as session:
+            assert isinstance(session.logs, FoundLogs)
+            assert not isinstance(session.logs, UnseenLogs)
+            end = session.minable_scn()
+            assert ids(mined(session, start, end)) == [1]
+            server.purge()
+            overwritten(server)
+            with pytest.raises(PositionLost, match="do not exist any more"):
+                session.logs.collect(start, end)
+
+
+def test_a_second_session_beside_the_first(server: Oracle) -> None:
+    """An autonomous database refuses it, until the first one ends."""
+    start = server.scn()
+    insert(server, 1)
+    end = now(server)
+    with session_of(server) as second:
+        with session_of(server) as first:
+            assert ids(mined(first, start, end)) == [1]
+            if server.options["autonomous"]:
+                with pytest.raises(SourceUnavailable, match="Another session of LogMiner"):
+                    second.open(start, end)
+            else:
+                assert ids(mined(second, start, end)) == [1]
+            assert ids(mined(first, start, end)) == [1]
+        assert ids(mined(second, start, end)) == [1]
+
+
+def test_a_release_that_refuses_to_mine_inside_is_an_error_that_names_the_root(
+    autonomous: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = settings(autonomous)
+
+    def refused(connection: oracledb.Connection, *_: Any) -> None:
+        with translated(config):
+            run(connection, "BEGIN SYS.DBMS_LOGMNR.ADD_LOGFILE(LOGFILENAME => 'x', OPTIONS => DBMS_LOGMNR.NEW); END;")
+
+    monkeypatch.setattr(logminer, "find_logs", refused)
+    with session_of(autonomous) as session, pytest.raises(PrerequisiteError, match="root container"):
+        session.open(1, 2)
+
+
+def test_errors_of_damaged_logs_are_no_lost_position(autonomous: Oracle) -> None:
+    config = settings(autonomous)
+    with closing(autonomous.capture()) as connection:
+        logs = session_logs(connection, config)
+        damaged = oracledb.DatabaseError("ORA-00353: log corruption")
+        moved = logminer.LogsMoved("log corruption")
+        moved.__cause__ = damaged
+        assert type(logs.failed(moved, 1, 2)) is type(translate(damaged, config))
+
+
+def test_how_much_is_left_to_mine_is_not_known_without_the_views(server: Oracle) -> None:
+    with closing(OracleSource(settings(server))) as source:
+        found = source.log_window(source.current_position())
+    assert found == (LogWindow() if server.options["autonomous"] else LogWindow(0))
+
+
+def test_borders_of_logs_are_known_where_they_are_shown(server: Oracle) -> None:
+    start = server.scn()
+    insert(server, 1)
+    server.switch_log()
+    with session_of(server) as session:
+        assert len(session.log_ends(start)) == (0 if server.options["autonomous"] else 1)
+        mined(session, start, now(server))
+        assert start < session.logs.switched_scn() <= server.scn()
