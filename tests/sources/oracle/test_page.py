@@ -15,6 +15,7 @@ from dev import paths
 from dev.servers import Oracle
 
 PAGE = (paths.ROOT / "docs" / "sources" / "oracle.md").read_text()
+INSIDE = PAGE[PAGE.index("### Inside a pluggable database") : PAGE.index("### Encryption")]
 TABLE = TableId(namespace="INVENTORY", name="CUSTOMERS", catalog="ORCLPDB1")
 
 
@@ -30,25 +31,40 @@ def server() -> Iterator[Oracle]:
         yield server
 
 
-def _config(server: Oracle) -> OracleConfig:
+def _statements(page: str) -> list[str]:
+    blocks = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    return [s.strip() for block in blocks for s in block.split(";") if s.strip()]
+
+
+def _config(server: Oracle, **properties: str) -> OracleConfig:
     return OracleConfig.parse(
         {
             "topic.prefix": "t", "database.hostname": server.host, "database.port": server.port, "database.user": "c##cdc",
             "database.password": "secret", "database.dbname": server.database, "database.pdb.name": server.pdb,
-            "schema.include.list": "INVENTORY",
+            "schema.include.list": "INVENTORY", **{name.replace("__", "."): value for name, value in properties.items()},
         }
     )  # fmt: skip
 
 
 def test_the_statements_of_the_page_make_a_database_ready(server: Oracle) -> None:
-    blocks = re.findall(r"```sql\n(.*?)```", PAGE, re.DOTALL)
-    statements = [s.strip() for block in blocks for s in block.split(";") if s.strip()]
+    statements = _statements(PAGE.replace(INSIDE, ""))
     assert len(statements) > 15
     for statement in statements:
         table = statement.startswith(("ALTER TABLE", "CREATE TABLE", "INSERT"))  # in the pluggable database
         server.admin(statement, **({} if table else {"dsn": server.dsn}))
     assert [f.what for f in check(_config(server)) if f.fatal] == []
     assert [f.what for f in check(_config(server)) if "may not read" in f.what or "lacks" in f.what] == []
+
+
+@pytest.mark.parametrize("autonomous", [False, True])
+def test_the_statements_of_the_page_make_a_pluggable_database_ready(autonomous: bool) -> None:
+    with Oracle({"supplemental": [], "autonomous": autonomous}) as server:
+        server.sql("CREATE TABLE t (id NUMBER(9) PRIMARY KEY)", "ALTER TABLE t ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+        for statement in _statements(INSIDE):
+            if not statement.startswith("EXECUTE"):  # the package of GoldenGate is no part of the test server
+                server.admin(statement)
+        properties = {"database__user": "cdc", "database__dbname": "ORCLPDB1", "schema__include__list": "APP"}
+        assert [f.what for f in check(_config(server, **properties)) if f.fatal or "lacks" in f.what] == []
 
 
 @pytest.mark.parametrize(
