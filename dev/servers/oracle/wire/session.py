@@ -127,7 +127,7 @@ class Session:
     def _functions(self) -> dict[int, Callable[[Reader], bytes]]:
         return {
             118: self._first_logon, 115: self._second_logon, 94: lambda message: self._running.execute(message), 5: lambda message: self._running.fetch(message), 4: lambda message: self._running.execute_again(message),
-            78: lambda message: self._running.execute_again(message), 96: self._lob, 14: self._commit, 15: self._rollback, 147: self._nothing, 9: self._nothing,
+            78: lambda message: self._running.execute_again(message), 96: self._lob, 14: self._commit, 15: self._rollback, 147: self._nothing, 9: self._logoff,
         }  # fmt: skip
 
     def _protocol(self) -> bytes:
@@ -206,6 +206,13 @@ class Session:
 
     def _rollback(self, reader: Reader) -> bytes:
         self._session.rollback()
+        return self._error()
+
+    def _logoff(self, reader: Reader) -> bytes:
+        """The session is gone when the client gets the answer."""
+        backend, self._backend = self._backend, None
+        if backend:
+            backend.close()
         return self._error()
 
     def _nothing(self, reader: Reader) -> bytes:
