@@ -327,10 +327,10 @@ class MiningSession:
         online = {(one.thread, one.sequence) for one in self._read if not one.archived}
         with contextlib.closing(self._batches(progress.low, end)) as batches:
             while True:
-                asked = self._clock()
+                asked_at = self._clock()
                 with WatchedLogs(self._config, f"SCN {progress.low} to {end}"):
                     batch = next(batches, None)
-                counters.fetched(self._clock() - asked)
+                counters.fetched(self._clock() - asked_at)
                 # if an online log was overwritten meanwhile, rows may be missing without an error: check before using them
                 if online and (gone := online - self.logs.online()):
                     raise LogsMoved(f"{len(gone)} online logs were overwritten")

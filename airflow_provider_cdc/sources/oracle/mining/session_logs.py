@@ -31,7 +31,7 @@ from airflow_provider_cdc.sources.oracle.mining.log_switch import LogsMoved
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import PAUSES, Gap, LogCollector, LogFile, LogListing
 from airflow_provider_cdc.sources.oracle.privileges import asked
 
-_LOOKS: Final = PAUSES[:4]
+_PROBE_PAUSES: Final = PAUSES[:4]
 _REFUSED_INSIDE: Final = 65040
 _NOT_FOUND: Final = LOG_NOT_READY | {1292}
 _ONLINE = "SELECT THREAD#, SEQUENCE#, GROUPS FROM V$THREAD"
@@ -170,7 +170,7 @@ class UnseenLogs(FoundLogs):
         resetlogs = self._resetlogs()
         if start < resetlogs:
             raise self._former_incarnation(start, resetlogs)
-        for pause in (*_LOOKS, None):
+        for pause in (*_PROBE_PAUSES, None):
             try:
                 return self._probe(start, end)
             except LogsMoved as e:
