@@ -60,6 +60,8 @@ class Database:
         self.flashback = Flashback(self.engine)
         self.destinations = 1
         self.flush_timer = True
+        self.closed_on_standby: set[int] = set()
+        """Threads that V$THREAD of the standby shows as closed at their beginning, though they are open on the primary."""
         self.partial_xids = False
         self.binary_xml = False
         self.dictionary_files: dict[str, int] = {}
@@ -274,17 +276,19 @@ class Database:
         self.flashback.expire(self.scn() if scn is None else scn)
 
     def configure(self, **options: Any) -> None:
-        """Change: flush_timer, private_strands, commits_wait, partial_xids, binary_xml, lob_shape, unsupported and dropped_partitions (table names),
+        """Change: flush_timer, closed_on_standby, held_writers, private_strands, commits_wait, partial_xids, binary_xml, lob_shape, unsupported and dropped_partitions (table names),
         destinations, switch_every, archiving, clock_seconds.
         """
         for name, value in options.items():
             if name in ("flush_timer", "partial_xids", "binary_xml", "destinations"):
                 setattr(self, name, value)
+            elif name == "held_writers":
+                self.engine.redo.held_writers = set(value)
             elif name == "private_strands":
                 self.engine.redo.private_strands = value
             elif name == "commits_wait":
                 self.engine.commits_wait = value
-            elif name in ("unsupported", "dropped_partitions"):
+            elif name in ("unsupported", "dropped_partitions", "closed_on_standby"):
                 setattr(self, name, set(value))
             elif name == "lob_shape" and value in lobs.SHAPES:
                 self.engine.lob_shape = value

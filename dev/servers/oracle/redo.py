@@ -125,6 +125,10 @@ class Redo:
         self._strands: dict[int, list[int]] = {}
         self.flushed = dict.fromkeys(range(1, threads + 1), self._last_place)
         """Per thread the last place that the log writer has put on disk: LogMiner sees no further."""
+        self.last_redo = dict.fromkeys(range(1, threads + 1), self.scn)
+        """Per thread LAST_REDO_CHANGE#: the SCN of the last redo on disk, to which redo of the same SCN may be added."""
+        self.held_writers: set[int] = set()
+        """Threads whose log writers are held up, as by a slow disk: their buffers reach the disk by commits and switches alone."""
         self._last_time = 0.0
         for thread in range(1, threads + 1):
             if not any(log.thread == thread for log in self.logs):
@@ -201,9 +205,9 @@ class Redo:
         self._connection.execute("UPDATE redo SET undone = 1 WHERE id = ?", (record,))
 
     def flush(self, thread: int | None = None) -> None:
-        """What the log writer does at a commit, and every three seconds."""
-        for one in self.flushed if thread is None else [thread]:
-            self.flushed[one] = self._last_place
+        """Write the log buffer, as the log writer does at a commit in its thread, and every three seconds in all threads."""
+        for one in self.flushed.keys() - self.held_writers if thread is None else [thread]:
+            self.flushed[one], self.last_redo[one] = self._last_place, self.scn
 
     # log files
 

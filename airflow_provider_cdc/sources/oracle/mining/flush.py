@@ -4,6 +4,9 @@ LogMiner reads files. Redo may stay in the log buffer of each instance until som
 were mined before, this redo would be lost, because the next window begins after it. A commit in each instance flushes the buffer (Debezium
 Oracle connector, ``log.mining.flush.table.name``, ``rac.nodes``).
 
+An instance that cannot be reached writes by itself: then the SCN of its last redo on disk (``LAST_REDO_CHANGE#``) bounds what is mined, as a
+log writer may be held up for longer than three seconds (Debezium, DBZ-8055 and DBZ-8503).
+
 It does not flush the private redo strands of open transactions: only their end, a full strand or a log switch does. So the transactions that
 are open are part of the answer.
 """
@@ -14,7 +17,7 @@ import logging
 import re
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,13 +39,15 @@ from airflow_provider_cdc.sources.oracle.connect import (
 log = logging.getLogger(__name__)
 
 WRITTEN_AFTER: Final = 6.0
-"""Seconds after which redo is in its file without a flush: the log writer writes at least every three seconds."""
+"""Seconds after which redo is in its file without a flush, at the earliest: the log writer writes at least every three seconds."""
+LONGEST_WAIT: Final = 300.0
+"""Seconds without redo of an instance that cannot be reached, after which the wait is an error."""
 RETRY_AFTER: Final = 15.0
 """Seconds before a node that was down is tried again."""
 _ATTEMPTS: Final = 20
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9_$#]{0,127}")
 _EXISTS: Final = 955
-_OPEN_THREADS: Final = "SELECT THREAD# FROM V$THREAD WHERE STATUS = 'OPEN'"
+_OPEN_THREADS: Final = "SELECT THREAD#, LAST_REDO_CHANGE# FROM V$THREAD WHERE STATUS = 'OPEN'"
 _THREAD: Final = "SELECT THREAD# FROM V$INSTANCE"
 
 
@@ -126,7 +131,7 @@ class LogWriterFlush:
 
         :param scn: an SCN that the database has reached
         :return: how far all instances have written their redo: to ``scn``, or less while an instance cannot be reached
-        :raises SourceUnavailable: no instance can be reached
+        :raises SourceUnavailable: no instance can be reached, or one that cannot has written no redo for :data:`LONGEST_WAIT`
         :raises PrerequisiteError: the flush table cannot be created or written, or open transactions cannot be seen
         """
         if not self.needed:
@@ -142,17 +147,13 @@ class LogWriterFlush:
                 safe="Nothing is lost; the offset is untouched.",
                 remedy="check that the hosts of rac.nodes, or database.hostname, are up; a retry goes on where this run stopped",
             )
-        left = frozenset(self._open_threads() - written)
+        unreached = {thread: last for thread, last in self._last_redo().items() if thread not in written}
         self._requested.append((now, Written(scn, open_transactions)))
-        if left and left not in self._reported:
-            self._reported.add(left)
-            log.warning(
-                "The instances of redo threads %s cannot be reached to flush their log buffers: their redo is mined %.0f s later. rac.nodes "
-                "should name each instance of the cluster.",
-                ", ".join(map(str, sorted(left))), WRITTEN_AFTER,
-            )  # fmt: skip
-        while self._requested and (not left or self._requested[0][0] <= now - WRITTEN_AFTER):
+        self._report(frozenset(unreached))
+        while self._requested and _on_disk(*self._requested[0], now, unreached):
             self._written = self._requested.popleft()[1]
+        if self._requested and now - self._requested[0][0] > LONGEST_WAIT:
+            raise self._no_redo(self._requested[0][1].scn, unreached)
         return self._written
 
     def close(self) -> None:
@@ -218,10 +219,32 @@ class LogWriterFlush:
         else:
             log.info("Created the flush table %s: a commit on it makes the database flush its log buffer.", self._table)
 
-    def _open_threads(self) -> set[int]:
+    def _last_redo(self) -> dict[int, int]:
+        """Open thread → SCN of its last redo on disk, to which the log writer may still add redo of the same SCN."""
         connection = next(node.connection for node in self._nodes if node.connection is not None)
         with translated(self._config, "V$THREAD"):
-            return {int(thread) for (thread,) in rows(connection, _OPEN_THREADS)}
+            return {int(thread): int(last or 0) for thread, last in rows(connection, _OPEN_THREADS)}
+
+    def _report(self, threads: frozenset[int]) -> None:
+        if threads and threads not in self._reported:
+            self._reported.add(threads)
+            log.warning(
+                "The instances of redo threads %s cannot be reached to flush their log buffers: all redo is mined later, when these have "
+                "written theirs, after %.0f s or more. rac.nodes should name each instance of the cluster.",
+                _listed(threads), WRITTEN_AFTER,
+            )  # fmt: skip
+
+    def _no_redo(self, scn: int, unreached: dict[int, int]) -> SourceUnavailable:
+        threads = {thread: last for thread, last in unreached.items() if last <= scn}
+        return SourceUnavailable(
+            f"The instances of redo threads {_listed(threads)} cannot be reached to flush their log buffers, and have written no redo for "
+            f"{LONGEST_WAIT:.0f} s.",
+            where=f"SCN {scn}; last redo on disk: "
+            + ", ".join(f"thread {thread} SCN {last}" for thread, last in sorted(threads.items())),
+            safe="Nothing is lost; the offset is untouched.",
+            remedy="name each instance of the cluster in rac.nodes; see whether these instances hang (V$THREAD, V$INSTANCE). "
+            "A retry resumes where this run stopped",
+        )
 
     def _drop(self, node: _Node) -> None:
         connection, node.connection = node.connection, None
@@ -230,3 +253,14 @@ class LogWriterFlush:
                 connection.close()
             except oracledb.Error as e:
                 log.debug("The connection to %s was gone already: %s", node, e)
+
+
+def _on_disk(asked_at: float, request: Written, now: float, unreached: dict[int, int]) -> bool:
+    """Whether the instances that were not reached have written all redo of a request by themselves."""
+    if not unreached:
+        return True
+    return asked_at <= now - WRITTEN_AFTER and request.scn < min(unreached.values())
+
+
+def _listed(threads: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(threads)))

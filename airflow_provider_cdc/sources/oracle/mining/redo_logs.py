@@ -29,6 +29,7 @@ PAUSES: Final = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds between attempts while the logs of a range are not complete."""
 
 _FACTS = "SELECT RESETLOGS_CHANGE#, DATABASE_ROLE FROM V$DATABASE"
+_RECOVERED = "SELECT DATABASE_ROLE, CURRENT_SCN FROM V$DATABASE"
 _THREADS = "SELECT THREAD#, STATUS, ENABLED, ENABLE_CHANGE#, DISABLE_CHANGE#, CHECKPOINT_CHANGE# FROM V$THREAD"
 _ONLINE = """
 SELECT MIN(f.MEMBER), l.THREAD#, l.SEQUENCE#, l.FIRST_CHANGE#, l.NEXT_CHANGE#, l.STATUS, l.ARCHIVED
@@ -293,14 +294,22 @@ class LogCollector:
         return oldest
 
     def archived_scn(self) -> int:
-        """The newest SCN up to which every thread is archived; 0 while a thread has no archived log."""
+        """The newest SCN up to which every thread is archived; 0 while a thread has no archived log.
+
+        A standby may show a thread as closed that is open on the primary, and whose logs come later than those of others. So on a standby
+        such a thread counts as archived up to the SCN that recovery has reached, for which it needs the redo of all threads.
+        """
         listing = self.listing()
+        with translated(self._config):
+            role, recovered = rows(self._connection, _RECOVERED)[0]
         ends = []
         for thread in listing.threads:
             done = [one.next_scn - 1 for one in listing.of(thread.number) if one.archived and one.next_scn]
             end = max(done, default=0)
             if thread.last_scn is None or end < thread.last_scn:
                 ends.append(end)
+            elif role == "PHYSICAL STANDBY":
+                ends.append(max(end, int(recovered)))
         newest = max((one.next_scn or 0 for one in listing.files), default=0) - 1
         return max(0, min(ends, default=newest))
 

@@ -95,10 +95,12 @@ def _threads(session: "Session") -> Iterator[Row]:
     for thread in range(1, session.engine.redo.threads + 1):
         current = session.engine.redo.current(thread)
         closed = session.engine.redo.closed.get(thread)
+        if session.standby and thread in session.database.closed_on_standby:
+            closed = redo.FIRST_SCN
         yield {
             "THREAD#": thread, "STATUS": "OPEN" if closed is None else "CLOSED", "ENABLED": "PUBLIC", "GROUPS": redo.GROUPS, "CURRENT_GROUP#": current.group,
             "SEQUENCE#": current.sequence, "INSTANCE": f"{session.database.name}{thread}", "CHECKPOINT_CHANGE#": closed or current.first,
-            "ENABLE_CHANGE#": 0, "DISABLE_CHANGE#": 0, "LAST_REDO_SEQUENCE#": current.sequence, "LAST_REDO_CHANGE#": session.engine.redo.scn, "CON_ID": 0,
+            "ENABLE_CHANGE#": 0, "DISABLE_CHANGE#": 0, "LAST_REDO_SEQUENCE#": current.sequence, "LAST_REDO_CHANGE#": session.engine.redo.last_redo[thread], "CON_ID": 0,
         }  # fmt: skip
 
 

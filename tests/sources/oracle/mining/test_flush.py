@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_cdc.core.errors import ConfigError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.connect import Database, connect, current_scn, database_of, rows
 from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
-from airflow_provider_cdc.sources.oracle.mining.flush import RETRY_AFTER, WRITTEN_AFTER, LogWriterFlush
+from airflow_provider_cdc.sources.oracle.mining.flush import LONGEST_WAIT, RETRY_AFTER, WRITTEN_AFTER, LogWriterFlush
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import changes, mined, session_of, settings
 from tests.support.oracle_server import run
@@ -128,15 +128,49 @@ def test_an_instance_that_no_node_names_is_mined_when_it_has_written_by_itself(
     with flushing(cluster, clock) as flush:
         first = cluster.scn()
         assert flush.flush(first).scn == 0
+        cluster.jump_scn(1)
+        cluster.flush()
         clock.now += WRITTEN_AFTER / 2
         second = cluster.scn()
         assert flush.flush(second).scn == 0
+        cluster.jump_scn(1)
+        cluster.flush()
         clock.now += WRITTEN_AFTER / 2
         assert flush.flush(cluster.scn()).scn == first
         clock.now += WRITTEN_AFTER / 2
         assert flush.flush(cluster.scn()).scn == second
     assert caplog.text.count("redo threads 2 cannot be reached") == 1
     assert "rac.nodes" in caplog.text
+
+
+def test_an_instance_whose_log_writer_is_held_up_bounds_what_is_mined(cluster: Oracle) -> None:
+    clock = Clock()
+    cluster.configure(held_writers=[2])
+    session = session_of(cluster)
+    with session, flushing(cluster, clock) as flush, closing(cluster.connect(thread=2)) as owner:
+        start = session.minable_scn()
+        run(owner, "INSERT INTO ty VALUES (1)")
+        scn = session.minable_scn()
+        assert flush.flush(scn).scn == 0
+        clock.now += WRITTEN_AFTER
+        cluster.flush()
+        assert flush.flush(session.minable_scn()).scn == 0, "its redo is in the buffer yet"
+        cluster.configure(held_writers=[])
+        cluster.jump_scn(1)
+        cluster.flush()
+        assert flush.flush(session.minable_scn()).scn >= scn
+        assert changes(mined(session, start, scn)) == ["""insert into "APP"."TY"("ID") values ('1');"""]
+
+
+def test_an_instance_that_writes_no_redo_for_long_is_an_error(cluster: Oracle) -> None:
+    clock = Clock()
+    cluster.configure(held_writers=[2])
+    with flushing(cluster, clock) as flush:
+        flush.flush(cluster.scn())
+        clock.now += LONGEST_WAIT + 1
+        with pytest.raises(SourceUnavailable, match=r"redo threads 2 cannot be reached.* no redo for 300 s") as error:
+            flush.flush(cluster.scn())
+    assert "rac.nodes" in str(error.value.remedy)
 
 
 def test_a_node_that_is_down_delays_and_is_tried_again(cluster: Oracle, caplog: pytest.LogCaptureFixture) -> None:
@@ -156,6 +190,8 @@ def test_a_node_that_is_down_delays_and_is_tried_again(cluster: Oracle, caplog: 
         assert flush.flush(before).scn == 0
         assert f"{cluster.nodes[1]} cannot flush its log buffer now" in caplog.text
         clock.now += WRITTEN_AFTER
+        cluster.jump_scn(1)
+        cluster.flush()
         assert flush.flush(cluster.scn()).scn == before
         down["node"] = ""
         assert flush.flush(cluster.scn()).scn == before, "not tried again so soon"

@@ -318,6 +318,24 @@ def test_a_standby_reads_archived_logs_only() -> None:
             assert sequences(logs.collect(start, logs.archived_scn())) == [(1, 1, True)]
 
 
+def test_a_thread_that_only_the_standby_shows_as_closed_is_waited_for() -> None:
+    with Oracle({"standby": True, "threads": 2}) as server:
+        server.configure(closed_on_standby=[2])
+        for thread in (1, 2):
+            server.switch_log(thread)
+        start = server.scn()
+        server.switch_log(1)
+        config = settings(server, log__mining__readonly__hostname=f"{server.host}:{server._standby_port}")
+        with closing(connect(config, host=config.log_mining_readonly_hostname)) as connection:
+            logs = LogCollector(connection, config)
+            assert logs.archived_scn() < start, "the redo of thread 2 has not come yet"
+            server.switch_log(2)
+            server.switch_log(1)
+            end = logs.archived_scn()
+            assert end > start
+            assert {one.thread for one in logs.collect(start, end)} == {1, 2}
+
+
 def test_logs_that_are_switched_archived_and_purged_meanwhile_leave_no_gap() -> None:
     """Many switches at random moments: what is collected always covers its range, by what the log files are in the end."""
     with Oracle({"threads": 2}) as server:
