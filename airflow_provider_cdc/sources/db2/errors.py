@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_cdc.core.errors import (
@@ -18,6 +17,7 @@ from airflow_provider_cdc.core.errors import (
     UnreadableValue,
 )
 from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.error_meanings import AGAIN, RETRY, UNTOUCHED, ErrorMeaning, masked, meaning_per_code
 
 _CODE = re.compile(r"SQLCODE=(-?\d+)")
 _STATE = re.compile(r"SQLSTATE=(\w{5})")
@@ -32,10 +32,6 @@ FORBIDDEN: Final = frozenset({-551, -552, -727})
 NO_COLUMN: Final = frozenset({-205, -206})
 LOCKED: Final = frozenset({-911, -913})
 """A deadlock, or a lock that was not granted in time."""
-
-_UNTOUCHED = "Nothing was read; the offset is untouched."
-_AGAIN = "What was not committed is captured again by the next run."
-_RETRY = "a retry goes on where this run stopped"
 
 
 class Db2Error(Exception):
@@ -80,79 +76,65 @@ def code_of(message: str) -> int:
     return int(found[1]) if found else 0
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """The error for some error codes.
-
-    :param what: first sentence; the server's message follows it
-    :param remedy: may contain ``{user}``, ``{database}`` and ``{control}``, the schema of the agent's control tables
-    """
-
-    kind: type[CdcError]
-    what: str
-    safe: str
-    remedy: str
-
-
-_DENIED = Meaning(
+_DENIED = ErrorMeaning(
     AccessDenied,
     "The database refused user {user}",
-    _UNTOUCHED,
+    UNTOUCHED,
     "correct login and password of the Airflow connection; where the text above says so, renew the password or unlock the account; "
     "GRANT CONNECT ON DATABASE TO USER {user}; where it names a method of authentication, set database.authentication",
 )
-_RIGHTS = Meaning(
+_RIGHTS = ErrorMeaning(
     NotGranted,
     "User {user} may not see something that capture needs, or it does not exist",
-    _UNTOUCHED,
+    UNTOUCHED,
     "run the connection check, which names each missing privilege; for captured tables: GRANT SELECT ON TABLE <table> TO USER {user}; for "
     "the agent's tables: GRANT SELECT ON TABLE {control}.<table> TO USER {user}",
 )
-_LOST = Meaning(
+_LOST = ErrorMeaning(
     SourceUnavailable,
     "The database does not answer or closed the connection",
-    _AGAIN,
-    "check that the instance is up (db2start) and reachable from this worker; " + _RETRY,
+    AGAIN,
+    "check that the instance is up (db2start) and reachable from this worker; " + RETRY,
 )
-_BUSY = Meaning(
+_BUSY = ErrorMeaning(
     SourceBusy,
     "Another session holds a lock, or the database was busy for too long",
-    _AGAIN,
-    "let long transactions end, or raise snapshot.lock.timeout.ms; " + _RETRY,
+    AGAIN,
+    "let long transactions end, or raise snapshot.lock.timeout.ms; " + RETRY,
 )
-_RESOURCES = Meaning(
+_RESOURCES = ErrorMeaning(
     SourceUnavailable,
     "The database has no more room for this statement or connection",
-    _AGAIN,
-    "raise what the text above names (locks: LOCKLIST; connections: MAXAPPLS; log: LOGPRIMARY, LOGSECOND); " + _RETRY,
+    AGAIN,
+    "raise what the text above names (locks: LOCKLIST; connections: MAXAPPLS; log: LOGPRIMARY, LOGSECOND); " + RETRY,
 )
-_DATABASE = Meaning(
+_DATABASE = ErrorMeaning(
     ConfigError,
     "The database {database} is not known",
-    _UNTOUCHED,
+    UNTOUCHED,
     "correct database.dbname; db2 list db directory on the server shows the names",
 )
-_PENDING = Meaning(
+_PENDING = ErrorMeaning(
     PrerequisiteError,
     "The database or the table is in a state in which it cannot be read",
-    _UNTOUCHED,
+    UNTOUCHED,
     "do what the text above names: BACKUP DATABASE after switching to archived logs, REORG TABLE after ALTER TABLE, SET INTEGRITY after LOAD",
 )
-_CERTIFICATE = Meaning(
+_CERTIFICATE = ErrorMeaning(
     PrerequisiteError,
     "The secure connection could not be made",
     "No password was sent, and nothing was read; the offset is untouched.",
     "name the certificate that the server's is signed with in database.ssl.ca, connect by the host's name as the certificate has it and to the "
     "instance's port for TLS (SSL_SVCENAME)",
 )
-_VALUE = Meaning(
+_VALUE = ErrorMeaning(
     UnreadableValue,
     "The database cannot give a value in the form that was asked for",
     "Nothing of this table was written.",
     "leave the column out with column.exclude.list",
 )
 
-_MEANINGS: list[tuple[Iterable[int], Meaning]] = [
+_MEANINGS: list[tuple[Iterable[int], ErrorMeaning]] = [
     ((-30082, -1060, -1046, -1403), _DENIED),
     ((-204, -551, -552, -567, -727, -440, -443, -5193), _RIGHTS),
     ((-1224, -30081, -30080, -1032, -1039, -1035, -1015, -1119, -900, -1001, -1034, -1072, -1131, -1229, -1337, -30108, -20157), _LOST),
@@ -164,7 +146,7 @@ _MEANINGS: list[tuple[Iterable[int], Meaning]] = [
     ((-20429, -1109), _CERTIFICATE),
     ((-802, -420, -180, -181, -302, -304, -406, -413, -1585, -20240), _VALUE),
 ]  # fmt: skip
-_OF_CODE: Final = {code: meaning for codes, meaning in _MEANINGS for code in codes}
+_OF_CODE: Final = meaning_per_code(_MEANINGS)
 
 
 def translate(e: Db2Error, config: Db2Config, where: str = "") -> CdcError:
@@ -175,15 +157,10 @@ def translate(e: Db2Error, config: Db2Config, where: str = "") -> CdcError:
     message = without_secrets(e.message, config)
     meaning = _meaning(e)
     names = {"user": config.database_user, "database": config.database_dbname, "control": config.asn_capture_schema}
-    return meaning.kind(
-        f"{meaning.what.format(**names)}: {message}",
-        where=where or f"{config.address}/{config.database_dbname}",
-        safe=meaning.safe,
-        remedy=meaning.remedy.format(**names),
-    )
+    return meaning.error(message, where or f"{config.address}/{config.database_dbname}", **names)
 
 
-def _meaning(e: Db2Error) -> Meaning:
+def _meaning(e: Db2Error) -> ErrorMeaning:
     if "GSKit" in e.message or "SSL Handshake" in e.message or "SQL10013N" in e.message:
         return _CERTIFICATE
     if (known := _OF_CODE.get(e.code)) is not None:
@@ -196,15 +173,14 @@ def _meaning(e: Db2Error) -> Meaning:
         return _RIGHTS
     if e.state.startswith("22"):
         return _VALUE
-    return Meaning(
+    return ErrorMeaning(
         PrerequisiteError,
         "The database refused a statement",
-        _AGAIN,
+        AGAIN,
         "look the code up (db2 ? <code>), mend the cause, and run again",
     )
 
 
 def without_secrets(text: str, config: Db2Config) -> str:
     """``text`` with ``***`` instead of the password."""
-    password = config.database_password.get_secret_value()
-    return text.replace(password, "***") if len(password) > 2 else text
+    return masked(text, config.database_password)

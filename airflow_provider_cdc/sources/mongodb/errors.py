@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import pymongo.errors as driver
@@ -19,6 +18,7 @@ from airflow_provider_cdc.core.errors import (
     QueryRefused,
     SourceUnavailable,
 )
+from airflow_provider_cdc.sources.error_meanings import AGAIN, RETRY, UNTOUCHED, ErrorMeaning, masked, meaning_per_code
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 
 HISTORY_LOST: Final = 286
@@ -49,100 +49,83 @@ _RESUMABLE: Final = frozenset(
 )  # fmt: skip
 """Codes after which a stream goes on behind its last event: elections, shutdowns, networks, killed cursors, routing tables."""
 
-_UNTOUCHED = "Nothing was read; the offset is untouched."
-_AGAIN = "What was not committed is captured again by the next run."
-_RETRY = "a retry goes on where this run stopped"
 _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
 
 
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """The error for some error codes.
-
-    :param what: first sentence; the server's message follows it
-    :param remedy: may contain ``{user}`` and ``{authsource}``
-    """
-
-    kind: type[CdcError]
-    what: str
-    safe: str
-    remedy: str
-
-
-_DENIED = Meaning(
+_DENIED = ErrorMeaning(
     AccessDenied,
     "The database refused user {user}",
-    _UNTOUCHED,
+    UNTOUCHED,
     "correct login and password of the Airflow connection; the user has to be one of database {authsource} (schema of the connection), and may need "
     "another authMechanism in the connection string",
 )
-_RIGHTS = Meaning(
+_RIGHTS = ErrorMeaning(
     NotGranted,
     "User {user} may not do something that capture needs",
-    _UNTOUCHED,
+    UNTOUCHED,
     'run the connection check, which names each missing privilege; for a stream on the deployment: db.getSiblingDB("admin").grantRolesToUser'
     '("{user}", ["readAnyDatabase"])',
 )
-_NO_SERVER = Meaning(
+_NO_SERVER = ErrorMeaning(
     SourceUnavailable,
     "No member that could be asked was found, or the connection was lost",
-    _AGAIN,
+    AGAIN,
     "check that the members are up and reachable from this worker, by the names that rs.conf() has, and that a majority of them is there; "
-    + _RETRY,
+    + RETRY,
 )
-_LOST = Meaning(
+_LOST = ErrorMeaning(
     PositionLost,
     "The oplog no longer holds the position",
     "Everything up to the position is captured; the offset is untouched.",
     "set position.lost.mode or snapshot.mode=when_needed to read all collections again, and make the oplog "
     "larger: db.adminCommand({{replSetResizeOplog: 1, minRetentionHours: 48}})",
 )
-_UNKNOWN_TOKEN = Meaning(
+_UNKNOWN_TOKEN = ErrorMeaning(
     PositionLost,
     "The change stream does not know the event of the position: it was rolled back, or belongs to another deployment",
     "Everything up to the position is captured; the offset is untouched.",
     "correct the connection if it leads to another deployment; otherwise set snapshot.mode=when_needed to read all collections again",
 )
-_STANDALONE = Meaning(
+_STANDALONE = ErrorMeaning(
     PrerequisiteError,
     "The server has no oplog: it is a standalone server",
-    _UNTOUCHED,
+    UNTOUCHED,
     "make it a replica set of one: set replication.replSetName: rs0 in mongod.conf, restart mongod, run rs.initiate() in mongosh, and put "
     "replicaSet=rs0 into the connection string",
 )
-_LARGE = Meaning(
+_LARGE = ErrorMeaning(
     PrerequisiteError,
     "A change is larger than the 16 MB that an event can have",
-    _AGAIN,
+    AGAIN,
     "set cursor.oversize.handling.mode=split (MongoDB 6.0.9 and newer), or skip with cursor.oversize.skip.threshold; a capture.mode without pre-images makes events smaller",
 )
-_IMAGE = Meaning(
+_IMAGE = ErrorMeaning(
     PrerequisiteError,
     "An event has no image of its document, though one is needed: images were off when it was written, or have expired",
     "Everything before this event is captured.",
     "set capture.mode.full.update.type=lookup or a capture.mode without pre-images to go on; for later events: "
     "db.runCommand({{collMod: <collection>, changeStreamPreAndPostImages: {{enabled: true}}}})",
 )
-_QUERY = Meaning(
+_QUERY = ErrorMeaning(
     QueryRefused,
     "The database does not accept a query",
-    _UNTOUCHED,
+    UNTOUCHED,
     "correct the filter (snapshot.collection.filter.overrides, additional-conditions) or the stages (cursor.pipeline)",
 )
-_SMALL_CLUSTER = Meaning(
+_SMALL_CLUSTER = ErrorMeaning(
     PrerequisiteError,
     "Atlas refused a command: its free and flex clusters do not have all",
-    _UNTOUCHED,
+    UNTOUCHED,
     "capture from a dedicated cluster (M10 or larger)",
 )
-_NOT_ENCRYPTED = Meaning(
+_NOT_ENCRYPTED = ErrorMeaning(
     SourceUnavailable,
     "The server closed a connection that is not encrypted",
-    _AGAIN,
+    AGAIN,
     "if the server wants TLS, set mongodb.ssl.enabled=true in the Airflow connection, or tls=true in its connection string; if it does not, check that the members "
-    "are up and reachable from this worker; " + _RETRY,
+    "are up and reachable from this worker; " + RETRY,
 )
-_CERTIFICATE = Meaning(
+_CERTIFICATE = ErrorMeaning(
     PrerequisiteError,
     "The secure connection could not be made",
     "No password was sent, and nothing was read; the offset is untouched.",
@@ -150,7 +133,7 @@ _CERTIFICATE = Meaning(
     "server's certificate has it",
 )
 
-_MEANINGS: list[tuple[Iterable[int], Meaning]] = [
+_MEANINGS: list[tuple[Iterable[int], ErrorMeaning]] = [
     ((18, 11, 31), _DENIED),
     ((13,), _RIGHTS),
     (_RESUMABLE, _NO_SERVER),
@@ -161,7 +144,7 @@ _MEANINGS: list[tuple[Iterable[int], Meaning]] = [
     ((NO_IMAGE,), _IMAGE),
     ((2, 9, 14, 15, 16, 40324, 40323, 17287, 40352, 51091), _QUERY),
 ]  # fmt: skip
-_OF_CODE: Final = {code: meaning for codes, meaning in reversed(_MEANINGS) for code in codes}
+_OF_CODE: Final = meaning_per_code(_MEANINGS)
 
 
 def resumable(e: driver.PyMongoError) -> bool:
@@ -194,12 +177,7 @@ def translate(e: driver.PyMongoError, config: MongoDbConfig, where: str = "") ->
     if meaning is _NO_SERVER and "connection closed" in str(e) and not config.secure:
         meaning = _NOT_ENCRYPTED
     names = {"user": config.mongodb_user or "(none)", "authsource": config.mongodb_authsource}
-    return meaning.kind(
-        f"{meaning.what.format(**names)}: {without_secrets(message_of(e), config)}",
-        where=where or config.address,
-        safe=meaning.safe,
-        remedy=meaning.remedy.format(**names),
-    )
+    return meaning.error(without_secrets(message_of(e), config), where or config.address, **names)
 
 
 def without_image(table: object, position: object) -> PrerequisiteError:
@@ -228,13 +206,10 @@ def message_of(e: driver.PyMongoError) -> str:
 
 def without_secrets(text: str, config: MongoDbConfig) -> str:
     """``text`` with ``***`` instead of passwords."""
-    for secret in (config.mongodb_password, config.mongodb_ssl_certificate_password):
-        value = secret.get_secret_value()
-        text = text.replace(value, "***") if len(value) > 2 else text
-    return _USERINFO.sub("***@", text)
+    return _USERINFO.sub("***@", masked(text, config.mongodb_password, config.mongodb_ssl_certificate_password))
 
 
-def _meaning(e: driver.PyMongoError) -> Meaning:
+def _meaning(e: driver.PyMongoError) -> ErrorMeaning:
     if (known := _OF_CODE.get(code_of(e))) is not None:
         return known
     if code_of(e) == ATLAS:
@@ -243,18 +218,18 @@ def _meaning(e: driver.PyMongoError) -> Meaning:
     if _of_certificates(e):
         return _CERTIFICATE
     if isinstance(e, driver.ConfigurationError | driver.InvalidURI):
-        return Meaning(
+        return ErrorMeaning(
             ConfigError,
             "The connection string cannot be used",
-            _UNTOUCHED,
+            UNTOUCHED,
             "correct the connection string of the Airflow connection",
         )
     if isinstance(e, driver.ConnectionFailure):
         return _NO_SERVER
-    return Meaning(
+    return ErrorMeaning(
         PrerequisiteError,
         "The database refused a command",
-        _AGAIN,
+        AGAIN,
         "mend what the text above names, and run again",
     )
 

@@ -287,7 +287,7 @@ def _thrown_off(config: MySqlConfig, message: str, where: str | None) -> SourceU
         where=where or f"{config.database_hostname}:{config.database_port}",
         safe="Nothing is lost: the log is unharmed, and what was not committed is captured again by the next run.",
         remedy=f"find who uses {number} (SHOW REPLICAS, or SHOW SLAVE HOSTS; other connectors) and give this connector a "
-        "database.server.id of its own; a retry goes on where this run stopped, and ends the other one in its turn",
+        "database.server.id of its own; a retry resumes where this run stopped, and ends the other one in its turn",
     )
 
 
@@ -296,7 +296,7 @@ def _unavailable(config: MySqlConfig, message: str, where: str | None) -> Source
         f"The database does not answer or closed the connection: {message}",
         where=where or f"{config.database_hostname}:{config.database_port}",
         safe="What was not committed is captured again by the next run.",
-        remedy="check that the server is up and reachable from this worker; a retry goes on where this run stopped",
+        remedy="check that the server is up and reachable from this worker; a retry resumes where this run stopped",
     )
 
 

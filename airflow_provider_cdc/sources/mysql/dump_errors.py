@@ -10,8 +10,7 @@ The texts are those of MySQL 8.0 to 9.7 (``sql/rpl_binlog_sender.cc``, ``sql/bin
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
 from airflow_provider_cdc.core.errors import (
     CdcError,
@@ -20,24 +19,13 @@ from airflow_provider_cdc.core.errors import (
     SourceLogDamaged,
     SourceUnavailable,
 )
+from airflow_provider_cdc.sources.error_meanings import ErrorMeaning
 
 _SAFE: Final = "Nothing is lost: the position is in the log, and everything before it is captured."
 _LARGEST: Final = 1 << 30
 
 
-class Meaning(NamedTuple):
-    """A class of errors; :meth:`error` adds the server's message and the position."""
-
-    kind: Callable[..., CdcError]
-    what: str
-    safe: str
-    remedy: str
-
-    def error(self, message: str, where: str) -> CdcError:
-        return self.kind(f"{self.what}: {message}", where=where, safe=self.safe, remedy=self.remedy)
-
-
-_LOST = Meaning(
+_LOST = ErrorMeaning(
     PositionLost,
     "The binary log cannot be read from the saved position on",
     safe="Everything before the position is captured. Changes after it that the server has purged are lost for the log; "
@@ -45,7 +33,7 @@ _LOST = Meaning(
     remedy="set snapshot.mode=when_needed to read all tables again and go on from there; keep the log longer "
     "(binlog_expire_logs_seconds) than the longest pause between two captures",
 )
-_BEHIND = Meaning(
+_BEHIND = ErrorMeaning(
     PositionLost,
     "The server's log ends before the captured position, or is another log",
     safe="Everything before the position is captured, also what the server does not have any more. Nothing was read from this log.",
@@ -53,7 +41,7 @@ _BEHIND = Meaning(
     "replica that is behind; if another server has the transactions, connect to that one, else set snapshot.mode=when_needed, which "
     "reads all tables again as they are there",
 )
-_TOO_LARGE = Meaning(
+_TOO_LARGE = ErrorMeaning(
     PrerequisiteError,
     "The server does not send an event of its log that is larger than its max_allowed_packet",
     safe=_SAFE,
@@ -61,33 +49,33 @@ _TOO_LARGE = Meaning(
     "is damaged there (mysqlbinlog --verify-binlog-checksum tells), and the tables are to be read again with snapshot.mode=always "
     "for one run",
 )
-_CLOSED = Meaning(
+_CLOSED = ErrorMeaning(
     PrerequisiteError,
     "The server writes no binary log at present",
     safe="Everything before the position is captured. Changes made while the server writes no log are in no log.",
     remedy="switch the log on (log_bin), or look at the server's error log for why it has closed it (a full disk, with "
     "binlog_error_action=IGNORE_ERROR), and restart the server; then read the tables again with snapshot.mode=always for one run",
 )
-_ENCRYPTED = Meaning(
+_ENCRYPTED = ErrorMeaning(
     PrerequisiteError,
     "The server cannot decrypt its own log",
     safe=_SAFE,
     remedy="give the server the key with which the file was written (its keyring, or encryption plugin), and run again",
 )
-_WITHOUT_GTIDS = Meaning(
+_WITHOUT_GTIDS = ErrorMeaning(
     PrerequisiteError,
     "The log has transactions with GTIDs and others without, and cannot be read by GTIDs across them",
     safe=_SAFE,
     remedy="gtid_mode was changed before all transactions were captured: set it one step back (to ON_PERMISSIVE, if it is ON now, or to "
     "OFF_PERMISSIVE), run the capture, and set it forward again; or read the tables again with snapshot.mode=always for one run",
 )
-_IN_TROUBLE = Meaning(
+_IN_TROUBLE = ErrorMeaning(
     SourceUnavailable,
     "The server has given up reading its log for now",
     safe="What was not committed is captured again by the next run.",
-    remedy="a retry goes on where this run stopped; if it happens again and again, look at the server's error log, its memory and its disk",
+    remedy="a retry resumes where this run stopped; if it happens again and again, look at the server's error log, its memory and its disk",
 )
-_DAMAGED = Meaning(
+_DAMAGED = ErrorMeaning(
     SourceLogDamaged,
     "The server cannot read its own log any further",
     safe="Everything before it is captured; nothing of it was written.",
@@ -95,7 +83,7 @@ _DAMAGED = Meaning(
     "--verify-binlog-checksum tells); restore the file, connect to a replica that has it, or read the tables again with "
     "snapshot.mode=always for one run",
 )
-_UNKNOWN = Meaning(
+_UNKNOWN = ErrorMeaning(
     PrerequisiteError,
     "The server has ended the reading of its log, for a reason that is not known here",
     safe="Everything before the position is captured.",
@@ -109,7 +97,7 @@ def _texts(*texts: str) -> re.Pattern[str]:
 
 
 # the first match counts
-_MEANINGS: Final[tuple[tuple[re.Pattern[str], Meaning], ...]] = (
+_MEANINGS: Final[tuple[tuple[re.Pattern[str], ErrorMeaning], ...]] = (
     (
         _texts(
             "could not find first log file name", "purged required binary logs", "required binlog files have been purged",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
 import oracledb
@@ -21,26 +20,8 @@ from airflow_provider_cdc.core.errors import (
     SourceUnavailable,
     UnreadableValue,
 )
+from airflow_provider_cdc.sources.error_meanings import AGAIN, RETRY, UNTOUCHED, ErrorMeaning, masked, meaning_per_code
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-
-_UNTOUCHED = "Nothing was read; the offset is untouched."
-_AGAIN = "What was not committed is captured again by the next run."
-_RETRY = "a retry goes on where this run stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """The error for some error codes.
-
-    :param what: first sentence; the server's message follows it
-    :param remedy: may contain ``{user}``, and ``{all}`` for ``CONTAINER=ALL``
-    """
-
-    kind: type[CdcError]
-    what: str
-    safe: str
-    remedy: str
-
 
 SNAPSHOT_TOO_OLD: Final = frozenset({1555, 22924})
 """The undo does not reach back to the SCN of a flashback query or LOB."""
@@ -49,28 +30,28 @@ TABLE_CHANGED: Final = frozenset({1466, 8103, 8176})
 LOG_NOT_READY: Final = frozenset({308, 310, 313, 1284, 1291, 1323, 1289})
 """A log has been switched, archived or removed since it was looked up: collect the logs again."""
 
-_DENIED = Meaning(
+_DENIED = ErrorMeaning(
     AccessDenied,
     "The database refused user {user}",
-    _UNTOUCHED,
+    UNTOUCHED,
     "correct login and password of the Airflow connection; unlock the account or renew its password where the text "
     "above says so: ALTER USER {user} ACCOUNT UNLOCK; GRANT CREATE SESSION TO {user}{all}",
 )
-_RIGHTS = Meaning(
+_RIGHTS = ErrorMeaning(
     NotGranted,
     "User {user} may not see something that capture needs, or it does not exist",
-    _UNTOUCHED,
+    UNTOUCHED,
     "run the connection check, which names each missing privilege; for tables: "
     "GRANT SELECT ANY TABLE TO {user}{all}; GRANT FLASHBACK ANY TABLE TO {user}{all}; "
     "for views of the server: GRANT SELECT_CATALOG_ROLE TO {user}{all}",
 )
-_LOST = Meaning(
+_LOST = ErrorMeaning(
     SourceUnavailable,
     "The database does not answer or closed the connection",
-    _AGAIN,
-    "check that database and listener are up and reachable from this worker; " + _RETRY,
+    AGAIN,
+    "check that database and listener are up and reachable from this worker; " + RETRY,
 )
-_NOT_TRUSTED = Meaning(
+_NOT_TRUSTED = ErrorMeaning(
     PrerequisiteError,
     "The database's certificate is not one that is trusted",
     "No password was sent, and nothing was read; the offset is untouched.",
@@ -79,132 +60,132 @@ _NOT_TRUSTED = Meaning(
 )
 _UNTRUSTED: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED|DPY-(6002|6006|2018)\b")
 """In the message of another error: the server's certificate is not trusted, or a wallet is missing."""
-_BUSY = Meaning(
+_BUSY = ErrorMeaning(
     SourceUnavailable,
     "The database cannot give another session or a lock now",
-    _AGAIN,
-    "raise PROCESSES, SESSIONS or the profile's SESSIONS_PER_USER, or wait; " + _RETRY,
+    AGAIN,
+    "raise PROCESSES, SESSIONS or the profile's SESSIONS_PER_USER, or wait; " + RETRY,
 )
-_MEMORY = Meaning(
+_MEMORY = ErrorMeaning(
     SourceUnavailable,
     "The database's memory does not suffice for the session",
-    _AGAIN,
+    AGAIN,
     "raise PGA_AGGREGATE_LIMIT, set log.mining.session.max.ms so that mining sessions end before they grow, or switch "
-    "logs more often; " + _RETRY,
+    "logs more often; " + RETRY,
 )
-_SPACE = Meaning(
+_SPACE = ErrorMeaning(
     PrerequisiteError,
     "The database has no space for what capture writes",
-    _AGAIN,
+    AGAIN,
     "give the user's tablespace room: ALTER USER {user} QUOTA UNLIMITED ON <tablespace>{all}",
 )
-_UNDO = Meaning(
+_UNDO = ErrorMeaning(
     SourceUnavailable,
     "The undo does not reach back to the beginning of the snapshot any more",
     "Tables that were read completely are kept; the others are read again at a new SCN.",
     "raise the undo: ALTER SYSTEM SET UNDO_RETENTION = 86400 (the undo tablespace must have room for it), raise "
     "snapshot.max.threads so that the snapshot ends sooner, or begin with snapshot.mode=no_data",
 )
-_CHANGED = Meaning(
+_CHANGED = ErrorMeaning(
     SourceUnavailable,
     "The definition of a table was changed after the snapshot began",
     "Tables that were read completely are kept; the others are read again at a new SCN.",
     "let DDL wait until the snapshot has ended; a retry reads at a new SCN, with the new definition",
 )
-_SCN = Meaning(
+_SCN = ErrorMeaning(
     PositionLost,
     "The SCN to resume from is not an SCN of this database",
     "Everything before the saved position is captured.",
     "if the database was restored or replaced, set snapshot.mode=when_needed to read all tables again and go on from there",
 )
-_LOG = Meaning(
+_LOG = ErrorMeaning(
     PositionLost,
     "A redo log that is needed does not exist any more",
     "Everything before the saved position is captured. The tables still have the outcome of the changes after it.",
     "restore the archived log (RMAN> RESTORE ARCHIVELOG FROM SCN <the position's scn>) and run again, or set "
     "snapshot.mode=when_needed to read all tables again; keep archived logs longer than the longest pause between captures",
 )
-_DAMAGED = Meaning(
+_DAMAGED = ErrorMeaning(
     SourceLogDamaged,
     "The database cannot read one of its redo logs",
     "Everything before the saved position is captured.",
     "restore the log from another copy (log.mining.archive.destination.name names the one that is read), or set "
     "snapshot.mode=when_needed to read all tables again",
 )
-_DICTIONARY = Meaning(
+_DICTIONARY = ErrorMeaning(
     PrerequisiteError,
     "LogMiner does not find its dictionary",
     "Nothing is lost: the logs are read again.",
     "set log.mining.strategy=online_catalog or hybrid, or write a dictionary: "
     "EXECUTE DBMS_LOGMNR_D.BUILD(OPTIONS => DBMS_LOGMNR_D.STORE_IN_REDO_LOGS)",
 )
-_SESSION = Meaning(
-    SourceUnavailable, "The LogMiner session has ended", "Nothing is lost: the logs are read again.", _RETRY
+_SESSION = ErrorMeaning(
+    SourceUnavailable, "The LogMiner session has ended", "Nothing is lost: the logs are read again.", RETRY
 )
-_BUSY_LOGMINER = Meaning(
+_BUSY_LOGMINER = ErrorMeaning(
     SourceUnavailable,
     "Another session of LogMiner is at work in the pluggable database",
     "Nothing is lost; the offset is untouched.",
     "Autonomous Database has one for each pluggable database: let one connector capture it; the session of a run that was killed ends by "
-    "itself, or by ALTER SYSTEM KILL SESSION; " + _RETRY,
+    "itself, or by ALTER SYSTEM KILL SESSION; " + RETRY,
 )
-_SUPPLEMENTAL = Meaning(
+_SUPPLEMENTAL = ErrorMeaning(
     PrerequisiteError,
     "The database does not log what LogMiner needs",
     "Everything before the saved position is captured.",
     "ALTER DATABASE ADD SUPPLEMENTAL LOG DATA; then read the tables again, because changes before it are not in the log",
 )
-_ARCHIVE = Meaning(
+_ARCHIVE = ErrorMeaning(
     PrerequisiteError,
     "The database does not archive its redo logs",
-    _UNTOUCHED,
+    UNTOUCHED,
     "SHUTDOWN IMMEDIATE; STARTUP MOUNT; ALTER DATABASE ARCHIVELOG; ALTER DATABASE OPEN",
 )
-_READ_ONLY = Meaning(
+_READ_ONLY = ErrorMeaning(
     PrerequisiteError,
     "The database is open for reading only",
-    _UNTOUCHED,
+    UNTOUCHED,
     "set database.hostname to the primary, and log.mining.readonly.hostname to this standby",
 )
-_NAME = Meaning(
+_NAME = ErrorMeaning(
     ConfigError,
     "The database or its address is not known",
-    _UNTOUCHED,
+    UNTOUCHED,
     "correct database.dbname, database.pdb.name or database.url: a TNS name needs TNS_ADMIN to name the folder of tnsnames.ora",
 )
-_CONTAINER = Meaning(
+_CONTAINER = ErrorMeaning(
     PrerequisiteError,
     "The pluggable database cannot be entered",
-    _UNTOUCHED,
+    UNTOUCHED,
     "correct database.pdb.name (SELECT NAME, OPEN_MODE FROM V$PDBS), open it (ALTER PLUGGABLE DATABASE <name> OPEN), and "
     "GRANT SET CONTAINER TO {user}{all}",
 )
-_REGION = Meaning(
+_REGION = ErrorMeaning(
     PrerequisiteError,
     "The database does not know a time zone",
-    _UNTOUCHED,
+    UNTOUCHED,
     "set TZ of the worker to a region that SELECT TZNAME FROM V$TIMEZONE_NAMES lists, or to UTC",
 )
-_OVERFLOW = Meaning(
+_OVERFLOW = ErrorMeaning(
     SchemaConflict,
     "An overflow table of an index-organized table cannot be read by itself",
-    _UNTOUCHED,
+    UNTOUCHED,
     "leave it out with table.exclude.list, and report the statement: such tables should have been left out",
 )
-_VALUE = Meaning(
+_VALUE = ErrorMeaning(
     UnreadableValue,
     "The database cannot give a value in the form that was asked for",
     "Nothing of this table was written.",
     "leave the column out with column.exclude.list",
 )
-_INTERNAL = Meaning(
+_INTERNAL = ErrorMeaning(
     SourceUnavailable,
     "The database had an internal error",
-    _AGAIN,
-    "look into its alert log; " + _RETRY,
+    AGAIN,
+    "look into its alert log; " + RETRY,
 )
 
-_MEANINGS: list[tuple[Iterable[int], Meaning]] = [
+_MEANINGS: list[tuple[Iterable[int], ErrorMeaning]] = [
     ((1004, 1005, 1017, 1045, 28000, 28001, 28003, 28007, 28009, 28040, 28365), _DENIED),
     ((942, 1031, 1720, 4042, 6550, 38029, 41900, 903, 904), _RIGHTS),
     (
@@ -236,7 +217,7 @@ _MEANINGS: list[tuple[Iterable[int], Meaning]] = [
     ((932, 1406, 1411, 1427, 1722, 1801, 1841, 19011, 22835, 31011, 64464), _VALUE),
     ((600, 7445), _INTERNAL),
 ]  # fmt: skip
-_OF_CODE: Final = {code: meaning for codes, meaning in _MEANINGS for code in codes}
+_OF_CODE: Final = meaning_per_code(_MEANINGS)
 
 _OF_DRIVER: Final = {
     # errors of python-oracledb itself, without an ORA code
@@ -272,22 +253,17 @@ def translate(e: BaseException, config: OracleConfig, where: str = "") -> CdcErr
     untrusted = _NOT_TRUSTED if _UNTRUSTED.search(message) else None
     meaning = untrusted or _OF_CODE.get(code_of(e)) or _OF_DRIVER.get(full) or _other(e)
     names = {"user": config.database_user, "all": config.everywhere}
-    return meaning.kind(
-        f"{meaning.what.format(**names)}: {message}",
-        where=where or address(config),
-        safe=meaning.safe,
-        remedy=meaning.remedy.format(**names),
-    )
+    return meaning.error(message, where or address(config), **names)
 
 
-def _other(e: BaseException) -> Meaning:
+def _other(e: BaseException) -> ErrorMeaning:
     """The meaning of an unknown error: of the connection, or of a statement."""
     if isinstance(e, OSError | EOFError | oracledb.OperationalError | oracledb.InterfaceError):
         return _LOST
-    return Meaning(
+    return ErrorMeaning(
         PrerequisiteError,
         "The database refused a statement",
-        _AGAIN,
+        AGAIN,
         "look the error code up (https://docs.oracle.com/error-help/db/), mend the cause, and run again",
     )
 
@@ -323,5 +299,4 @@ def without_secrets(text: str, config: OracleConfig) -> str:
     """``text`` with ``***`` instead of the password and of the credentials in ``database.url``."""
     if config.database_url and config.database_url in text:
         text = text.replace(config.database_url, bare_url(config.database_url))
-    password = config.database_password.get_secret_value()
-    return text.replace(password, "***") if len(password) > 2 else text
+    return masked(text, config.database_password)

@@ -191,7 +191,7 @@ def test_a_lost_connection_ends_the_run_as_one_to_be_tried_again(own: Oracle, ma
     with pytest.raises(SourceUnavailable) as caught:
         connector.capture()
     assert isinstance(caught.value, TransientError)
-    assert "a retry goes on where this run stopped" in str(caught.value.remedy)
+    assert "a retry resumes where this run stopped" in str(caught.value.remedy)
     connector.secrets["database.port"] = port
     assert [r["value"]["op"] for r in of_table(captured(connector), "T")] == ["c"]
 

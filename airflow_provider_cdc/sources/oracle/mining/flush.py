@@ -145,7 +145,7 @@ class LogWriterFlush:
                 "No instance of the database can be reached to flush its log buffer.",
                 where=", ".join(map(str, self._nodes)),
                 safe="Nothing is lost; the offset is untouched.",
-                remedy="check that the hosts of rac.nodes, or database.hostname, are up; a retry goes on where this run stopped",
+                remedy="check that the hosts of rac.nodes, or database.hostname, are up; a retry resumes where this run stopped",
             )
         unreached = {thread: last for thread, last in self._last_redo().items() if thread not in written}
         self._requested.append((now, Written(scn, open_transactions)))

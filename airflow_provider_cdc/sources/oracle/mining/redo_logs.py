@@ -383,7 +383,7 @@ class LogCollector:
                 where=f"SCN {gap.low}, thread {gap.thread}",
                 safe="Nothing is lost; the offset is untouched.",
                 remedy="look whether the archiver is stuck (SELECT DEST_NAME, STATUS, ERROR FROM V$ARCHIVE_DEST_STATUS; "
-                "SELECT * FROM V$RECOVERY_AREA_USAGE); a retry goes on where this run stopped",
+                "SELECT * FROM V$RECOVERY_AREA_USAGE); a retry resumes where this run stopped",
             )
         hours = self._config.log_mining_archive_log_hours
         return PositionLost(

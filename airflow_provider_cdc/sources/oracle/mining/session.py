@@ -265,7 +265,7 @@ class MiningSession:
             f"The redo logs could not be mined, again and again: {e}",
             where=where,
             safe="What was not committed is captured again by the next run.",
-            remedy="larger or more redo logs (ALTER DATABASE ADD LOGFILE) give time to read them; a retry goes on where this run stopped",
+            remedy="larger or more redo logs (ALTER DATABASE ADD LOGFILE) give time to read them; a retry resumes where this run stopped",
         )
 
     def _begin(self, low: int, end: int) -> None:

@@ -1,0 +1,67 @@
+"""Tables from the error codes of a database to errors of this project, with what is safe and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from pydantic import SecretStr
+
+from airflow_provider_cdc.core.errors import CdcError
+
+UNTOUCHED: Final = "Nothing was read; the offset is untouched."
+AGAIN: Final = "What was not committed is captured again by the next run."
+RETRY: Final = "a retry resumes where this run stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorMeaning:
+    """The error for some error codes or texts of a database.
+
+    :param what: first sentence; the server's message follows it
+    :param remedy: like ``what``, may contain names in braces, which :meth:`error` fills in
+
+    >>> meaning = ErrorMeaning(CdcError, "The database refused user {user}", UNTOUCHED, "GRANT CONNECT TO {user}")
+    >>> meaning.error("no right", "db:1521", user="cdc").what
+    'The database refused user cdc: no right'
+    """
+
+    kind: type[CdcError]
+    what: str
+    safe: str
+    remedy: str
+
+    def error(self, message: str, where: str, **names: str) -> CdcError:
+        """Return the error for a message of the server."""
+        return self.kind(
+            f"{self.what.format(**names)}: {message}",
+            where=where,
+            safe=self.safe,
+            remedy=self.remedy.format(**names),
+        )
+
+
+def meaning_per_code(meanings: Iterable[tuple[Iterable[int], ErrorMeaning]]) -> Mapping[int, ErrorMeaning]:
+    """Return the meaning of each code.
+
+    :raises ValueError: a code has two meanings
+    """
+    found: dict[int, ErrorMeaning] = {}
+    for codes, meaning in meanings:
+        for code in codes:
+            if found.setdefault(code, meaning) is not meaning:
+                raise ValueError(f"code {code} has two meanings: {found[code].what!r} and {meaning.what!r}")
+    return found
+
+
+def masked(text: str, *secrets: SecretStr) -> str:
+    """Return the text with ``***`` instead of each secret of three characters or more.
+
+    >>> masked("no login as cdc/tiger", SecretStr("tiger"))
+    'no login as cdc/***'
+    """
+    for secret in secrets:
+        value = secret.get_secret_value()
+        text = text.replace(value, "***") if len(value) > 2 else text
+    return text
