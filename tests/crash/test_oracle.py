@@ -103,6 +103,7 @@ def test_a_stream_killed_at_random_moments_is_what_the_engine_held_at_any_scn(
             partial_xids=r.random() < 0.5,
             commits_wait=r.random() < 0.5,
             lob_shape=r.choice(("19c", "23ai", "23ai_basicfile")),
+            held_writers=[2] if options.get("threads") == 2 and seed % 2 else [],
         )
         bench = Bench(server, oracle_forks, seed, folder, form.partition("-")[0])
         writer = stack.enter_context(closing(bench.writer))
