@@ -54,6 +54,8 @@ SMALL_LOG: Final = 200 << 20
 MINES_INSIDE: Final = (19,)
 """The first release whose LogMiner works in a pluggable database."""
 
+_ROOT_FIRST: Final = "; where ORA-31541 refuses it, before that in the root: ALTER DATABASE ADD SUPPLEMENTAL LOG DATA"
+"""Logging of a pluggable database needs that of the root, but on Autonomous Database and, with local undo, from 23ai on."""
 _RETENTION: Final = "SELECT VALUE FROM V$PARAMETER WHERE NAME = 'undo_retention'"
 
 
@@ -109,7 +111,7 @@ def _modes(database: Database, pdb: str | None) -> Iterator[Finding]:
     if "MIN" not in database.supplemental:
         yield Finding(
             "The database has no supplemental logging: the log does not identify the row of a change.",
-            f"ALTER {'PLUGGABLE ' if pdb else ''}DATABASE ADD SUPPLEMENTAL LOG DATA. On Amazon RDS: "
+            f"ALTER {'PLUGGABLE ' if pdb else ''}DATABASE ADD SUPPLEMENTAL LOG DATA{_ROOT_FIRST if pdb else ''}. On Amazon RDS: "
             "EXEC rdsadmin.rdsadmin_util.alter_supplemental_logging('ADD')",
         )
     if database.number < (12, 1):

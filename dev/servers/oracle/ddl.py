@@ -180,6 +180,8 @@ def _alter_database(session: "Session", reader: Tokens) -> None:
     with session.engine.writing():
         kinds = facts.supplemental
         if session.database.cdb and session.container != session.database.root:
+            if add and not kinds and not session.database.settings.autonomous:
+                raise OraError(31541)
             kinds = facts.supplemental_inside.setdefault(session.container, set())
         (kinds.add if add else kinds.discard)(kind)
         session.engine.catalog.save(facts)

@@ -76,6 +76,7 @@ TEXTS = {
     22275: "invalid LOB locator specified",
     30006: "resource busy; acquire with WAIT timeout expired",
     30926: "unable to get a stable set of rows in the source tables",
+    31541: "Supplemental logging is not enabled in CDB$ROOT.",
     31603: "object \"{0}\" of type {1} not found in schema \"{2}\"",
     32463: "cannot create an object with a name matching private temporary table prefix",
     32795: "cannot insert into a generated always identity column",

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import oracledb
 import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
@@ -296,7 +297,14 @@ def test_logging_of_the_pluggable_database_is_enough_and_its_statement_is_the_on
     with Oracle({"local": True, "supplemental": [], "autonomous": autonomous}) as server:
         server.sql("CREATE TABLE T1 (ID NUMBER(9) PRIMARY KEY)")
         minimal, columns = (f for f in check(settings(server)) if f.fatal)
-        server.admin(minimal.fix.partition(".")[0])
+        inside, _, first = minimal.fix.partition(".")[0].partition(
+            "; where ORA-31541 refuses it, before that in the root: "
+        )
+        if not autonomous:
+            with pytest.raises(oracledb.DatabaseError, match="ORA-31541"):
+                server.admin(inside)
+            server.admin(first, dsn=server.root_dsn)
+        server.admin(inside)
         server.sql(columns.fix)
         assert not [f for f in check(settings(server)) if f.fatal]
         server.sql("CREATE TABLE T2 (ID NUMBER(9) PRIMARY KEY)")

@@ -60,6 +60,8 @@ def test_the_statements_of_the_page_make_a_database_ready(server: Oracle) -> Non
 def test_the_statements_of_the_page_make_a_pluggable_database_ready(autonomous: bool) -> None:
     with Oracle({"supplemental": [], "autonomous": autonomous}) as server:
         server.sql("CREATE TABLE t (id NUMBER(9) PRIMARY KEY)", "ALTER TABLE t ADD SUPPLEMENTAL LOG DATA (ALL) COLUMNS")
+        if not autonomous:
+            server.admin(*re.findall(r"`(ALTER DATABASE ADD [^`]*)` in the root", INSIDE), dsn=server.root_dsn)
         for statement in _statements(INSIDE):
             if not statement.startswith("EXECUTE"):  # the package of GoldenGate is no part of the test server
                 server.admin(statement)
