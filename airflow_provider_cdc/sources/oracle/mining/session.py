@@ -277,8 +277,8 @@ class MiningSession:
         if new:
             self._new_session(needed)
         surplus = tuple(set(self.files) - set(needed))
-        self.files = needed
         self._read = self.logs.start(needed, surplus, low, end)
+        self.files = needed or self._read  # LogMiner may be the first to know them
         if new:
             self._note_session()
         with translated(self._config):

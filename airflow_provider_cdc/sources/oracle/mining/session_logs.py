@@ -159,10 +159,14 @@ class UnseenLogs(FoundLogs):
         """Those of the last window: after a log switch they are others, which begins a new session."""
         return self._found
 
+    def forget(self) -> None:
+        super().forget()
+        self._found = ()
+
     def start(self, needed: Sequence[LogFile], surplus: Sequence[LogFile], low: int, end: int) -> tuple[LogFile, ...]:
         files = self._found = super().start(needed, surplus, low, end)
-        current = [one.first_scn for one in files if one.current]
-        if len(current) == sum(one.last_scn is None for one in self._threads()):
+        if current := [one.first_scn for one in files if one.current]:
+            # threads whose current log is not among them have it from after the window's end
             self._switched = min(current)
         return files
 
@@ -174,9 +178,8 @@ class UnseenLogs(FoundLogs):
             try:
                 return self._probe(start, end)
             except LogsMoved as e:
-                error = self.failed(e, start, end)
-                if pause is None or (isinstance(error, PositionLost) and pause > PAUSES[0]):
-                    raise error from e
+                if pause is None:  # no view says that a log is deleted, and not on its way
+                    raise self.failed(e, start, end) from e
                 self._sleep(pause)
         raise AssertionError("unreachable")
 
@@ -227,8 +230,9 @@ def session_logs(
     connection: Connection, config: OracleConfig, *, sleep: Callable[[float], None] = time.sleep
 ) -> AddedLogs:
     """The logs of the container that a connection leads to."""
-    if pluggable_database(connection) is None:
-        return AddedLogs(connection, config, sleep=sleep)
-    views = ["V$ARCHIVED_LOG", *([] if config.log_mining_archive_log_only_mode else ["V$LOG", "V$LOGFILE"])]
-    seen = all(asked(connection, f"SELECT 1 FROM {view} WHERE 1 = 0") is not None for view in views)
+    with translated(config):
+        if pluggable_database(connection) is None:
+            return AddedLogs(connection, config, sleep=sleep)
+        views = ["V$ARCHIVED_LOG", *([] if config.log_mining_archive_log_only_mode else ["V$LOG", "V$LOGFILE"])]
+        seen = all(asked(connection, f"SELECT 1 FROM {view} WHERE 1 = 0") is not None for view in views)
     return (FoundLogs if seen else UnseenLogs)(connection, config, sleep=sleep)

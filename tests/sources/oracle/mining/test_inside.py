@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import translated
 from airflow_provider_cdc.sources.oracle.errors import translate
 from airflow_provider_cdc.sources.oracle.mining import logminer
@@ -110,7 +111,8 @@ def test_a_switch_that_overwrites_nothing_is_no_reason_to_mine_again(server: Ora
         session.open(start, end)
         batches = session.rows(start, end)
         found = next(batches).to_pylist()
-        server.switch_log()
+        for _ in range(2):  # of three groups
+            server.switch_log()
         assert ids(found + as_rows(batches)) == [1, 2]
         assert session.counters.retries == 0
 
@@ -151,10 +153,23 @@ def test_the_log_is_known_back_to_its_beginning(server: Oracle) -> None:
     with closing(OracleSource(settings(server))) as source:
         insert(server, 1)
         overwritten(server)
-        assert source.oldest_position().scn == source.database.resetlogs
+        oldest = source.oldest_position()
+        assert oldest.scn == source.database.resetlogs
+        source.verify_position(oldest)
         server.reset_logs()
         with pytest.raises(PositionLost, match="RESETLOGS"):
             source.verify_position(source.parse_position({"scn": source.database.resetlogs}))
+
+
+def test_the_log_is_complete_from_behind_a_missing_one(server: Oracle) -> None:
+    overwritten(server)
+    server.hold_archiving()
+    missing = server.scn()
+    overwritten(server)
+    with closing(OracleSource(settings(server))) as source:
+        oldest = source.oldest_position()
+        assert oldest.scn > missing
+        source.verify_position(oldest)
 
 
 def test_logs_that_are_not_archived_yet_are_no_loss() -> None:
@@ -189,6 +204,17 @@ def test_logs_that_logminer_leaves_out_are_noticed(server: Oracle, monkeypatch: 
         assert ids(mined(session, start, end)) == [1]
 
 
+def test_a_log_before_the_last_that_logminer_leaves_out_is_noticed(
+    server: Oracle, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find: Callable[..., tuple[LogFile, ...]] = logminer.find_logs
+    monkeypatch.setattr(logminer, "find_logs", lambda *arguments: find(*arguments)[1:])
+    start = server.scn()
+    server.switch_log()
+    with quick(server) as session, pytest.raises((PositionLost, SourceUnavailable), match=f"from SCN {start} on"):
+        session.open(start, now(server))
+
+
 def test_missing_logs_that_the_views_show_are_no_lost_position(server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor are they if LogMiner does not find the redo of now either."""
 
@@ -200,6 +226,23 @@ def test_missing_logs_that_the_views_show_are_no_lost_position(server: Oracle, m
         session.open(server.scn() - 1, now(server))
 
 
+def test_a_log_that_is_found_late_is_no_lost_position(autonomous: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No view says that a log is deleted, so that a position is lost only after all pauses."""
+    find: Callable[..., tuple[LogFile, ...]] = logminer.find_logs
+    start, waits = autonomous.scn(), list[float]()
+
+    def late(connection: oracledb.Connection, config: OracleConfig, low: int, end: int) -> tuple[LogFile, ...]:
+        if low == start and len(waits) < 3:
+            raise logminer.LogsMoved("missing log file")
+        return find(connection, config, low, end)
+
+    monkeypatch.setattr(logminer, "find_logs", late)
+    end = autonomous.jump_scn(1)
+    with closing(autonomous.capture()) as connection:
+        assert session_logs(connection, settings(autonomous), sleep=waits.append).collect(start, end)
+    assert waits == sorted(waits)
+
+
 def test_a_switch_begins_a_new_session(server: Oracle) -> None:
     """As in the root: so sessions do not grow, and the offset of the server's clock is that of its season."""
     with session_of(server) as session:
@@ -207,12 +250,12 @@ def test_a_switch_begins_a_new_session(server: Oracle) -> None:
         for number in range(6):
             if number == 3:
                 server.switch_log()
-                before = session.counters.sessions
+                assert session.counters.sessions == 1
             insert(server, number)
             end = now(server)
             assert ids(mined(session, at, end, at == start)) == [number]
             at = end
-        assert session.counters.sessions == before + 1
+        assert session.counters.sessions == 2
 
 
 def test_archived_logs_alone_are_mined_where_their_view_is_shown() -> None:
@@ -227,6 +270,9 @@ def test_archived_logs_alone_are_mined_where_their_view_is_shown() -> None:
         insert(server, 1)
         server.switch_log()
         insert(server, 2)
+        with quick(server) as session:
+            assert isinstance(session.logs, UnseenLogs)
+            assert ids(mined(session, start, now(server))) == [1, 2]
         with quick(server, log__mining__archive__log__only__mode=True) as session:
             assert isinstance(session.logs, FoundLogs)
             assert not isinstance(session.logs, UnseenLogs)
@@ -236,6 +282,24 @@ def test_archived_logs_alone_are_mined_where_their_view_is_shown() -> None:
             overwritten(server)
             with pytest.raises(PositionLost, match="do not exist any more"):
                 session.logs.collect(start, end)
+
+
+def test_a_destination_of_copies_has_no_effect(server: Oracle) -> None:
+    start = server.scn()
+    insert(server, 1)
+    overwritten(server)
+    with quick(server, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_2") as session:
+        assert ids(mined(session, start, now(server))) == [1]
+
+
+def test_a_session_that_was_closed_begins_as_a_new_one(server: Oracle) -> None:
+    start = server.scn()
+    insert(server, 1)
+    session = session_of(server)
+    for number in (1, 2):
+        with session:
+            assert ids(mined(session, start, now(server))) == [1]
+            assert session.counters.sessions == number
 
 
 def test_a_second_session_beside_the_first(server: Oracle) -> None:
@@ -293,3 +357,24 @@ def test_borders_of_logs_are_known_where_they_are_shown(server: Oracle) -> None:
         assert len(session.log_ends(start)) == (0 if server.options["autonomous"] else 1)
         mined(session, start, now(server))
         assert start < session.logs.switched_scn() <= server.scn()
+
+
+def test_the_thread_that_was_switched_first_says_up_to_where_all_redo_is_in_a_log() -> None:
+    with Oracle({"local": True, "autonomous": True, "threads": 2}) as server:
+        table(server)
+        start = at = server.scn()
+        with session_of(server) as session:
+            for thread in (2, 1):
+                server.switch_log(thread)
+                insert(server, thread)
+                end = now(server)
+                assert ids(mined(session, at, end, at == start)) == [thread]
+                assert (session.logs.switched_scn() > start) == (thread == 1)
+                at = end
+
+
+def test_a_connection_that_is_lost_before_the_logs_are_asked_for_is_an_error_of_the_source(server: Oracle) -> None:
+    with session_of(server) as session:
+        session.connection.close()
+        with pytest.raises(SourceUnavailable):
+            session.minable_scn()
