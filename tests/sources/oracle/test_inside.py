@@ -205,16 +205,24 @@ def found(server: Oracle, **properties: Any) -> list[Finding]:
 def test_an_account_of_the_pluggable_database_has_no_finding(ready: Oracle) -> None:
     assert found(ready) == []
     assert found(ready, database__pdb__name=None) == []
+    assert found(ready, database__pdb__name="orclpdb1") == []
+    assert found(ready, database__pdb__name=None, database__dbname="orclpdb1") == []
 
 
 def test_the_name_has_to_be_that_of_the_pluggable_database(ready: Oracle) -> None:
     (finding,) = found(ready, database__pdb__name="ORCLPDB2")
     assert finding.fatal
     assert "database.pdb.name=ORCLPDB1" in finding.fix
-    url = f"{ready.host}:{ready.port}/ORCLPDB1"
-    (finding,) = found(ready, database__pdb__name=None, database__dbname="sales_high", database__url=url)
+    service: dict[str, Any] = {
+        "database__pdb__name": None, "database__dbname": "sales_high", "database__url": f"{ready.host}:{ready.port}/ORCLPDB1",
+    }  # fmt: skip
+    (finding,) = found(ready, **service)
     assert not finding.fatal
     assert "Events name the database sales_high" in finding.what
+    ready.sql("CREATE TABLE T2 (ID NUMBER(9) PRIMARY KEY)")
+    assert [f.what.split()[0] for f in found(ready, **service) if f.fatal] == ["APP.T2"], (
+        "tables are checked all the same"
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +239,7 @@ def test_dictionaries_of_other_kinds_are_refused(ready: Oracle, properties: dict
 
 
 def test_what_is_of_the_root_alone_is_refused_or_named(ready: Oracle) -> None:
-    (finding,) = found(ready, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_1")
+    (finding,) = found(ready, log__mining__archive__destination__name="LOG_ARCHIVE_DEST_9")
     assert not finding.fatal
     standby = [f.what for f in found(ready, log__mining__readonly__hostname=f"{ready.host}:{ready.port}") if f.fatal]
     assert any("a standby is mined in the root alone" in text for text in standby)

@@ -173,6 +173,32 @@ def test_an_instance_that_writes_no_redo_for_long_is_an_error(cluster: Oracle) -
     assert "rac.nodes" in str(error.value.remedy)
 
 
+def test_the_instance_that_is_last_to_write_bounds_what_is_mined_and_is_named() -> None:
+    clock = Clock()
+    with Oracle({"threads": 3}) as cluster, flushing(cluster, clock) as flush:
+        cluster.configure(flush_timer=False, private_strands=False, held_writers=[3])
+        flush.flush(cluster.scn())
+        cluster.jump_scn(1)
+        cluster.flush()
+        clock.now += LONGEST_WAIT
+        assert flush.flush(cluster.scn()).scn == 0
+        clock.now += 1
+        with pytest.raises(SourceUnavailable, match="redo threads 3 cannot be reached"):
+            flush.flush(cluster.scn())
+
+
+def test_more_redo_may_come_with_the_last_scn_on_disk(cluster: Oracle) -> None:
+    clock = Clock()
+    with flushing(cluster, clock) as flush:
+        cluster.flush()
+        scn = cluster.scn()
+        flush.flush(scn)
+        clock.now += WRITTEN_AFTER
+        assert flush.flush(cluster.scn()).scn == 0
+        cluster.flush()
+        assert flush.flush(cluster.scn()).scn == scn
+
+
 def test_a_node_that_is_down_delays_and_is_tried_again(cluster: Oracle, caplog: pytest.LogCaptureFixture) -> None:
     clock, down = Clock(), {"node": ""}
     config = settings(cluster, rac__nodes=",".join(cluster.nodes))

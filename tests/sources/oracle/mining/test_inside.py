@@ -80,10 +80,11 @@ def test_windows_over_log_switches_give_every_row_once(server: Oracle) -> None:
         for number in range(8):
             insert(server, number)
             if number % 2:
-                server.switch_log()
+                overwritten(server)
             end = now(server)
             found += ids(mined(session, at, end, at == start))
             at = end
+        assert session.counters.retries == 0
     assert found == list(range(8))
 
 
@@ -213,6 +214,18 @@ def test_a_log_before_the_last_that_logminer_leaves_out_is_noticed(
     server.switch_log()
     with quick(server) as session, pytest.raises((PositionLost, SourceUnavailable), match=f"from SCN {start} on"):
         session.open(start, now(server))
+
+
+@pytest.mark.parametrize("following", [None, 2**48 - 1, 2**64 - 1])
+def test_the_current_log_is_known_by_the_next_scn_of_each_release(
+    autonomous: Oracle, monkeypatch: pytest.MonkeyPatch, following: int | None
+) -> None:
+    ask: Callable[..., list[tuple[Any, ...]]] = logminer.rows
+    monkeypatch.setattr(logminer, "rows", lambda *asked: [(*row[:4], following, *row[5:]) for row in ask(*asked)])
+    scn = autonomous.scn()
+    with closing(autonomous.capture()) as connection:
+        (one,) = logminer.find_logs(connection, settings(autonomous), scn, scn)
+    assert one.current
 
 
 def test_missing_logs_that_the_views_show_are_no_lost_position(server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -189,6 +189,17 @@ def test_archived_only_ends_where_the_slowest_open_thread_is_archived(cluster: O
         assert logs.archived_scn() > end
 
 
+def test_a_closed_thread_that_is_archived_to_its_last_scn_bounds_nothing(cluster: Oracle) -> None:
+    with closing(cluster.capture()) as connection:
+        logs = collector(cluster, connection, log__mining__archive__log__only__mode=True)
+        closed = cluster.close_thread(2)
+        cluster.switch_log(2)
+        assert [one.next_scn for one in logs.listing().of(2)] == [closed + 1]
+        cluster.jump_scn(10)
+        cluster.switch_log(1)
+        assert logs.archived_scn() > closed
+
+
 def test_what_is_still_being_archived_is_waited_for(server: Oracle, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     start = server.scn()
