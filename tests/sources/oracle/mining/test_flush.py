@@ -189,9 +189,8 @@ def test_the_instance_that_is_last_to_write_bounds_what_is_mined_and_is_named() 
 
 def test_more_redo_may_come_with_the_last_scn_on_disk(cluster: Oracle) -> None:
     clock = Clock()
-    with flushing(cluster, clock) as flush:
-        cluster.flush()
-        scn = cluster.scn()
+    with flushing(cluster, clock) as flush, closing(cluster.capture()) as connection:
+        ((scn,),) = rows(connection, "SELECT LAST_REDO_CHANGE# FROM V$THREAD WHERE THREAD# = 2")
         flush.flush(scn)
         clock.now += WRITTEN_AFTER
         assert flush.flush(cluster.scn()).scn == 0

@@ -305,6 +305,19 @@ def test_a_destination_of_copies_has_no_effect(server: Oracle) -> None:
         assert ids(mined(session, start, now(server))) == [1]
 
 
+def test_logs_that_are_found_again_begin_one_session(autonomous: Oracle) -> None:
+    start = autonomous.scn()
+    insert(autonomous, 1)
+    end = now(autonomous)
+    with quick(autonomous) as session:
+        session.open(start, end)
+        overwritten(autonomous)
+        assert ids(as_rows(session.rows(start, end))) == [1]
+        insert(autonomous, 2)
+        assert ids(mined(session, end, now(autonomous), first=False)) == [2]
+        assert (session.counters.retries, session.counters.sessions) == (1, 2)
+
+
 def test_a_session_that_was_closed_begins_as_a_new_one(server: Oracle) -> None:
     start = server.scn()
     insert(server, 1)
