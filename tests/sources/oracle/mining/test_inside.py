@@ -345,6 +345,28 @@ def test_a_second_session_beside_the_first(server: Oracle) -> None:
         assert ids(mined(second, start, end)) == [1]
 
 
+def test_asking_for_logs_leaves_no_session_behind(autonomous: Oracle) -> None:
+    with closing(OracleSource(settings(autonomous))) as source, session_of(autonomous) as session:
+        position = source.current_position()
+        source.verify_position(position)
+        session.open(position.scn, position.scn)
+
+
+def test_an_scn_that_logminer_refuses_is_one_without_redo(autonomous: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    find: Callable[..., tuple[LogFile, ...]] = logminer.find_logs
+    border = autonomous.jump_scn(5)
+
+    def refused(connection: oracledb.Connection, config: OracleConfig, low: int, end: int) -> tuple[LogFile, ...]:
+        if low < border:
+            with translated(config):
+                raise oracledb.DatabaseError("Similar to ORA-01281")
+        return find(connection, config, low, end)
+
+    monkeypatch.setattr(logminer, "find_logs", refused)
+    with closing(autonomous.capture()) as connection:
+        assert session_logs(connection, settings(autonomous)).oldest_scn() == border
+
+
 def test_a_release_that_refuses_to_mine_inside_is_an_error_that_names_the_root(
     autonomous: Oracle, monkeypatch: pytest.MonkeyPatch
 ) -> None:
