@@ -74,12 +74,15 @@ class Connector:
 def _stopped(capture: Capture, condition: Callable[[], object]) -> Iterator[None]:
     """Stop a capture as soon as a condition is true."""
     ended = threading.Event()
+    errors: list[BaseException] = []
 
     def watch() -> None:
-        while not ended.wait(0.05):
-            if condition():
-                capture.stop()
-                return
+        try:
+            while not ended.wait(0.05) and not condition():
+                pass
+        except BaseException as e:
+            errors.append(e)
+        capture.stop()
 
     watcher = threading.Thread(target=watch, name="stops a capture")
     watcher.start()
@@ -88,6 +91,8 @@ def _stopped(capture: Capture, condition: Callable[[], object]) -> Iterator[None
     finally:
         ended.set()
         watcher.join()
+    if errors:
+        raise errors[0]
 
 
 def mysql_connector(server: Any, folder: Path, kind: str = "mariadb", **properties: Any) -> Connector:
