@@ -4,6 +4,7 @@ import threading
 import time
 from decimal import Decimal
 
+import ibm_db
 import ibm_db_dbi
 import pytest
 
@@ -234,6 +235,17 @@ def test_errors_have_whole_letters_of_long_names(server: Db2, letter: str, lengt
     for start in ("", "x", "xx"):
         with pytest.raises(Exception, match=f"SQL0204N.*{start}{letter}"):
             server.rows(f'SELECT * FROM APP."{start}{letter * length}"')
+
+
+def test_a_query_that_was_prepared_before_its_column_was_renamed_has_db2s_error(server: Db2) -> None:
+    server.sql("CREATE TABLE APP.PREPARED (A INTEGER NOT NULL, B INTEGER)", "INSERT INTO APP.PREPARED VALUES (1, 2)")
+    with server.connect() as connection:
+        statement = ibm_db.prepare(connection.handle, "SELECT B FROM APP.PREPARED WHERE A > ?")
+        assert ibm_db.bind_param(statement, 1, 0)
+        assert ibm_db.num_fields(statement) == 1  # which has the server prepare it
+        server.sql("ALTER TABLE APP.PREPARED RENAME COLUMN B TO C")
+        with pytest.raises(Exception, match=r"SQL0206N.*SQLSTATE=42703 SQLCODE=-206"):
+            ibm_db.execute(statement, (0,))
 
 
 def test_the_spelling_of_db2_is_understood(server: Db2) -> None:

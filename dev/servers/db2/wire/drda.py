@@ -13,7 +13,7 @@ CLSQRY, CNTQRY, DSCSQLSTT, EXCSQLIMM, EXCSQLSTT, OPNQRY, PRPSQLSTT, RDBCMM, RDBR
 )  # fmt: skip
 # objects and replies
 SQLSTT, SQLDTA, SQLCARD, FDODSC, FDODTA = 0x2414, 0x2412, 0x2408, 0x0010, 0x147A
-SECCHKRM, ENDUOWRM = 0x1219, 0x220C
+SECCHKRM, ENDUOWRM, OPNQFLRM = 0x1219, 0x220C, 0x2212
 VARGRAPHIC, NULLABLE = 0x38, 1
 """The type of an argument in double bytes, and the bit of types that have an indicator of NULL."""
 # parameters

@@ -21,7 +21,7 @@ import socket
 import struct
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from dev.servers.db2 import positions, statements
@@ -342,9 +342,18 @@ class Connection(threading.Thread):
             chain.rolled_back |= how == b"\x02"
         elif code == drda.SECCHKRM:
             return self._checked(frame)
-        elif code == drda.SQLCARD and (card := Card.read(frame.body)) and card.code:
-            return frame.replaced(self._card(card, chain).encoded()).encoded()
+        elif code == drda.SQLCARD or code == drda.OPNQFLRM:  # of a query that was prepared earlier: both in one DSS
+            objects = [
+                (name, self._translated(body, chain) if name == drda.SQLCARD else body)
+                for name, body in drda.parameters(frame.payload)
+            ]
+            return replace(frame, payload=drda.joined(objects)).encoded()
         return raw
+
+    def _translated(self, body: bytes, chain: Chain) -> bytes:
+        """Return the body of an SQLCARD with Db2's codes."""
+        card = Card.read(body)
+        return self._card(card, chain).encoded() if card and card.code else body
 
     def _checked(self, frame: Frame) -> bytes:
         """Derby lets everybody in: the server checks the password."""
