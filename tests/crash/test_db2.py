@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
@@ -70,13 +71,21 @@ class Bench:
         if altered or ended.error in ("SourceUnavailable", "SourceBusy"):
             self.died[ended.error] += 1
             return ended
-        assert ended.error == "", ended.text
+        assert ended.error == "", ended.text + self._stacks(ended)
         assert ended.signal in (0, signal.SIGKILL)
         if ended.signal:
             self.died[killed or (self._folder / "died").read_text()] += 1
         else:
             self.pending = False
         return ended
+
+    def _stacks(self, ended: Ended) -> str:
+        """Return the server's log with the stacks of its threads, where its agent stands still."""
+        if "capture agent does not run" not in ended.text or self.server.pid is None:
+            return ""
+        os.kill(self.server.pid, signal.SIGUSR1)
+        time.sleep(0.5)
+        return "\n".join(self.server.log.read_text().splitlines()[-200:])
 
     def to_the_end(self) -> None:
         """A run that nobody kills."""

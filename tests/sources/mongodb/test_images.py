@@ -26,7 +26,7 @@ def test_a_collection_without_images_is_stopped_alone(
     uri: str, tmp_path: Path, database: Any, mode: dict[str, str]
 ) -> None:
     orders, notes = database.create_collection("orders", **IMAGES), database.notes
-    connector = started(uri, tmp_path, database, **mode)
+    connector = started(uri, tmp_path, database, batch_max_ms=100, **mode)
     connector.replay.partial = True
     check = MongoDbSource.check
 
