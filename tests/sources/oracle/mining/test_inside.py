@@ -228,6 +228,14 @@ def test_the_current_log_is_known_by_the_next_scn_of_each_release(
     assert one.current
 
 
+def test_a_row_for_missing_logs_is_no_log(autonomous: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask: Callable[..., list[tuple[Any, ...]]] = logminer.rows
+    monkeypatch.setattr(logminer, "rows", lambda *asked: [("MISSING", *row[1:6], 4) for row in ask(*asked)])
+    scn = autonomous.scn()
+    with closing(autonomous.capture()) as connection, pytest.raises(logminer.LogsMoved, match="MISSING"):
+        logminer.find_logs(connection, settings(autonomous), scn, scn)
+
+
 def test_missing_logs_that_the_views_show_are_no_lost_position(server: Oracle, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor are they if LogMiner does not find the redo of now either."""
 
