@@ -60,6 +60,8 @@ class Database:
         self.flashback = Flashback(self.engine)
         self.destinations = 1
         self.flush_timer = True
+        self.real_time_apply = False
+        """The standby applies redo before it is archived there."""
         self.closed_on_standby: set[int] = set()
         """Threads that V$THREAD of the standby shows as closed at their beginning, though they are open on the primary."""
         self.partial_xids = False
@@ -152,7 +154,9 @@ class Database:
         return session
 
     def standby_scn(self) -> int:
-        """How far a standby has come: to the end of the last log that was archived in every thread."""
+        """How far a standby has come: to the end of the last log that was archived in every thread, or to the present."""
+        if self.real_time_apply:
+            return self.engine.redo.scn
         ends = []
         for thread in range(1, self.engine.redo.threads + 1):
             done = [log.next or 0 for log in self.engine.redo.logs if log.thread == thread and log.archived_at]
@@ -276,11 +280,11 @@ class Database:
         self.flashback.expire(self.scn() if scn is None else scn)
 
     def configure(self, **options: Any) -> None:
-        """Change: flush_timer, closed_on_standby, held_writers, private_strands, commits_wait, partial_xids, binary_xml, lob_shape, unsupported and dropped_partitions (table names),
+        """Change: flush_timer, real_time_apply, closed_on_standby, held_writers, private_strands, commits_wait, partial_xids, binary_xml, lob_shape, unsupported and dropped_partitions (table names),
         destinations, switch_every, archiving, clock_seconds.
         """
         for name, value in options.items():
-            if name in ("flush_timer", "partial_xids", "binary_xml", "destinations"):
+            if name in ("flush_timer", "real_time_apply", "partial_xids", "binary_xml", "destinations"):
                 setattr(self, name, value)
             elif name == "held_writers":
                 self.engine.redo.held_writers = set(value)

@@ -220,7 +220,7 @@ class Oracle(Server):
         """Change options of the running server.
 
         ``flush_timer`` (false: redo reaches the disk by commits and switches alone), ``held_writers`` (threads of which
-        that is so), ``closed_on_standby`` (threads that the standby shows as closed, as if for ever), ``partial_xids`` (undo rows whose
+        that is so), ``real_time_apply`` (of the standby), ``closed_on_standby`` (threads that it shows as closed, as if for ever), ``partial_xids`` (undo rows whose
         transaction began before the mined window show no sequence), ``binary_xml``, ``lob_shape`` (``19c``, ``23ai`` or
         ``23ai_basicfile``: how LOBs are logged from now), ``unsupported`` (names of tables whose changes are rows of code 255),
         ``dropped_partitions`` (names of tables whose rows are in a partition that was dropped since), ``destinations`` (archive copies), ``switch_every``, ``archiving``,

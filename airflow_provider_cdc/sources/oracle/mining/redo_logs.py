@@ -22,6 +22,7 @@ from typing import Any, Final
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, PositionLost, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, rows, scalar, translated
+from airflow_provider_cdc.sources.oracle.privileges import asked
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ PAUSES: Final = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
 
 _FACTS = "SELECT RESETLOGS_CHANGE#, DATABASE_ROLE FROM V$DATABASE"
 _RECOVERED = "SELECT DATABASE_ROLE, CURRENT_SCN FROM V$DATABASE"
+_STANDBY_LOGS = "SELECT THREAD#, MIN(FIRST_CHANGE#) FROM V$STANDBY_LOG WHERE STATUS = 'ACTIVE' GROUP BY THREAD#"
 _THREADS = "SELECT THREAD#, STATUS, ENABLED, ENABLE_CHANGE#, DISABLE_CHANGE#, CHECKPOINT_CHANGE# FROM V$THREAD"
 _ONLINE = """
 SELECT MIN(f.MEMBER), l.THREAD#, l.SEQUENCE#, l.FIRST_CHANGE#, l.NEXT_CHANGE#, l.STATUS, l.ARCHIVED
@@ -154,9 +156,11 @@ class LogListing:
 
 
 def _gap(thread: Thread, files: list[LogFile], start: int, end: int) -> Gap | None:
-    low = max(start, thread.enabled_scn)
-    high = end if thread.last_scn is None else min(end, thread.last_scn)
-    if low > high or (thread.last_scn is not None and thread.last_scn <= start):
+    low, last = max(start, thread.enabled_scn), thread.last_scn
+    if last is not None and files:  # a standby may show a thread as closed whose logs still come
+        last = max(last, (files[-1].next_scn or 0) - 1)
+    high = end if last is None else min(end, last)
+    if low > high or (last is not None and last <= start):
         return None
     at = low
     for one in files:
@@ -297,11 +301,14 @@ class LogCollector:
         """The newest SCN up to which every thread is archived; 0 while a thread has no archived log.
 
         A standby may show a thread as closed that is open on the primary, and whose logs come later than those of others. So on a standby
-        such a thread counts as archived up to the SCN that recovery has reached, for which it needs the redo of all threads.
+        such a thread counts as archived up to the SCN that recovery has reached, for which it needs the redo of all threads, but not beyond
+        what is in standby redo logs.
         """
         listing = self.listing()
         with translated(self._config):
             role, recovered = rows(self._connection, _RECOVERED)[0]
+            standby_logs = asked(self._connection, _STANDBY_LOGS) if role == "PHYSICAL STANDBY" else []
+        received = None if standby_logs is None else {int(thread): int(scn) for thread, scn in standby_logs}
         ends = []
         for thread in listing.threads:
             done = [one.next_scn - 1 for one in listing.of(thread.number) if one.archived and one.next_scn]
@@ -309,7 +316,8 @@ class LogCollector:
             if thread.last_scn is None or end < thread.last_scn:
                 ends.append(end)
             elif role == "PHYSICAL STANDBY":
-                ends.append(max(end, int(recovered)))
+                complete = 0 if received is None else min(int(recovered), received.get(thread.number, 2**64) - 1)
+                ends.append(max(end, complete))
         newest = max((one.next_scn or 0 for one in listing.files), default=0) - 1
         return max(0, min(ends, default=newest))
 

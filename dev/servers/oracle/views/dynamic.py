@@ -104,6 +104,17 @@ def _threads(session: "Session") -> Iterator[Row]:
         }  # fmt: skip
 
 
+def _standby_logs(session: "Session") -> Iterator[Row]:
+    """Those with redo that is not archived yet, if it is applied in real time; elsewhere redo comes by archived logs."""
+    for log in session.engine.redo.logs if session.standby and session.database.real_time_apply else ():
+        if not log.archived_at:
+            yield {
+                "GROUP#": log.group + 100, "THREAD#": log.thread, "SEQUENCE#": log.sequence, "BYTES": redo.MEMBER_SIZE, "BLOCKSIZE": BLOCK,
+                "USED": BLOCK, "ARCHIVED": "NO", "STATUS": "ACTIVE", "FIRST_CHANGE#": log.first, "FIRST_TIME": log.first_time,
+                "NEXT_CHANGE#": log.next, "NEXT_TIME": log.next_time, "LAST_CHANGE#": session.engine.redo.scn, "CON_ID": 0,
+            }  # fmt: skip
+
+
 def _mined(session: "Session") -> Iterator[Row]:
     facts = session.engine.catalog.facts
     for number, (name, log) in enumerate(session.miner.files.items(), 1):
@@ -190,6 +201,7 @@ VIEWS = [
     view("V$ARCHIVE_DEST_STATUS", DESTINATION_COLUMNS, _destinations),
     view("V$ARCHIVE_DEST", DESTINATION_COLUMNS, _destinations),
     view("V$THREAD", "THREAD#:N STATUS:T ENABLED:T GROUPS:N CURRENT_GROUP#:N SEQUENCE#:N INSTANCE:T CHECKPOINT_CHANGE#:N ENABLE_CHANGE#:N DISABLE_CHANGE#:N LAST_REDO_SEQUENCE#:N LAST_REDO_CHANGE#:N CON_ID:N", _threads),
+    view("V$STANDBY_LOG", "GROUP#:N THREAD#:N SEQUENCE#:N BYTES:N BLOCKSIZE:N USED:N ARCHIVED:T STATUS:T FIRST_CHANGE#:N FIRST_TIME:D NEXT_CHANGE#:N NEXT_TIME:D LAST_CHANGE#:N CON_ID:N", _standby_logs),
     view("V$LOGMNR_LOGS", MINED_COLUMNS, _mined),
     view("V$LOGMNR_PARAMETERS", "START_SCN:N END_SCN:N OPTIONS:N INFO:T STATUS:N CON_ID:N", _parameters),
     View("V$LOGMNR_CONTENTS", contents.COLUMNS, nothing),

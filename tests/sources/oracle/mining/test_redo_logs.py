@@ -329,9 +329,10 @@ def test_a_standby_reads_archived_logs_only() -> None:
             assert sequences(logs.collect(start, logs.archived_scn())) == [(1, 1, True)]
 
 
-def test_a_thread_that_only_the_standby_shows_as_closed_is_waited_for() -> None:
+@pytest.mark.parametrize("real_time", [False, True])
+def test_a_thread_that_only_the_standby_shows_as_closed_is_waited_for(real_time: bool) -> None:
     with Oracle({"standby": True, "threads": 2}) as server:
-        server.configure(closed_on_standby=[2])
+        server.configure(closed_on_standby=[2], real_time_apply=real_time)
         for thread in (1, 2):
             server.switch_log(thread)
         start = server.scn()
@@ -345,6 +346,17 @@ def test_a_thread_that_only_the_standby_shows_as_closed_is_waited_for() -> None:
             end = logs.archived_scn()
             assert end > start
             assert {one.thread for one in logs.collect(start, end)} == {1, 2}
+
+
+def test_a_log_that_lacks_after_the_end_of_a_closed_thread_is_a_gap() -> None:
+    logs = tuple(
+        LogFile(f"2_{sequence}.arc", 2, sequence, first, following, archived=True)
+        for sequence, first, following in ((5, 900, 1001), (7, 1201, 1301))
+    )
+    listing = LogListing(1, (Thread(2, enabled_scn=1, last_scn=1000),), logs, archived_only=True)
+    assert listing.gap(900, 1000) is None
+    assert listing.gap(900, 1250) == Gap(2, 1001, 1201)
+    assert listing.gap(1210, 1250) is None
 
 
 def test_logs_that_are_switched_archived_and_purged_meanwhile_leave_no_gap() -> None:
