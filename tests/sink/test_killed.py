@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -78,6 +79,30 @@ def test_several_runs_at_once_apply_each_batch_once(
             process.join(LONGEST_S)
             assert process.exitcode == 0
         _equal(engine, source)
+
+
+def test_tables_of_our_own_that_another_run_makes_meanwhile_are_used(
+    engine: sa.Engine, source: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    connector.capture()
+    _both(engine, connector)
+    made: Counter[str] = Counter()
+    create, has_table = sa.Table.create, sa.Inspector.has_table
+
+    def create_too_late(table: sa.Table, bind: Any, checkfirst: bool) -> None:
+        made[table.name] += 1
+        create(table, bind, checkfirst=checkfirst and made[table.name] > 1)
+
+    def ask_too_early(self: sa.Inspector, table_name: str, schema: str | None = None, **options: Any) -> bool:
+        return has_table(self, table_name, schema, **options) and bool(made[table_name] or table_name != "cdc_tables")
+
+    monkeypatch.setattr(sa.Table, "create", create_too_late)
+    monkeypatch.setattr(sa.Inspector, "has_table", ask_too_early)
+    _both(engine, connector)
+    monkeypatch.undo()
+    assert len(made) == 2, "the tables of markers and of claims"
+    _equal(engine, source)
 
 
 def _both(engine: sa.Engine, connector: Connector) -> None:
