@@ -171,23 +171,15 @@ class TestOtherForms:
     test_a_position_that_the_log_has_lost_is_an_error = SourceSuite.test_a_position_that_the_log_has_lost_is_an_error
 
 
-class TestInside:
-    """All that depends on how logs are found, where LogMiner does that inside a pluggable database."""
+class TestInside(TestOtherForms):
+    """How logs are found, where LogMiner does that inside a pluggable database."""
 
     @pytest.fixture
     def db(self, autonomous: Oracle) -> Iterator[OracleAdapter]:
         with ExitStack() as stack:
             yield OracleAdapter(autonomous, stack, traceable=True, log_mining_strategy="hybrid")
 
-    ready = SourceSuite.ready
-    test_snapshot_then_stream = SourceSuite.test_snapshot_then_stream
     test_a_transaction_larger_than_a_block = SourceSuite.test_a_transaction_larger_than_a_block
-    test_columns_added_and_dropped = SourceSuite.test_columns_added_and_dropped
-    test_tables_created_renamed_dropped_and_created_again = (
-        SourceSuite.test_tables_created_renamed_dropped_and_created_again
-    )
-    test_positions_grow_with_every_transaction = SourceSuite.test_positions_grow_with_every_transaction
-    test_a_position_that_the_log_has_lost_is_an_error = SourceSuite.test_a_position_that_the_log_has_lost_is_an_error
 
 
 class TestOnlineCatalog:

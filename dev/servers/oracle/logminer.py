@@ -36,7 +36,7 @@ class Miner:
 
     @property
     def _inside(self) -> bool:
-        """Whether the session is in a pluggable database."""
+        """Say if the session is in a pluggable database."""
         database = self._session.database
         return database.cdb and self._session.container != database.root
 

@@ -256,7 +256,7 @@ class LogWriterFlush:
 
 
 def _on_disk(asked_at: float, request: Written, now: float, unreached: dict[int, int]) -> bool:
-    """Whether the instances that were not reached have written all redo of a request by themselves."""
+    """Check that the instances that were not reached have written all redo of a request."""
     if not unreached:
         return True
     return asked_at <= now - WRITTEN_AFTER and request.scn < min(unreached.values())

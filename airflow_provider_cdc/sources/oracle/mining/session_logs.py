@@ -156,7 +156,7 @@ class UnseenLogs(FoundLogs):
     _found: tuple[LogFile, ...] = ()
 
     def needed(self, low: int, end: int) -> tuple[LogFile, ...]:
-        """Those of the last window: after a log switch they are others, which begins a new session."""
+        """Return the logs of the last window. A log switch changes them, and so begins a new session."""
         return self._found
 
     def forget(self) -> None:
@@ -184,7 +184,7 @@ class UnseenLogs(FoundLogs):
         raise AssertionError("unreachable")
 
     def _lost(self, low: int) -> bool:
-        """Whether LogMiner finds redo of now, but none of an SCN: logs are deleted oldest first."""
+        """Check that LogMiner finds redo of now, but not of an SCN. Logs are deleted oldest first."""
         with translated(self._config):
             now = current_scn(self._connection)
         return self._finds(now, now) and not self._finds(low, low)
@@ -205,7 +205,7 @@ class UnseenLogs(FoundLogs):
         return []
 
     def switched_scn(self) -> int:
-        """As of the last window: later switches only move it on."""
+        """Return the SCN of the last window. Later switches only increase it."""
         return self._switched
 
     def _resetlogs(self) -> int:

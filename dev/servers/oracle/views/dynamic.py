@@ -105,7 +105,7 @@ def _threads(session: "Session") -> Iterator[Row]:
 
 
 def _standby_logs(session: "Session") -> Iterator[Row]:
-    """Those with redo that is not archived yet, if it is applied in real time; elsewhere redo comes by archived logs."""
+    """Show the standby's own logs: with real-time apply, they hold redo that is not archived yet. Otherwise there are none."""
     for log in session.engine.redo.logs if session.standby and session.database.real_time_apply else ():
         if not log.archived_at:
             yield {

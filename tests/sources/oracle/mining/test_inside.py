@@ -265,7 +265,7 @@ def test_a_log_that_is_found_late_is_no_lost_position(autonomous: Oracle, monkey
 
 
 def test_a_switch_begins_a_new_session(server: Oracle) -> None:
-    """As in the root: so sessions do not grow, and the offset of the server's clock is that of its season."""
+    """Begin a session with each switch, as in the root: it does not grow, and follows changes to summer time."""
     with session_of(server) as session:
         start = at = server.scn()
         for number in range(6):
