@@ -88,7 +88,7 @@ def modules_stay_the_same() -> Iterator[None]:
     twice = []
     for name, module in list(sys.modules.items()):
         parent, _, child = name.rpartition(".")
-        if name.startswith(("airflow_provider_cdc.", "spark_jobs.")) and parent in sys.modules:
+        if name.startswith("airflow_provider_cdc.") and parent in sys.modules:
             found = getattr(sys.modules[parent], child, module)
             if isinstance(found, ModuleType) and found is not module:
                 twice.append(name)

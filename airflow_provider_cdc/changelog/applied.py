@@ -168,7 +168,7 @@ def merged(tables: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """One entry for each table, also if its batches were applied in several steps or jobs.
 
     Each has ``topic``, ``location``, ``first_batch``, ``last_batch``, ``rows`` (operation letter → change events), ``position``, ``seconds``,
-    and what :class:`spark_jobs.report.Applied` says of the write: ``rows_written``, ``rows_deleted``, ``bytes_written``, ``files_written``,
+    and what :class:`airflow_provider_cdc.targets.lake.apply.run_report.Applied` says of the write: ``rows_written``, ``rows_deleted``, ``bytes_written``, ``files_written``,
     ``ways`` and ``freshness_s``. Reports of earlier releases do not have these.
     """
     found: dict[str, dict[str, Any]] = {}

@@ -59,7 +59,7 @@ def not_on_arrays(pending: Pending) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """The last event of each key; implements :class:`spark_jobs.targets.base.Changes`.
+    """The last event of each key; implements :class:`airflow_provider_cdc.targets.lake.formats.target.Changes`.
 
     :param schema: of all rows
     :param keys: the key columns; each key once

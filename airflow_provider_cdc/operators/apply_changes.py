@@ -76,7 +76,7 @@ class ApplyChangesOperator(AppliesChanges, SparkJobOperator):
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        from spark_jobs.targets import known_profile, known_writes
+        from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes
 
         kwargs.setdefault("name", f"cdc-apply-{definition.name}")
         kwargs["outlets"] = [*(kwargs.get("outlets") or []), alias(definition.name)]

@@ -184,7 +184,7 @@ def _checked(given: TablesOf, common: dict[str, Any]) -> TablesOf:
 
     :raises ConfigError: something cannot be used
     """
-    from spark_jobs.targets import known_profile, known_writes
+    from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes
 
     left_out = {name: value for name, value in common.items() if getattr(given, name) is None}
     whole = replace(given, **left_out)

@@ -101,7 +101,7 @@ class ApplyToDatabaseOnSparkOperator(ConnectorFields, SubmitsJob):
             file = Path(folder) / "result.json"
             more = [] if self.run_for is None else ["--run-for", str(self.run_for)]
             self._prepare_job(
-                "sink_jdbc.py", "--changelog", self.changelog, "--connector", self.connector, "--result", str(file),
+                "apply_to_database.py", "--changelog", self.changelog, "--connector", self.connector, "--result", str(file),
                 "--noted", json.dumps(noted(self.database_conn_id, self.sink)), *more,
             )  # fmt: skip
             try:

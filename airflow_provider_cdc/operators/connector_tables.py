@@ -98,7 +98,7 @@ class ConnectorTables:
 
     def look(self) -> bool:
         """Whether there is anything to apply. If there is not, the last job's report is the report."""
-        from spark_jobs.up_to_date import nothing_new
+        from airflow_provider_cdc.targets.lake.apply.skip_check import nothing_new
 
         if not self.adopt:
             found = nothing_new(self.changelog, self.name, self.target, self.location, self.rules.digest())

@@ -63,7 +63,7 @@ class MaintainTablesOperator(SparkJobOperator):
         storage_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        from spark_jobs.targets.formats import known_keep
+        from airflow_provider_cdc.targets.lake.formats.table_format import known_keep
 
         kwargs.setdefault("name", f"cdc-maintain-{definition.name}")
         super().__init__(

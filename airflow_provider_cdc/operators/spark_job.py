@@ -9,12 +9,12 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+import airflow_provider_cdc
 from airflow_provider_cdc.core.config.secrets import credentials, is_secret_name
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.connector import storage_options
@@ -36,7 +36,7 @@ _PROPERTY = re.compile(r"-D([^\s=]+)=")
 
 
 class SubmitsJob(SparkSubmitOperator):
-    """Submits a job of :mod:`spark_jobs`. Secret options of storages reach it by its environment.
+    """Submits a script of ``spark_jobs/``. Secret options of storages reach it by its environment.
 
     :param target: kind of the tables that it works on, ``delta`` or ``iceberg``; empty if they are not in a lakehouse
     :raises ConfigError: the target is not known
@@ -45,7 +45,7 @@ class SubmitsJob(SparkSubmitOperator):
     template_fields_renderers: ClassVar[dict[str, str]] = {"conf": "json"}
 
     def __init__(self, *, target: str, conn_id: str, **kwargs: Any) -> None:
-        from spark_jobs.targets import load_format
+        from airflow_provider_cdc.targets.lake.formats import load_format
 
         for given in ("application", "application_args"):
             if given in kwargs:
@@ -215,12 +215,12 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def job_path(name: str) -> str:
-    """Where a Spark job is installed.
+    """Return the path of a script that ``spark-submit`` starts.
 
     >>> job_path("apply_changes.py")
     '/…/spark_jobs/apply_changes.py'
     """
-    spec = find_spec("spark_jobs")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return str(Path(spec.submodule_search_locations[0]) / name)
+    package = Path(airflow_provider_cdc.__file__).parent
+    # a wheel has the scripts inside the package, a working copy beside it
+    folder = package / "spark_jobs" if (package / "spark_jobs").is_dir() else package.with_name("spark_jobs")
+    return str(folder / name)

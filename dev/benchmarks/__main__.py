@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_cdc.targets.lake.formats.table_format import PROFILES
 from dev import paths
 from dev.benchmarks import (
     apply,
@@ -38,7 +39,6 @@ from dev.benchmarks.workload import DATABASE, Work
 from dev.bootstrap.report import Problem, Report
 from dev.servers import MariaDb, MySql
 from dev.servers.mysql_family import MySqlFamily
-from spark_jobs.targets.formats import PROFILES
 
 CAPTURE_BARS = [
     Bar("ratio.events_per_cpu_s", 12),

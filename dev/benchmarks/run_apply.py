@@ -58,8 +58,8 @@ class Cases:
     """
 
     def __init__(self, target: str, profile: str, folder: Path, jars: Sequence[str], memory: str) -> None:
-        from spark_jobs.session import session
-        from spark_jobs.targets import load_format
+        from airflow_provider_cdc.targets.lake.formats import load_format
+        from airflow_provider_cdc.targets.lake.session.spark_session import session
 
         self._target, self._profile, self._folder = target, profile, folder
         plain = PLAIN[target]
@@ -137,7 +137,7 @@ class _Case:
         self, cases: Cases, name: str, tables: Sequence[SourceTable], ours: dict[str, Any] | None = None, plain: PlainRule = AS_IT_IS,
     ) -> None:  # fmt: skip
         from airflow_provider_cdc.core.config.table_rules import TableRules
-        from spark_jobs.apply_changes import ApplyChanges
+        from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 
         self.tables, self._cases, self._plain, self._rule = tables, cases, cases._plain, plain
         self.changes = Changes(cases._folder / "changelog", name)
@@ -168,7 +168,7 @@ class _Case:
 
     def maintain(self) -> float:
         """Maintain our tables by need; seconds that it took."""
-        from spark_jobs.maintain_tables import MaintainTables
+        from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
 
         found = MaintainTables(
             self._cases._spark, self.changes.changelog, self.changes.connector, location=self._location, target=self._cases._target
@@ -191,8 +191,8 @@ class _Case:
         }  # fmt: skip
 
     def ours(self, table: SourceTable) -> Any:
-        from spark_jobs.session import own_session
-        from spark_jobs.targets import load_format
+        from airflow_provider_cdc.targets.lake.formats import load_format
+        from airflow_provider_cdc.targets.lake.session.spark_session import own_session
 
         kind = load_format(self._cases._target)
         return kind.open(own_session(self._cases._spark, kind), self._location.format(table=table.name)).rows()

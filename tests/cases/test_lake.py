@@ -22,16 +22,16 @@ from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.sink.events import Events
 from airflow_provider_cdc.sink.steps import _unsplit
-from spark_jobs import route
-from spark_jobs.targets import load_format
-from spark_jobs.targets.base import Conflict, Marker, Stand
-from spark_jobs.targets.delta import commit as delta_commit
-from spark_jobs.targets.iceberg import copy_on_write
+from airflow_provider_cdc.targets.lake.formats import load_format
+from airflow_provider_cdc.targets.lake.formats.delta import array_commit as delta_commit
+from airflow_provider_cdc.targets.lake.formats.iceberg import copy_on_write
+from airflow_provider_cdc.targets.lake.formats.target import Conflict, Marker, Stand
+from airflow_provider_cdc.targets.lake.write import write_strategy
 from tests.sink.source_table import ID, Table, column
-from tests.spark.conftest import spark  # noqa: F401
-from tests.spark.lake import KINDS, Lake, new_lake
 from tests.support.sampled import Sampled
 from tests.support.signals import snapshot
+from tests.targets.lake.conftest import spark  # noqa: F401
+from tests.targets.lake.lake import KINDS, Lake, new_lake
 
 HIVE = "__HIVE_DEFAULT_PARTITION__"
 US = 1_000_000
@@ -311,8 +311,8 @@ def _insert(db: Any, *rows: dict[str, Any]) -> None:
 @pytest.mark.parametrize("at", [0, 600 * US, -1, 2**31 - 1, 2**31])
 def test_times_around_the_epoch_are_literals_of_iceberg(spark: SparkSession, at: int) -> None:  # noqa: F811
     """# B1: Java gets small numbers as ints; for a time Iceberg takes longs and texts."""
-    from spark_jobs.targets.iceberg.commit import _literal
-    from spark_jobs.targets.iceberg.jvm import ICEBERG, named
+    from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import _literal
+    from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import ICEBERG, named
 
     types = named(spark, f"{ICEBERG}.types.Types$TimestampType")
     expressions = named(spark, f"{ICEBERG}.expressions.Expressions")
@@ -324,7 +324,7 @@ def test_times_around_the_epoch_are_literals_of_iceberg(spark: SparkSession, at:
 
 def test_dates_that_python_does_not_have_have_no_bounds(tmp_path: Path) -> None:
     """# B5: a file with such a date has statistics of all its other columns."""
-    from spark_jobs.targets.delta.files import statistics
+    from airflow_provider_cdc.targets.lake.formats.delta.data_files import statistics
 
     days = pa.array([0, 6_675_000, None], pa.date32())
     rows = pa.table(
@@ -386,16 +386,16 @@ def test_files_stay_as_long_as_they_are_kept_and_for_a_day_at_least(spark: Spark
 
 def test_more_events_than_the_driver_has_room_for_are_reduced_by_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """# B6: narrow rows take few bytes in the change log, and each key hundreds in the driver."""
-    monkeypatch.setattr(route, "not_on_arrays", lambda pending: "")
-    monkeypatch.setattr(route, "needs_spark", lambda shape, pending: "")
+    monkeypatch.setattr(write_strategy, "not_on_arrays", lambda pending: "")
+    monkeypatch.setattr(write_strategy, "needs_spark", lambda shape, pending: "")
     shape = SimpleNamespace(mode="current", types=lambda schema: {"id": "int"}, flags=list)
     target = SimpleNamespace(names=lambda: ["id"])
     for events, why in (
-        (route.MOST_EVENTS, ""),
+        (write_strategy.MOST_EVENTS, ""),
         (80_000_000, "80000000 events are too many for the memory of the driver"),
     ):
         pending = SimpleNamespace(changes={}, bytes=900 << 20, events=events, schema=None)
-        assert route.Route(lambda pending: None).needs_spark(target, pending, shape) == why  # type: ignore[arg-type]
+        assert write_strategy.Route(lambda pending: None).needs_spark(target, pending, shape) == why  # type: ignore[arg-type]
 
 
 def test_a_delete_at_the_end_of_a_file_belongs_to_the_move_at_the_beginning_of_the_next() -> None:

@@ -12,14 +12,14 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import TargetError
-from spark_jobs.apply_changes import ApplyChanges
-from spark_jobs.rebuild_tables import RebuildTables
-from spark_jobs.targets import load_format
-from spark_jobs.targets.memory import STORED
+from airflow_provider_cdc.targets.lake.formats import load_format
+from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
+from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from tests.cases.log_life import Life, Made, Rows
-from tests.spark.conftest import spark  # noqa: F401
 from tests.support.connectors import Connector
 from tests.support.sampled import Sampled
+from tests.targets.lake.conftest import spark  # noqa: F401
 
 
 class InLake(Made):

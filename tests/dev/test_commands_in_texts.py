@@ -19,7 +19,7 @@ from airflow_provider_cdc.core.commands import cdc
 from dev import paths
 from tests.support.command_line import parser
 
-PACKAGES = ("airflow_provider_cdc", "spark_jobs", "dags")
+PACKAGES = ("airflow_provider_cdc", "dags")
 NASTY = "-CONNECTOR 'a\"b` $(x) ${y} \\ <n>\nat éø"
 """A name that nothing but quotes brings through a shell; the number of each tells them apart."""
 MENTION = re.compile(r"airflow cdc\b((?: [a-z][a-z0-9-]*)*)([^`\n]*)")

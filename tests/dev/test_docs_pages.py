@@ -92,12 +92,11 @@ def _tasks(package: object) -> dict[str, str]:
 
 def _templates(error: str) -> Iterator[str]:
     """Patterns of the messages with which an error is raised, and of the beginnings of each that end before or behind a value."""
-    for folder in ("airflow_provider_cdc", "spark_jobs"):
-        for file in (paths.ROOT / folder).rglob("*.py"):
-            if error in (text := file.read_text()):
-                for call in ast.walk(ast.parse(text)):
-                    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == error:
-                        yield from _beginnings(call)
+    for file in (paths.ROOT / "airflow_provider_cdc").rglob("*.py"):
+        if error in (text := file.read_text()):
+            for call in ast.walk(ast.parse(text)):
+                if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == error:
+                    yield from _beginnings(call)
 
 
 def _beginnings(call: ast.Call) -> Iterator[str]:

@@ -9,8 +9,8 @@ import grimp
 import pytest
 
 from airflow_provider_cdc.sources import SOURCES
+from airflow_provider_cdc.targets.lake.formats import TARGETS
 from dev import paths
-from spark_jobs.targets import TARGETS
 
 
 def test_spark_jobs_hide_no_module_of_pythons_own() -> None:
@@ -28,8 +28,8 @@ def test_sources_have_the_same_files() -> None:
 
 @pytest.fixture(scope="module")
 def imports() -> grimp.ImportGraph:
-    """Every import of the package and of the Spark jobs: those inside functions and those for types alone count too."""
-    return grimp.build_graph("airflow_provider_cdc", "spark_jobs", cache_dir=None, exclude_type_checking_imports=False)
+    """Every import of the package: those inside functions and those for types alone count too."""
+    return grimp.build_graph("airflow_provider_cdc", cache_dir=None, exclude_type_checking_imports=False)
 
 
 def test_no_modules_import_each_other_in_a_circle(imports: grimp.ImportGraph) -> None:

@@ -27,7 +27,7 @@ from airflow_provider_cdc.hooks.task_base import owner_of
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset
 from airflow_provider_cdc.operators.spark_job import job_path
 from airflow_provider_cdc.runtime import ConnectorDefinition
-from spark_jobs.up_to_date import stamp
+from airflow_provider_cdc.targets.lake.apply.skip_check import stamp
 from tests.support.face import TaskState, connect, context
 from tests.support.manifests import manifest
 
@@ -373,7 +373,7 @@ def test_a_job_that_wrote_no_report_is_no_success(tmp_path: Path, spark: Spark) 
 
 
 def test_where_every_table_stands_at_the_last_batch_no_job_is_submitted(tmp_path: Path, spark: Spark) -> None:
-    """The tables are two commits of a Delta log; what makes real ones is at work in ``tests/spark/test_up_to_date.py``."""
+    """The tables are two commits of a Delta log; what makes real ones is at work in ``tests/targets/lake/test_up_to_date.py``."""
     location = f"{tmp_path}/lake/{{table}}"
     operator = apply(tmp_path, location=location)
     changelog = operator.access.changelog()

@@ -1,7 +1,7 @@
 """The apply task of several connectors: what it submits, and what it makes of their reports.
 
 A stand-in for ``spark-submit`` records how it was called, and writes the reports that the job would; the job itself is at work in
-``tests/spark/test_connectors.py``.
+``tests/targets/lake/test_connectors.py``.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def test_one_job_is_told_of_each_connector_what_is_said_of_it_or_of_all(tmp_path
 
 
 def test_what_the_job_is_told_is_what_it_understands(tmp_path: Path, spark: Spark) -> None:
-    from spark_jobs.connector_spec import ConnectorSpec
+    from airflow_provider_cdc.targets.lake.jobs.connector_spec import ConnectorSpec
 
     spark.will(*map(report, NAMES))
     rules = [{"tables": "a", "columns": {"constant": {"x": "{table} 'ö' $y"}}}]
@@ -245,7 +245,7 @@ def test_the_tables_of_each_connector_get_their_events(tmp_path: Path, spark: Sp
 def _stands(folder: Path, name: str) -> None:
     """A connector with nothing to apply: its table stands at the last batch."""
     from airflow_provider_cdc.changelog.log import ChangeLog
-    from spark_jobs.up_to_date import stamp
+    from airflow_provider_cdc.targets.lake.apply.skip_check import stamp
     from tests.support.manifests import manifest
 
     changelog = ChangeLog(f"{folder}/log of {name}")

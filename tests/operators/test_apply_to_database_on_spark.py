@@ -1,6 +1,6 @@
 """The task that applies to a relational database by a Spark job: what it submits, and what it makes of what the job tells.
 
-A stand-in for ``spark-submit`` records how it was called; the real one is at work in ``tests/spark/test_sink_jdbc.py``.
+A stand-in for ``spark-submit`` records how it was called; the real one is at work in ``tests/targets/lake/test_apply_to_database.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from airflow_provider_cdc.operators.connector_tables import alias
 from airflow_provider_cdc.operators.spark_job import job_path
 from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.state.store import StateStore
-from spark_jobs import sink_jdbc
+from airflow_provider_cdc.targets.lake.jobs import apply_to_database
 from tests.support.face import connect, context
 
 SUBMIT = """#!{python}
@@ -94,8 +94,8 @@ def test_it_submits_the_job_and_announces_what_that_has_changed(spark: Path) -> 
     assert event.dest_asset_key.uri == "cdc://shop/shop.inventory.orders"
     assert event.extra == {"rows": {"c": 2, "d": 1}, "last_batch": 7, "location": "shop_inventory_orders"}
     arguments = called(spark)["arguments"]
-    assert arguments[arguments.index(job_path("sink_jdbc.py")) :][:5] == [
-        job_path("sink_jdbc.py"), "--changelog", f"{spark}/changelog", "--connector", "shop",
+    assert arguments[arguments.index(job_path("apply_to_database.py")) :][:5] == [
+        job_path("apply_to_database.py"), "--changelog", f"{spark}/changelog", "--connector", "shop",
     ]  # fmt: skip
     assert arguments[-2:] == ["--run-for", "60"]
     assert "delta" not in " ".join(arguments)
@@ -105,7 +105,7 @@ def test_the_login_of_the_database_reaches_the_job_by_its_environment_and_nothin
     apply(spark, sink={"name": "second"}, options={"auto_mkdir": True})
     call = called(spark)
     assert "sesame" not in " ".join(call["arguments"])
-    assert PROPERTIES == sink_jdbc.PROPERTIES
+    assert PROPERTIES == apply_to_database.PROPERTIES
     assert json.loads(call["environment"][PROPERTIES]) == {
         "name": "second", "connection.url": "postgresql+psycopg://db:5432/shop", "connection.username": "cdc",
         "connection.password": "sesame",
@@ -177,7 +177,7 @@ def test_what_the_job_has_measured_is_kept_also_if_it_fails_or_is_killed(
 def test_reports_of_the_job_say_how_commands_come_to_the_database(spark: Path) -> None:
     apply(spark, sink={"name": "second", "connection.password": "sesame"})
     arguments = called(spark)["arguments"]
-    given = sink_jdbc._arguments(arguments[arguments.index(job_path("sink_jdbc.py")) + 1 :])
+    given = apply_to_database._arguments(arguments[arguments.index(job_path("apply_to_database.py")) + 1 :])
     assert given.noted == {"database": {"conn_id": "warehouse", "sink": {"name": "second"}}}
 
 

@@ -14,8 +14,8 @@ from dev.bootstrap.jars import ensure
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]
 JOB = """
-from spark_jobs.session import session
-from spark_jobs.targets import load_format
+from airflow_provider_cdc.targets.lake.session.spark_session import session
+from airflow_provider_cdc.targets.lake.formats import load_format
 spark = session("start", load_format("delta"))
 print("rows:", spark.range(7).count())
 spark.stop()
@@ -25,7 +25,7 @@ SUBMIT = Path(sys.executable).with_name("spark-submit")
 
 def _run(folder: Path, options: list[str]) -> tuple[str, float]:
     """What a job that only begins says, and the CPU seconds that it took."""
-    from tests.spark.lake import spark_environment
+    from tests.targets.lake.lake import spark_environment
 
     (folder / "job.py").write_text(JOB)
     command = [

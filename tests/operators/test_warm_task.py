@@ -1,7 +1,7 @@
 """The apply task whose job goes on: how it ends, however it ends, and which events it emits.
 
 A stand-in for ``spark-submit`` takes its turn as the job does, and ends when somebody else begins one; the job itself is at work in
-``tests/spark/test_warm.py``.
+``tests/targets/lake/test_warm.py``.
 """
 
 from __future__ import annotations
@@ -194,7 +194,10 @@ def test_what_another_task_tells_of_is_not_told_twice(tmp_path: Path, spark: Spa
     given = context()
     operator = apply(tmp_path)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("spark_jobs.up_to_date.nothing_new", lambda *_: {**report(), "earlier": earlier})
+        patched.setattr(
+            "airflow_provider_cdc.targets.lake.apply.skip_check.nothing_new",
+            lambda *_: {**report(), "earlier": earlier},
+        )
         operator.execute(given)
     assert events(given) == {}
 

@@ -10,9 +10,9 @@ from xdist.scheduler import LoadFileScheduling
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
 
-SHARED = ("tests/spark/", "tests/system/")
+SHARED = ("tests/targets/lake/", "tests/system/")
 """Folders whose tests share a Spark session, or an Airflow with all of its services: one for each file would cost more than it saves."""
-HALVED = "tests/spark/"
+HALVED = "tests/targets/lake/"
 """The one that takes as long as all the rest: its files up to ``test_l…`` are one group, the others another one."""
 
 

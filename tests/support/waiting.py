@@ -54,7 +54,7 @@ def report(
     location: str = "/lake",
     stands: dict[str, dict[str, Any]] | None = None,
 ) -> None:
-    """What ``spark_jobs.apply_changes`` writes beside the change log at the end of a run; a stand-in for it."""
+    """What ``airflow_provider_cdc.targets.lake.jobs.apply_changes`` writes beside the change log at the end of a run; a stand-in for it."""
     document = {
         "target": "delta",
         "last_batch": last,

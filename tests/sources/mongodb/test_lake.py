@@ -11,12 +11,12 @@ import pytest
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, TargetError
-from spark_jobs.write import Write
-from tests.spark.lake import Lake, start_spark
-from tests.spark.test_verify_beside import _verify as verify
+from airflow_provider_cdc.targets.lake.write.table_write import Write
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, same
 from tests.support.signals import send
+from tests.targets.lake.lake import Lake, start_spark
+from tests.targets.lake.test_verify_beside import _verify as verify
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +116,7 @@ def test_a_table_goes_on_by_itself_where_a_later_group_of_batches_has_the_docume
     letters.insert_many([{"_id": 1, "v": 0}, {"_id": 2, "v": 0}])
     lake.follow()
     lake.sql("DELETE FROM {} WHERE _id = '2'", f"{database.name}.letters")
-    monkeypatch.setattr("spark_jobs.view.GROUP_BYTES", 1)
+    monkeypatch.setattr("airflow_provider_cdc.targets.lake.backlog.backlog_state.GROUP_BYTES", 1)
     for number in range(3):
         letters.update_many({}, {"$set": {f"v{number}": number}})
         lake.connector.capture()

@@ -1,0 +1,1 @@
+"""Targets: tables that are kept equal to the source."""

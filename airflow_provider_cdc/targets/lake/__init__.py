@@ -1,0 +1,1 @@
+"""Lakehouse tables, written by Spark. Knows no Airflow and no source database."""

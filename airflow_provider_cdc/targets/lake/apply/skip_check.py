@@ -1,0 +1,68 @@
+"""Finds out without Spark whether there is anything to apply: from the change log, the last report, and a look at the tables' files.
+
+The report alone is not enough: a table may have been dropped since, or replaced by an older copy. So the report has a stamp of each
+table (:meth:`airflow_provider_cdc.targets.lake.formats.table_format.TableFormat.load_stamp`); if a stamp has changed, Spark reads the table's marker.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from airflow_provider_cdc.changelog.applied import AppliedReports, not_announced
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.targets.lake.formats import load_format
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.skip_check")
+
+_LOOKS = 16
+"""Tables that are checked at the same time."""
+
+
+def stamp(changelog: ChangeLog, target: str, location: str) -> str:
+    """The stamp of a table; empty if there is none, or if it cannot be read from here."""
+    look = load_format(target).load_stamp()
+    if look is None:
+        return ""
+    try:
+        files, folder = changelog.storage.elsewhere(location)
+        return look(files, folder)
+    except Exception as e:  # each kind of store has errors of its own; Spark, with settings of its own, may reach it
+        log.info("The table at %s cannot be looked at without Spark: %s", location, e)
+        return ""
+
+
+def unchanged(changelog: ChangeLog, target: str, stands: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    """Topics whose tables have the stamp that is in the report."""
+
+    def same(item: tuple[str, Mapping[str, Any]]) -> bool:
+        return bool(item[1]["stamp"]) and stamp(changelog, target, item[1]["location"]) == item[1]["stamp"]
+
+    with ThreadPoolExecutor(_LOOKS, thread_name_prefix="cdc-look") as pool:
+        return {topic for (topic, _), ok in zip(stands.items(), pool.map(same, stands.items()), strict=True) if ok}
+
+
+def nothing_new(
+    changelog: ChangeLog, connector: str, target: str, location: str, rules: str = ""
+) -> dict[str, Any] | None:
+    """The report of the last run if there is nothing to do after it: every table has the last batch of the change log.
+
+    :param rules: as in the report of a run with the same rules of tables
+    """
+    report = AppliedReports(changelog.storage, connector).read(target, location)
+    if report is None or report["failed"] or report["lagging"] or not report["stands"]:
+        return None
+    if report.get("rules", "") != rules:
+        return None  # tables may have other places now
+    if rules and not report.get("table_rules"):
+        return None  # an earlier release did not note them
+    if not changelog.ends_with(connector, report["last_batch"], writer=report.get("writer", "")):
+        return None
+    if len(unchanged(changelog, target, report["stands"])) < len(report["stands"]):
+        return None
+    log.info("%d tables of %s stand at batch %d, the last one.", len(report["stands"]), connector, report["last_batch"])
+    earlier = not_announced(report, Turns(changelog.storage, connector, target, location))
+    return {**report, "tables": [], "untold": [], "earlier": earlier, "owner": "", "seconds": 0.0}

@@ -1,0 +1,103 @@
+"""Says how far a job is, while it works: tables, and of each table that is at work, which of its batches."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any, Self
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.spi.progress import Board, Ticker, WorkProgress
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.table_progress")
+
+SHOWN = 8
+"""Tables at work that a line names."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtWork:
+    """A table that is worked on.
+
+    :param after: its last batch when the work began
+    :param first: the batches that are applied now; 0 where the work has no batches
+    """
+
+    after: int = 0
+    first: int = 0
+    last: int = 0
+
+
+class Progress:
+    """How far the tables of a job are, or of one round of it. Tables report from their threads; another one tells, in a ``with`` block.
+
+        >>> with Progress(200, 523, what="Apply", board=changelog.board("shop"), where="delta at /lake") as progress:
+        ...     progress.begins("shop.orders", 0)
+        ...     progress.applies("shop.orders", 1, 20)
+        ...     progress.ends("shop.orders")
+
+    :param tables: that are worked on
+    :param last: the batch that all of them will have
+    """
+
+    def __init__(
+        self, tables: int = 0, last: int = 0, *, what: str = "Apply", board: Board | None = None, where: str = ""
+    ) -> None:
+        self.tables = tables
+        self._last, self._done = last, 0
+        self._at_work: dict[str, AtWork] = {}
+        self._ticker = Ticker(WorkProgress(what, "tables", where=where, board=board, logger=log), self.told)
+
+    @classmethod
+    def of(
+        cls, what: str, tables: int, changelog: ChangeLog, connector: str, target: str, location: str, last: int = 0
+    ) -> Progress:
+        """Of a job about the tables of a connector at a location."""
+        board = changelog.board(connector)
+        return cls(tables, last, what=what, board=board, where=f"{target} at {location}")
+
+    def __enter__(self) -> Self:
+        self._ticker.__enter__()
+        return self
+
+    def __exit__(self, *e: object) -> None:
+        self._ticker.__exit__(*e)
+
+    def begins(self, table: str, after: int | None = None) -> None:
+        """A table is worked on from now on.
+
+        :param after: its last batch, where its batches are what is worked on
+        """
+        self._at_work[table] = AtWork() if after is None else AtWork(after, after + 1, after + 1)
+
+    def applies(self, table: str, first: int, last: int) -> None:
+        """A table is brought from one batch to another, in one commit."""
+        known = self._at_work.get(table)
+        self._at_work[table] = AtWork(first - 1 if known is None else known.after, first, last)
+
+    def ends(self, table: str) -> None:
+        """Nobody works on a table any more, for now."""
+        self._at_work.pop(table, None)
+
+    def done(self) -> None:
+        """Nothing is left to do for one of the tables."""
+        self._done += 1
+
+    def told(self) -> dict[str, Any]:
+        """How far it is, as :meth:`WorkProgress.tell` has it."""
+        at_work = sorted(self._at_work.copy().items())
+        shown = [f"{table}{self._batches(at)}" for table, at in at_work[:SHOWN]]
+        more = f" and {len(at_work) - SHOWN} more" if len(at_work) > SHOWN else ""
+        begun = sum((at.first - 1 - at.after) / self._total(at) for _, at in at_work if at.first)
+        way = min(self._done + begun, float(self.tables))
+        now = f"at work: {', '.join(shown)}{more}" if shown else ""
+        return {"done": self._done, "total": self.tables, "of": (way, self.tables), "now": now}
+
+    def _total(self, at: AtWork) -> int:
+        return max(self._last - at.after, at.last - at.after, 1)
+
+    def _batches(self, at: AtWork) -> str:
+        first, last, total = at.first - at.after, at.last - at.after, self._total(at)
+        if not at.first:
+            return ""
+        return f" (batch {first} of {total})" if first == last else f" (batches {first} to {last} of {total})"

@@ -1,0 +1,157 @@
+"""What an apply does with one table: finds what the table has not seen, has it caught up, and sees how it stands then."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.partial import DocumentsLost
+from airflow_provider_cdc.core.errors import BatchesRemoved
+from airflow_provider_cdc.targets.lake.apply.catch_up import CatchUp
+from airflow_provider_cdc.targets.lake.apply.run_report import Applied
+from airflow_provider_cdc.targets.lake.apply.skip_check import stamp
+from airflow_provider_cdc.targets.lake.apply.unreported_writes import untold
+from airflow_provider_cdc.targets.lake.backlog.backlog import Backlog
+from airflow_provider_cdc.targets.lake.backlog.backlog_state import View
+from airflow_provider_cdc.targets.lake.formats.target import NEVER, Owner, Target
+from airflow_provider_cdc.targets.lake.placement.rule_check import other_texts
+from airflow_provider_cdc.targets.lake.rules.target_table import Placed
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.table_worker")
+
+
+class OneTable:
+    """Works on one table in each thread; several threads use it at once.
+
+    :param kind: of the tables
+    :param open_table: location → the table there, in the session of the thread
+    """
+
+    def __init__(
+        self,
+        changelog: ChangeLog,
+        connector: str,
+        kind: str,
+        open_table: Callable[[str], Target],
+        catch_up: CatchUp,
+        backlog: Backlog,
+    ) -> None:
+        self._changelog, self._connector, self._kind, self._open = changelog, connector, kind, open_table
+        self._catch_up, self._backlog = catch_up, backlog
+        self._alone: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._changelog_is = ""
+        self.stood: dict[str, int | None] = {}
+        """Name → the last batch that each table of this round had when work on it began."""
+
+    def apply(
+        self, table: Placed, view: View, done: list[Applied], earlier: list[Applied], settle: bool
+    ) -> dict[str, Any]:
+        """Apply what one table has not seen, in groups of batches; each commit is added to ``done`` at once.
+
+        :param earlier: gets what a run before has done and could not tell
+        :return: its last batch and position then; nothing if there is no table and none is needed
+        """
+        with self._one_at_a_time(table.location) if table.shared else contextlib.nullcontext():
+            return self._caught_up(table, view, done, earlier, settle=settle)
+
+    def _one_at_a_time(self, location: str) -> threading.Lock:
+        """Held while one of the topics that share a table is written: writes to one table at once would fail, and begin again."""
+        with self._lock:
+            return self._alone.setdefault(location, threading.Lock())
+
+    def _caught_up(
+        self, table: Placed, view: View, done: list[Applied], earlier: list[Applied], *, settle: bool
+    ) -> dict[str, Any]:
+        self._changelog_is = view.changelog
+        name, owner = table.name, Owner(self._connector, table.topic, table.shared, view.changelog)
+        target, at = self._catch_up.look(owner, table.location, table.place)
+        self.stood[name] = at
+        earlier += untold(table, at, view, self._backlog)
+        if at is None and name in view.stands and view.source(name)["dropped"]:
+            log.info("The table of %s is gone, and the source has dropped it too: it is not built again.", name)
+            return {}
+        if at not in (None, NEVER) and (problem := other_texts(table, view.known(name), target)):
+            raise problem
+        try:
+            table, missing = self._backlog.of(table, at, view)
+        except BatchesRemoved as e:
+            if at in (None, NEVER) and view.gone(table.topic):
+                log.info("The table of %s is not built, and the source has none any more: %s", name, e.what)
+                return {}
+            raise
+        before, lost = at, False
+        progress = self._catch_up.progress
+        progress.begins(name, missing[0].first - 1 if missing and at in (None, NEVER) else at or 0)
+        try:
+            for number, group in enumerate(missing):
+                more = number + 1 < len(missing)
+                if (at is None or group.last > at) and not (lost and more):
+                    look = (target, at) if number == 0 else None
+                    try:
+                        at = self._catch_up.apply(
+                            owner, table.location, missing[: number + 1], done, look, table, more=more
+                        )
+                    except DocumentsLost as e:
+                        if not more:
+                            raise
+                        lost = True
+                        log.warning(
+                            "%s All batches are applied together now: later ones may have the documents.", e.what
+                        )
+        finally:
+            progress.ends(name)
+        if not any((one.name or one.topic) == name for one in done):
+            earlier += untold(table, at, view, self._backlog, before)  # another run was faster; its report may be lost
+        if at == before and at not in (None, NEVER):
+            self._check_rule(owner, table, target, view)
+        stood = {"location": table.location, "stamp": "", "batch": NEVER if at is None else at}
+        stood |= view.source(name, table.topic) | table.document()
+        return self.settled(name, stood) if settle else stood
+
+    def _check_rule(self, owner: Owner, table: Placed, target: Target, view: View) -> None:
+        """Look at the rule of a table without new events, unless it is that of the last run.
+
+        :raises TargetError: the table was made by another one
+        """
+        known = view.stands.get(table.name)
+        if known is not None and known.get("known", True) and table.name not in view.lagging:
+            return
+        groups = self._backlog.all() if view.schema(table.topic) is None else view.groups
+        schema = next((found for group in reversed(groups) if (found := group.schema(table.topic))), None)
+        if schema is None:
+            log.info(
+                "Whether the rule of %s has changed is seen with its next events: the change log has none.", table.name
+            )
+        else:
+            self._catch_up.check_rule(owner, table, target, schema)
+
+    def settled(self, name: str, stood: Mapping[str, Any]) -> dict[str, Any]:
+        """What a report has of a table, with how it looks and stands now.
+
+        :param stood: what is known of it
+        """
+        # how it looks is asked first: if it changes in between, the next run looks closer
+        looks = stamp(self._changelog, self._kind, stood["location"])
+        target = self._open(stood["location"])
+        if not target.exists():
+            return {**stood, "stamp": looks, "batch": NEVER}
+        batch = target.marker(Owner(self._connector, stood.get("topic", name), changelog=self._changelog_is).app)
+        return {**stood, "stamp": looks, "batch": batch, "bytes": target.size()}
+
+
+def failing(view: View, table: Placed, done: Sequence[Applied]) -> dict[str, Any]:
+    """What a report has of a table that could not be brought up to date.
+
+    :param done: what it tells of all tables: this one may have got some of the batches
+    """
+    known = view.known(table.name)
+    batch = max([known["batch"], *(one.last_batch for one in done if (one.name or one.topic) == table.name)])
+    # those that its rows have
+    texts = {"texts": known["texts"]} if "texts" in known and known["location"] == table.location else {}
+    known = {**known, "location": table.location, "stamp": "", "batch": batch}
+    return {**known, **view.source(table.name, table.topic), **table.document(), **texts}

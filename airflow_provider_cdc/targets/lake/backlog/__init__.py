@@ -1,0 +1,1 @@
+"""Batches that a table has not applied yet."""

@@ -1,0 +1,46 @@
+"""What is read of events besides their rows: their times, transactions, and what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from airflow_provider_cdc.targets.lake.rules.projection import META
+
+
+class Told:
+    """What is read of events besides their rows.
+
+    :param what: as in :attr:`airflow_provider_cdc.targets.lake.rules.projection.Shape.meta`
+    :param truncates: whether ``t`` events are wanted, too
+    """
+
+    def __init__(self, what: Collection[str], *, truncates: bool) -> None:
+        self.what, self.truncates = frozenset(what), truncates
+
+    def fields(self, spark: SparkSession, files: list[str]) -> dict[str, T.DataType]:
+        """Columns of the files."""
+        if not self.what:
+            return {}
+        source: T.DataType = T.StructType(
+            [T.StructField("ts_us", T.LongType()), T.StructField("snapshot", T.StringType())]
+        )
+        if "source" in self.what:
+            source = spark.read.parquet(files[0]).schema["source"].dataType
+        transaction = T.StructType([T.StructField("id", T.StringType())])
+        return {"source": source, "ts_us": T.LongType(), "transaction": transaction}
+
+    def values(self, left_out: Expression) -> list[Expression]:
+        known = {
+            "commit_ts": F.timestamp_micros("source.ts_us"),
+            "captured_ts": F.timestamp_micros("ts_us"),
+            "transaction_id": F.col("transaction.id"),
+            "source": F.to_json("source"),
+            "snapshot": F.col("source.snapshot"),
+            "unavailable": left_out,
+        }
+        return [value.alias(f"{META}{name}") for name, value in known.items() if name in self.what]

@@ -1,0 +1,1 @@
+"""Python code and work that executors get from the driver."""

@@ -1,0 +1,78 @@
+"""The code that executors run, for those whose Python does not have it, or has it of another release."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyspark import SparkContext, SparkFiles
+
+import airflow_provider_cdc
+from airflow_provider_cdc.core.errors import ConfigError
+
+PACKAGES = ("core", "changelog", "sink", "sources", "targets")
+"""Packages that jobs may import (docs/architecture.md, "Packages and layers"); and the sources, by which
+:mod:`airflow_provider_cdc.core.spi.partial_updates` finds what applies updates of documents."""
+_SHOWN = 2000
+_SENDING = threading.Lock()
+_MADE = (1980, 1, 1, 0, 0, 0)
+"""When each file was made, as far as the archive says: equal code is an equal archive."""
+
+
+def ship(context: SparkContext) -> None:
+    """Give executors the driver's code. It stands before what they have installed; libraries (pyarrow, the driver of a database) are not in it.
+
+    Executors within the driver's own process have it already.
+    """
+    master = str(context.master)
+    if master.startswith("local") and not master.startswith("local-cluster"):
+        return
+    data = archive()
+    folder = (
+        Path(SparkFiles.getRootDirectory()) / "cdc"
+    )  # executors fetch it from there; Spark deletes it when it stops
+    folder.mkdir(exist_ok=True)
+    file = folder / f"cdc_code_{hashlib.sha256(data).hexdigest()[:12]}.zip"
+    with _SENDING:  # threads of one session must not take it for sent before it is
+        if file.exists():
+            return
+        file.write_bytes(data)
+        try:
+            context.addPyFile(str(file))
+        except BaseException:
+            file.unlink()
+            raise
+
+
+def lacks_package(said: str) -> ConfigError | None:
+    """What a job's error says where executors lack a package; ``None`` if it says something else."""
+    if "ModuleNotFoundError" not in said:
+        return None
+    lines = [line for line in said.splitlines() if line.startswith("ModuleNotFoundError")]
+    return ConfigError(
+        f"Executors lack a package: {' '.join(lines)[:_SHOWN] or said[:_SHOWN]}",
+        safe="No table was changed.",
+        remedy="install it in the Python of the workers, or name a Python that has it by PYSPARK_PYTHON; the code of airflow-provider-cdc itself is sent to them",
+    )
+
+
+def archive() -> bytes:
+    """The code as a zip archive that Python imports from."""
+    found = io.BytesIO()
+    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, path in _modules():
+            file.writestr(zipfile.ZipInfo(name, _MADE), path.read_bytes(), zipfile.ZIP_DEFLATED)
+    return found.getvalue()
+
+
+def _modules() -> Iterator[tuple[str, Path]]:
+    """Names in the archive, and files."""
+    provider = Path(airflow_provider_cdc.__file__).parent
+    yield f"{provider.name}/__init__.py", provider / "__init__.py"
+    for name in PACKAGES:
+        for path in sorted((provider / name).rglob("*.py")):
+            yield path.relative_to(provider.parent).as_posix(), path

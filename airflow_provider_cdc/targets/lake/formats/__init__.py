@@ -1,0 +1,43 @@
+"""Table formats that changes are applied to; one module or folder each, one line each."""
+
+from __future__ import annotations
+
+import importlib
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.targets.lake.formats.table_format import PROFILES, WRITES, TableFormat
+
+TARGETS = {
+    "delta": "airflow_provider_cdc.targets.lake.formats.delta",
+    "iceberg": "airflow_provider_cdc.targets.lake.formats.iceberg",
+    "memory": "airflow_provider_cdc.targets.lake.formats.memory",
+}
+"""Kind, as in the jobs' arguments → module whose ``FORMAT`` is its :class:`airflow_provider_cdc.targets.lake.formats.table_format.TableFormat`."""
+
+
+def load_format(kind: str) -> TableFormat:
+    """:raises ConfigError: there is no such kind"""
+    if kind not in TARGETS:
+        raise ConfigError(f"{kind!r} is not a kind of target. Valid values are: {', '.join(sorted(TARGETS))}.")
+    found: TableFormat = importlib.import_module(TARGETS[kind]).FORMAT
+    return found
+
+
+def known_profile(profile: str) -> str:
+    """The profile itself.
+
+    :raises ConfigError: there is no such profile
+    """
+    if profile not in PROFILES:
+        raise ConfigError(f"{profile!r} is not a profile of tables. Valid values are: {', '.join(PROFILES)}.")
+    return profile
+
+
+def known_writes(writes: str) -> str:
+    """The value itself.
+
+    :raises ConfigError: there is no such one
+    """
+    if writes not in WRITES:
+        raise ConfigError(f"{writes!r} is not a way to write. Valid values are: {', '.join(WRITES)}.")
+    return writes

@@ -1,0 +1,45 @@
+"""Renamed columns, of every format whose columns are told by their names, in which upper and lower case are one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.targets.lake.formats.target import Evolution
+
+
+def renames(evolution: Evolution) -> list[tuple[str, str]]:
+    """Renames in lower case; Spark ignores case, so a change of case is none."""
+    pairs = [(old.lower(), new.lower()) for old, new in evolution.renamed]
+    return [(old, new) for old, new in pairs if old != new]
+
+
+def renamed(evolution: Evolution, columns: Mapping[str, str], location: str) -> dict[str, str] | None:
+    """Column in lower case → its type, when the renames are made; old names are among them.
+
+    :param columns: the table's, and their types
+    :return: ``None`` if they cannot be made in place
+    :raises TargetError: two columns would have one name, or the table lacks what was renamed
+    """
+    there = {name.lower(): type_ for name, type_ in columns.items()}
+    final = {name.lower() for name in evolution.types}
+    if len(final) < len(evolution.types):
+        raise TargetError(
+            "Two columns have the same name but for upper and lower case, which Spark cannot tell apart.",
+            where=f"{location}: {', '.join(evolution.types)}",
+            safe="The table was not changed; the change log keeps the batches.",
+            remedy="leave one of them out with column.exclude.list, or rename it at the source",
+        )
+    for old, new in renames(evolution):
+        # a name that is given away and taken again in one go would not tell what has been done after a kill
+        if old in final or (old in there and new in there):
+            return None
+        if old not in there and new not in there:
+            raise TargetError(
+                f"Column {old} was renamed to {new} at the source; the table has neither.",
+                where=location,
+                safe="The table was not changed; the change log keeps the batches.",
+                remedy="drop the target table and run the apply again: it is built again from the change log",
+            )
+        there.setdefault(new, there.get(old, ""))
+    return there

@@ -1,0 +1,444 @@
+"""Delta tables, by path or by a name of the session's catalog.
+
+The marker is Delta's own transaction identifier (``txn`` action: application id and version), which lands in the commit of the
+data and makes a repeated commit of the same version a no-op. It is read back through the table's log object, for which Delta has
+no SQL.
+
+A table begins with the plainest protocol, which most readers know, unless its profile says otherwise. The first change that needs a
+feature (a column that is renamed or widened) switches it on.
+
+Columns are changed by ``ALTER TABLE`` before the data, in commits of their own; the table property ``cdc.columns`` says which schema
+version that is on its way to, so that the next run finds its way after a kill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.targets.lake.formats.column_renames import renames
+from airflow_provider_cdc.targets.lake.formats.creation_marker import Creation
+from airflow_provider_cdc.targets.lake.formats.delta import column_changes as columns
+from airflow_provider_cdc.targets.lake.formats.delta.array_commit import Commit, Delta, markers, size, too_large
+from airflow_provider_cdc.targets.lake.formats.delta.conflicts import OF_COLUMNS, OF_MERGE, conflicts, or_conflict
+from airflow_provider_cdc.targets.lake.formats.delta.data_files import DataFiles
+from airflow_provider_cdc.targets.lake.formats.delta.file_reader import OldFiles
+from airflow_provider_cdc.targets.lake.formats.delta.folder import WRITER, TableFolder
+from airflow_provider_cdc.targets.lake.formats.delta.keyless_commit import BagCommit
+from airflow_provider_cdc.targets.lake.formats.delta.layout import Layout, not_for
+from airflow_provider_cdc.targets.lake.formats.delta.location import Name
+from airflow_provider_cdc.targets.lake.formats.delta.maintenance import DeltaUpkeep
+from airflow_provider_cdc.targets.lake.formats.delta.merge_builder import builder
+from airflow_provider_cdc.targets.lake.formats.delta.partitions import partitioned, unfit_partitions
+from airflow_provider_cdc.targets.lake.formats.delta.write_metrics import written
+from airflow_provider_cdc.targets.lake.formats.markers import owned, owner_of
+from airflow_provider_cdc.targets.lake.formats.reserved_names import refuse_reserved
+from airflow_provider_cdc.targets.lake.formats.table_location import is_path
+from airflow_provider_cdc.targets.lake.formats.target import (
+    NEVER,
+    PLAIN_LAYOUT,
+    Changes,
+    Comments,
+    Conflict,
+    Evolution,
+    Marker,
+    Merge,
+    Owner,
+    Pinned,
+    TableLayout,
+    Target,
+    Upkeep,
+    Upkept,
+)
+from airflow_provider_cdc.targets.lake.rows.multiset_diff import Difference
+from airflow_provider_cdc.targets.lake.types.spark_types import literal, quoted
+
+_C = TypeVar("_C", bound=Commit)
+_TXN = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+_VERSION, _VARIANTS = "cdc.columns", "cdc.variants"
+# only properties with this beginning can be given with the rows of the first commit
+_OWNER = "delta.cdc.connector", "delta.cdc.topic", "delta.cdc.changelog"
+_RULE = "delta.cdc.rule"
+_VECTORS = {"delta.enableDeletionVectors": "true"}
+"""Removing rows without rewriting files."""
+
+
+class DeltaTarget(Target):
+    """A Delta table; implements :class:`airflow_provider_cdc.targets.lake.formats.target.Target`."""
+
+    def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
+        super().__init__(spark, location, profile=profile)
+        self._named = None if is_path(location) else Name(spark, location)
+        self._folder = TableFolder(spark, self._named.folder() if self._named else location)
+
+    @property
+    def _name(self) -> str:
+        return f"delta.{quoted(self._folder.name)}"
+
+    def exists(self) -> bool:
+        found = self._folder.exists()
+        if found and self._named and self.owner() and not self._named.known():
+            self._named.register(self._folder.name)  # whoever made it was killed before
+        return found
+
+    def strange(self, owner: Owner) -> str:
+        return Creation(self.spark, *self._folder.files()).strange(owner)
+
+    def owner(self) -> Owner | None:
+        found = self._folder.configuration()
+        return owner_of(found, _OWNER)
+
+    def claim(self, owner: Owner) -> None:
+        with conflicts():
+            self._set(_owned(owner))
+
+    def rule(self) -> str:
+        return self._folder.configuration().get(_RULE, "")
+
+    def record_rule(self, rule: str) -> None:
+        if rule != self.rule():
+            self.check_stand()
+            with conflicts():
+                self._set({_RULE: rule})
+
+    def variants(self) -> str:
+        return self._folder.configuration().get(_VARIANTS, "")
+
+    def record_variants(self, text: str) -> None:
+        self.check_stand()
+        with conflicts():
+            self._set({_VARIANTS: text})
+
+    def markers(self) -> dict[str, int]:
+        return markers(self.spark, self._folder.snapshot())
+
+    def writer(self, app: str) -> str:
+        return self._folder.writers.get(app, "")
+
+    def set_back(self, app: str) -> str:
+        batch = self.marker(app)
+        return "" if batch == NEVER else self._folder.set_back(app, batch)
+
+    def rows(self) -> DataFrame:
+        return self.spark.read.format("delta").load(self._folder.name)
+
+    def pinned(self) -> Pinned:
+        snapshot = self._folder.snapshot()
+        version = int(snapshot.version())
+        # a frame without a version reads the newest one each time
+        return Pinned(str(version), markers(self.spark, snapshot), self._at(version))
+
+    def columns(self) -> dict[str, str]:
+        return _columns(self.rows())
+
+    def names(self) -> list[str]:
+        # a frame of the table, which knows the types, takes longer than a small commit
+        return [field["name"] for field in self._layout(self._folder.snapshot()).fields]
+
+    def path(self) -> str:
+        return self._folder.name
+
+    def catalog(self) -> Mapping[str, str]:
+        return self._named.catalog() if self._named else {}
+
+    def size(self) -> int:
+        return size(self._folder.snapshot())
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def version(self, app: str) -> int:
+        version, _, owner = self._folder.configuration().get(_VERSION, "0").partition(" ")
+        return int(version) if owner == app else 0
+
+    def can_evolve(self, evolution: Evolution) -> bool:
+        there = self.columns()
+        self._check_new(evolution.types)
+        can, gone = columns.can_evolve(evolution, there, self.location), evolution.going(there)
+        return can and (not gone or self._drops(gone))
+
+    def _drops(self, names: list[str]) -> bool:
+        """Whether columns can be dropped in place: files have other names for columns than the table, and none of these has a say in the layout."""
+        snapshot = self._folder.snapshot()
+        laid_out = self._partitions(snapshot)
+        clustered = self._folder.cls("org.apache.spark.sql.delta.skipping.clustering.ClusteredTableUtils")
+        laid_out += [name for name in names if clustered.getClusteringColumnsOptional(snapshot).isDefined()]
+        mapped = self._folder.configuration().get("delta.columnMapping.mode", "none") != "none"
+        return mapped and not {name.lower() for name in names} & {name.lower() for name in laid_out}
+
+    def evolve(self, evolution: Evolution) -> dict[str, str | None]:
+        with conflicts(*OF_COLUMNS):
+            there = self.columns()
+            statements = list(columns.statements(evolution, there, self.location))
+            if statements:
+                lacking = self._off(columns.features(evolution, there))
+                self.check_stand()
+                self._set({_VERSION: f"{evolution.version} {evolution.app}", **lacking})
+                self.changes_columns(evolution.version)
+            for (
+                statement
+            ) in statements:  # each is a commit of its own, which Delta makes whatever others have committed
+                self.check_stand()
+                self._alter(statement)
+        known = {name.lower() for name in there} | {new for _, new in renames(evolution)}
+        return {
+            name: value
+            for name, value in evolution.fills.items()
+            if value is not None or (name.lower() in known and self._has_values(name))
+        }
+
+    def describe(self, comments: Comments) -> None:
+        metadata = self._folder.log(fresh=True).unsafeVolatileSnapshot().metadata()
+        fields = json.loads(metadata.schemaString())["fields"]
+        there = {field["name"]: field["metadata"].get("comment", "") for field in fields}
+        with conflicts():
+            for statement in columns.commenting(comments, metadata.description() or "", there):
+                self._alter(statement)
+
+    def _alter(self, what: str) -> None:
+        self.spark.sql(f"ALTER TABLE {self._name} {what}")
+
+    def _set(self, properties: Mapping[str, str]) -> None:
+        self._alter(f"SET TBLPROPERTIES ({_listed(properties)})")
+
+    def _off(self, features: Mapping[str, str]) -> dict[str, str]:
+        """Those of some features that the table does not have."""
+        snapshot = self._folder.snapshot()
+        on = self._folder.configuration()
+        supported = self._folder.plain(snapshot.protocol().readerAndWriterFeatureNames())
+        on.update({name: "supported" for name in columns.NTZ if name.removeprefix("delta.feature.") in supported})
+        return {name: value for name, value in features.items() if on.get(name) != value}
+
+    def _has_values(self, name: str) -> bool:
+        return bool(self.rows().where(F.col(quoted(name)).isNotNull()).head(1))
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        vectors = self._layout(self._folder.snapshot()).has_vectors if self.exists() else self.profile == "fast"
+        more = columns.RESERVED_BESIDE_VECTORS if vectors else ()
+        refuse_reserved("Delta", columns.RESERVED.union(more), names, self.location)
+
+    def _check_new(self, names: Iterable[str]) -> None:
+        """As :meth:`check_columns`, of names that the table does not have: an earlier release may have given it one."""
+        there = {name.lower() for name in self.names()}
+        self.check_columns(name for name in names if name.lower() not in there)
+
+    def check_layout(self, layout: TableLayout) -> None:
+        if transforms := [name for name in layout.partition_by if name.endswith(")")]:
+            raise ConfigError(
+                f"partition_by: Delta tables are partitioned by columns, not by {transforms[0]!r}.",
+                where=self.location,
+                safe="The table was not made.",
+                remedy='name a column; columns.computed makes one, for example {"day": "to_date(created_at)"}; or use cluster_by',
+            )
+
+    def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
+        self.check_layout(layout)
+        self.check_columns(rows.columns)
+        rows = partitioned(rows, layout.partition_by)
+        writer = self._writer(rows, marker, "errorifexists")
+        if layout.partition_by:
+            writer = writer.partitionBy(*layout.partition_by)
+        if layout.cluster_by:
+            writer = writer.clusterBy(*layout.cluster_by)
+        if layout.rule:
+            writer = writer.option(_RULE, layout.rule)
+        features = {**columns.needed(_columns(rows)), **(_VECTORS if self.profile == "fast" else {})}
+        with Creation(self.spark, *self._folder.files()).of(marker.owner, self._folder.exists), self._writing(marker):
+            writer.options(**features, **_owned(marker.owner)).save(self._folder.name)
+        self._tell("create", marker)
+        if self._named:
+            self._named.register(self._folder.name)
+
+    def merge(self, merge: Merge, marker: Marker) -> None:
+        before = self._folder.version()
+        merge = replace(merge, rows=partitioned(merge.rows, self._partitions()))
+        with self._writing(marker, OF_MERGE), self._transaction(marker):
+            builder(self._folder, merge).execute()
+        self._tell("merge", marker, before)
+
+    def refuses(self, *, inserts_only: bool) -> str:
+        snapshot = self._folder.snapshot()
+        layout = self._layout(snapshot)
+        if reason := not_for(layout, [field["name"] for field in layout.fields]):
+            return reason
+        return "" if inserts_only else too_large(layout, snapshot)
+
+    def upsert(self, changes: Changes, keys: Callable[[], DataFrame], marker: Marker) -> str:
+        if (transaction := self._begin(marker)) is None:
+            return ""
+        version = str(int(transaction.snapshot().version()))
+        if changes.made_from not in ("", version):
+            raise Conflict(f"rows were made from version {changes.made_from}, and it is at {version} by now")
+        layout = self._layout(transaction.snapshot())
+        if reason := not_for(layout, changes.names):
+            return reason
+        commit = self._commit(Commit, transaction, layout)
+        with self._writing(marker):
+            reason = commit.write(changes, keys, marker)
+        self.written = commit.written
+        return reason
+
+    def take(self, changes: Difference, marker: Marker) -> str:
+        if (transaction := self._begin(marker)) is None:
+            return ""
+        layout = self._layout(transaction.snapshot())
+        if reason := not_for(layout, changes.names, others=True):
+            return reason
+        commit = self._commit(BagCommit, transaction, layout)
+        with self._writing(marker):
+            commit.take(changes, marker)
+        self.written = commit.written
+        return ""
+
+    def _begin(self, marker: Marker) -> Any:
+        """A transaction at the newest version; nothing if the table has the batch.
+
+        :raises Conflict: another run has brought the table to a batch between the one that it had and this one: some of the events would come twice
+        """
+        none = self._folder.cls("scala.Option").empty()
+        transaction = self._folder.log(fresh=True).startTransaction(none, none)
+        found = markers(self.spark, transaction.snapshot()).get(marker.app, NEVER)
+        if found >= marker.batch:
+            return None
+        if self.stand is not None and self.stand.app == marker.app and found != self.stand.batch:
+            raise Conflict(f"another run has brought it from batch {self.stand.batch} to {found}")
+        return transaction
+
+    def _commit(self, kind: type[_C], transaction: Any, layout: Layout) -> _C:
+        folder, files = self._folder.files()
+        made = DataFiles(layout, folder, files, self._folder.path)
+        old = OldFiles(made, files, self._folder.path)
+        return kind(self.spark, self._folder.log(), transaction, layout, made, old, self._at)
+
+    def _at(self, version: int) -> DataFrame:
+        return self.spark.read.format("delta").option("versionAsOf", version).load(self._folder.name)
+
+    def _layout(self, snapshot: Any) -> Layout:
+        metadata = snapshot.metadata()
+        return Layout(
+            json.loads(metadata.schemaString())["fields"],
+            self._folder.plain(metadata.partitionColumns()),
+            self._folder.plain(metadata.configuration()),
+            frozenset(self._folder.plain(snapshot.protocol().readerAndWriterFeatureNames())),
+        )
+
+    def upkeep(self, keep: timedelta) -> Upkeep:
+        steps = DeltaUpkeep(self.spark, self._folder.name, lambda: self._folder.log(fresh=True), self._folder.listing)
+        named: dict[str, Callable[[], Upkept]] = {
+            "compact": steps.compact,
+            "checkpoint": steps.checkpoint,
+            "remove old files": lambda: steps.remove_old_files(keep),
+        }
+        return {name: or_conflict(step) for name, step in named.items()}
+
+    def append(self, rows: DataFrame, marker: Marker) -> None:
+        there = {name.lower(): type_ for name, type_ in self.columns().items()}
+        rows = rows.select(
+            *[F.col(quoted(c)).cast(there.get(c.lower(), t)).alias(c) for c, t in _columns(rows).items()]
+        )
+        before = self._folder.version()
+        rows = partitioned(rows, self._partitions())
+        # events since another batch than the table has would come twice; from here on, Delta sees who is faster
+        self._folder.log(fresh=True)
+        self.check_stand()
+        with self._writing(marker):
+            self._writer(rows, marker, "append").save(self._folder.name)
+        self._tell("append", marker, before)
+
+    def replace(self, rows: DataFrame, marker: Marker) -> None:
+        self._check_new(rows.columns)
+        partitions = self._partitions()
+        rows = partitioned(rows, partitions)
+        writer = self._writer(rows, marker, "overwrite")
+        fields = self._layout(self._folder.snapshot()).fields
+        # a table that is adopted may have columns that may not be NULL
+        if self.columns() != _columns(rows) or not all(field["nullable"] for field in fields):
+            if lacking := self._off(columns.needed(_columns(rows))):
+                with conflicts():
+                    self._set(lacking)
+            kept = [name for name in partitions if name in rows.columns]
+            writer = writer.option("overwriteSchema", "true").partitionBy(*kept)
+        before = self._folder.version()
+        with self._writing(marker):
+            writer.save(self._folder.name)
+        self._tell("replace", marker, before)
+
+    def rebuild(self, rows: DataFrame, marker: Marker) -> None:
+        # a writer of Spark's does nothing for a batch that the table has already
+        log, none, delta = self._folder.log(fresh=True), self._folder.cls("scala.Option").empty(), Delta(self.spark)
+        transaction = log.startTransaction(none, none)
+        found = markers(self.spark, transaction.snapshot()).get(marker.app, NEVER)
+        if found != marker.batch:
+            raise Conflict(f"another run has brought it to batch {found}")
+        rows = partitioned(rows, self._partitions())
+        with self._writing(marker):
+            gone = [file.remove() for file in delta.files(transaction)]
+            made = delta.plain(transaction.writeFiles(rows._jdf))
+            delta.commit(transaction, [*gone, *made], marker.app, marker.batch)
+
+    def _partitions(self, snapshot: Any = None) -> list[str]:
+        """The columns by which the table is partitioned."""
+        found: list[str] = self._folder.plain((snapshot or self._folder.snapshot()).metadata().partitionColumns())
+        return found
+
+    @contextlib.contextmanager
+    def _writing(self, marker: Marker, *more: str) -> Iterator[None]:
+        """A commit, which says who has written the marker's batch.
+
+        :param more: as of :func:`.conflicts.conflicts`
+        :raises Conflict: another writer was faster
+        :raises TargetError: a row has a value that a partition cannot have
+        """
+        self.spark.conf.set(_METADATA, json.dumps({WRITER: marker.writer}))
+        try:
+            with unfit_partitions(self._folder.name), conflicts(*more):
+                yield
+        finally:
+            self.spark.conf.unset(_METADATA)
+
+    def _tell(self, way: str, marker: Marker, before: int = -1) -> None:
+        """Find what Spark has written in its commit, unless the batch was there already, or somebody else has committed since.
+
+        :param before: the table's version before the write
+        """
+        log, version = self._folder.log(), self._folder.version()
+        actions = self._folder.actions(log, version) if version > before else []
+        self.written = written(way, actions, marker)
+
+    def _writer(self, rows: DataFrame, marker: Marker, mode: str) -> DataFrameWriter:
+        # the option wins over a cluster's default, under which Delta replaces only the partitions that have rows
+        writer = rows.write.format("delta").mode(mode).option("partitionOverwriteMode", "static")
+        return writer.option("txnAppId", marker.app).option("txnVersion", marker.batch)
+
+    @contextlib.contextmanager
+    def _transaction(self, marker: Marker) -> Iterator[None]:
+        """The marker for a SQL statement. Left behind in the session, it would make later statements silent no-ops."""
+        for name, value in zip(_TXN, (marker.app, str(marker.batch)), strict=True):
+            self.spark.conf.set(name, value)
+        try:
+            yield
+        finally:
+            for name in _TXN:
+                self.spark.conf.unset(name)
+
+
+def _owned(owner: Owner) -> dict[str, str]:
+    return owned(owner, _OWNER)
+
+
+def _listed(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"{literal(name)} = {literal(value)}" for name, value in properties.items())
+
+
+def _columns(rows: DataFrame) -> dict[str, str]:
+    return {f.name: f.dataType.simpleString() for f in rows.schema.fields}

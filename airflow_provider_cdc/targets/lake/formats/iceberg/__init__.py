@@ -1,0 +1,20 @@
+"""Iceberg tables."""
+
+from airflow_provider_cdc.targets.lake.formats.table_format import TableFormat
+
+FORMAT = TableFormat(
+    kind="iceberg",
+    table_class="airflow_provider_cdc.targets.lake.formats.iceberg.table:IcebergTarget",
+    packages=("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0",),
+    named=True,
+    pinned={
+        # who merges rows means these columns
+        "spark.sql.iceberg.merge-schema": "false",
+    },
+    unset=(
+        # what is written would be put aside, and nobody would see it
+        "spark.wap.id",
+        "spark.wap.branch",
+    ),
+    stamp="airflow_provider_cdc.targets.lake.formats.iceberg.version_stamp:stamp",
+)

@@ -1,0 +1,80 @@
+"""Writes the files of a table anew when small commits have left too many of them.
+
+A commit of a batch costs little because it leaves the table's files as they are: what it deletes is in files of its own, which each reader
+has to apply, and its rows are in small files. Iceberg's own action takes them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import ICEBERG, activate, named, texts
+
+DELETES = 20
+"""Commits with deletes since the last compaction after which a small table is compacted."""
+SMALL = 50
+"""Commits with small files since the last compaction after which a table is compacted."""
+BYTES_PER_DELETE = 256 << 20
+"""The larger a table, the rarer it is compacted: for this many bytes it takes one commit with deletes more."""
+SMALL_BYTES = 8 << 20
+_REWRITTEN = "replace"
+"""Operation of a snapshot that has changed files, and no rows."""
+
+
+def due(table: Any) -> bool:
+    """Whether a table (``org.apache.iceberg.Table``) is to be compacted."""
+    snapshot = table.currentSnapshot()
+    if snapshot is None:
+        return False
+    total = texts(snapshot.summary())
+    most = DELETES + int(total.get("total-files-size", 0)) // BYTES_PER_DELETE
+    if int(total.get("total-delete-files", 0)) < most and int(total.get("total-data-files", 0)) < SMALL:
+        return False
+    deletes = small = 0
+    for summary in islice(_since_compaction(table), most + SMALL):
+        deletes += "added-delete-files" in summary
+        small += 0 < int(summary.get("added-files-size", 0)) < SMALL_BYTES and "added-data-files" in summary
+        if deletes >= most or small >= SMALL:
+            return True
+    return False
+
+
+def _since_compaction(table: Any) -> Iterator[dict[str, str]]:
+    """Summaries of the snapshots that have led to the current one, from the newest on."""
+    snapshot = table.currentSnapshot()
+    while snapshot is not None and snapshot.operation() != _REWRITTEN:
+        yield texts(snapshot.summary())
+        parent = snapshot.parentId()
+        snapshot = None if parent is None else table.snapshot(parent)
+
+
+def counted(table: Any) -> tuple[int, int, int]:
+    """How many files a table has, how many of deletes, and how many small ones."""
+    snapshot = table.currentSnapshot()
+    if snapshot is None:
+        return 0, 0, 0
+    total = texts(snapshot.summary())
+    planned, small = table.newScan().planFiles(), 0
+    try:
+        found = planned.iterator()
+        while found.hasNext():
+            small += found.next().file().fileSizeInBytes() < SMALL_BYTES
+    finally:
+        planned.close()
+    return int(total.get("total-data-files", 0)), int(total.get("total-delete-files", 0)), small
+
+
+def compact(spark: SparkSession, table: Any) -> Any:
+    """Write small files, and files of which rows are deleted, anew; in the table's order, if it has one. Rows and markers stay.
+
+    :return: what was done (``RewriteDataFiles.Result``)
+    """
+    activate(spark)
+    action = named(spark, f"{ICEBERG}.spark.actions.SparkActions").get(spark._jsparkSession).rewriteDataFiles(table)
+    if table.sortOrder().isSorted():
+        action = action.sort()
+    return action.option("delete-file-threshold", "1").option("remove-dangling-deletes", "true").execute()

@@ -1,0 +1,107 @@
+"""Finds where the rows with some keys are in a larger Iceberg table, on Arrow arrays: the driver reads the key columns of the files that can have them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.changelog.keys import Numbers
+from airflow_provider_cdc.targets.lake.formats import key_lookup
+from airflow_provider_cdc.targets.lake.formats.iceberg import spark_plans
+from airflow_provider_cdc.targets.lake.formats.iceberg.data_files import NewFiles
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import named, texts
+from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays, Parts, lookup, opened
+
+FOUND = pa.schema([("file", pa.string()), ("at", pa.list_(pa.int64()))])
+"""For each file the numbers of rows in it, in order."""
+
+
+class Positions:
+    """Of one table, at its newest snapshot.
+
+    :param table: ``org.apache.iceberg.Table``
+    :param made: knows its columns
+    """
+
+    def __init__(self, spark: SparkSession, table: Any, made: NewFiles) -> None:
+        self._spark, self._table, self._made = spark, table, made
+
+    def of(self, keys: pa.Table, bounds: Any) -> pa.Table:
+        """
+        :param keys: with the table's types
+        :param bounds: an expression of Iceberg's that files with such keys meet
+        :return: with the columns of :data:`FOUND`; without rows that a file of positions has deleted already
+        :raises NotOnArrays: Spark has to look for the rows
+        """
+        total = texts(self._table.currentSnapshot().summary())
+        if (number := int(total.get("total-data-files", key_lookup.MOST_FILES + 1))) > key_lookup.MOST_FILES:
+            raise NotOnArrays(f"the table has {number} files")
+        tasks = spark_plans.tasks(self._table.newScan().filter(bounds))
+        files, deletes = [task.file() for task in tasks], self._deletes(tasks)
+        if (size := sum(int(file.fileSizeInBytes()) for file in [*files, *deletes])) > key_lookup.MOST_BYTES:
+            raise NotOnArrays(f"the keys may be in files of {size >> 30} GB")
+        with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+            found = list(pool.map(lambda file: self._in(file, keys), files))
+            gone = list(pool.map(self._gone, deletes)) if any(map(len, found)) else []
+        return _without(dict(zip([str(file.location()) for file in files], found, strict=True)), gone)
+
+    @staticmethod
+    def _deletes(tasks: Sequence[Any]) -> list[Any]:
+        """Files of deleted positions, each once."""
+        every = {str(one.location()): one for task in tasks for one in task.deletes()}
+        return [one for one in every.values() if one.content().name() == "POSITION_DELETES"]
+
+    def _in(self, file: Any, keys: pa.Table) -> Numbers:
+        with self._open(file) as source:
+            columns = self._made.in_file(source.schema_arrow, keys.column_names)
+            if columns is None:
+                raise NotOnArrays("a file's columns have other types, or no numbers")
+            return lookup(source, keys, columns, self._made.as_now)
+
+    def _gone(self, file: Any) -> pa.Table:
+        with self._open(file) as source:
+            return source.read(["file_path", "pos"], use_threads=False)
+
+    @contextlib.contextmanager
+    def _open(self, file: Any) -> Iterator[pq.ParquetFile]:
+        if file.format().name() != "PARQUET":
+            raise NotOnArrays(f"a file is of the format {file.format().name()}")
+        location = str(file.location())
+        if local := _on_disk(named(self._spark, "org.apache.hadoop.fs.Path")(location)):
+            yield opened(local)
+            return
+        with contextlib.closing(self._table.io().newInputFile(location).newStream()) as stream:
+            yield opened(Parts(stream, int(file.fileSizeInBytes())))
+
+
+def _on_disk(path: Any) -> str | None:
+    """A path of Hadoop's on this machine's disk."""
+    local: str = path.toUri().getPath()
+    return local if path.toUri().getScheme() in (None, "file") and os.path.exists(local) else None
+
+
+def _without(found: dict[str, Numbers], gone: Sequence[pa.Table]) -> pa.Table:
+    """Rows that are not deleted yet: a position that is deleted again would be read with every scan."""
+    deleted = (
+        pa.concat_tables(gone)
+        if gone
+        else pa.table({"file_path": pa.array([], pa.string()), "pos": pa.array([], pa.int64())})
+    )
+    left = {}
+    for file, at in found.items():
+        if len(at):
+            before = deleted.filter(pc.equal(deleted["file_path"], file))["pos"].to_numpy()
+            left[file] = at[~np.isin(at, before)]
+    left = {file: at for file, at in left.items() if len(at)}
+    return pa.table(
+        [pa.array(list(left), pa.string()), pa.array(list(left.values()), FOUND.field("at").type)], schema=FOUND
+    )

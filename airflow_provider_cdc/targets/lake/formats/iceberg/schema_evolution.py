@@ -1,0 +1,66 @@
+"""How the columns of an Iceberg table change: what can be done in place, and by which steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.targets.lake.formats.column_renames import renamed, renames
+from airflow_provider_cdc.targets.lake.formats.iceberg.columns import held, iceberg_types, widens
+from airflow_provider_cdc.targets.lake.formats.target import Evolution
+from airflow_provider_cdc.targets.lake.types.spark_types import holds
+
+
+def can_evolve(evolution: Evolution, columns: Mapping[str, str], location: str) -> bool:
+    """As :meth:`airflow_provider_cdc.targets.lake.formats.target.Target.can_evolve`.
+
+    :param columns: the table's, and their types
+    """
+    there = renamed(evolution, columns, location)
+    if there is None:
+        return False
+    can = True
+    for name, type_ in evolution.types.items():
+        there_type = there.get(name.lower(), held(type_))
+        if holds(there_type, type_) or holds(there_type, held(type_)) or widens(there_type, held(type_)):
+            continue
+        # the table has no smaller integer than int: whether the values fit, a cast of theirs says
+        from_small = there_type == held("tinyint") and holds(type_, "tinyint")
+        if name not in evolution.fills and not (holds(type_, there_type) or from_small):
+            raise _other_type(name, there_type, type_, location)
+        can = False
+    return can
+
+
+def updates(spark: SparkSession, evolution: Evolution, there: Mapping[str, str]) -> Iterator[tuple[Any, ...]]:
+    """Methods of Iceberg's ``UpdateSchema`` with what they are given. It knows columns by the names that they had before.
+
+    :param there: the table's columns, and their types
+    """
+    names, wanted = {name.lower(): name for name in there}, {name.lower(): name for name in evolution.types}
+    for old, new in renames(evolution):
+        if old in names and new in wanted:
+            yield "renameColumn", names[old], wanted[new]
+            names[new] = names.pop(old)
+    for name in evolution.going(there):
+        yield "deleteColumn", name
+    made = iceberg_types(spark, evolution.types)
+    for name, type_ in evolution.types.items():
+        known = names.get(name.lower())
+        if known is None:
+            yield "addColumn", None, name, made[name]
+        elif not (holds(there[known], type_) or holds(there[known], held(type_))):
+            yield "updateColumn", known, made[name]
+
+
+def _other_type(name: str, old: str, new: str, location: str) -> TargetError:
+    return TargetError(
+        f"Column {name} is {old} in the table and would have to become {new}, which Iceberg cannot do in place.",
+        where=location,
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy="set schema.change.rewrite.mode=snapshot, so that the table is read again after such a change, or drop "
+        "the target table and read it again with snapshot.mode=always for one run",
+    )

@@ -1,0 +1,151 @@
+"""The line of snapshots of an Iceberg table: the markers in it and in the properties, what a rollback leaves to do, and what an overtaken commit leaves behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import ICEBERG, named, texts
+from airflow_provider_cdc.targets.lake.formats.target import NEVER
+
+SNAPSHOT_MARKER = "cdc.batch."
+"""Property of a snapshot, followed by the application's name: its batch."""
+MARKER = "cdc.marker."
+"""Property of a table, followed by the application's name: the last batch, and the sequence number of its snapshot."""
+WRITER = "cdc.writer."
+"""Property of a table, followed by the application's name: the last batch, and the run that has written it into the change log."""
+_CHERRY_PICKED = "source-snapshot-id"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A marker.
+
+    :param later: the snapshots after the one with the marker, newest first; none is known if ``expired``
+    :param expired: the snapshot with the marker is not there any more, and only the table's property knows the batch
+    """
+
+    batch: int
+    later: tuple[Any, ...] = ()
+    expired: bool = False
+
+
+class History:
+    """The line of snapshots that has led to a table's rows.
+
+    :param metadata: ``org.apache.iceberg.TableMetadata``
+    """
+
+    def __init__(self, metadata: Any) -> None:
+        self._metadata, properties = metadata, texts(metadata.properties())
+        self._recorded = {
+            name.removeprefix(MARKER): tuple(map(int, value.split()))
+            for name, value in properties.items()
+            if name.startswith(MARKER)
+        }
+        self._writers = {
+            name.removeprefix(WRITER): value.partition(" ")[::2]
+            for name, value in properties.items()
+            if name.startswith(WRITER)
+        }
+
+    def writer(self, app: str) -> str:
+        """As :meth:`airflow_provider_cdc.targets.lake.formats.target.Target.writer`."""
+        batch, writer = self._writers.get(app, ("", ""))
+        return writer if app in self.markers and batch == str(self.markers[app].batch) else ""
+
+    @cached_property
+    def markers(self) -> dict[str, Found]:
+        """Application → its marker. Only as many snapshots are read as are needed."""
+        found: dict[str, Found] = {}
+        passed: list[Any] = []
+        for snapshot in self._line():
+            for name, value in texts(snapshot.summary()).items():
+                if name.startswith(SNAPSHOT_MARKER):
+                    found.setdefault(name.removeprefix(SNAPSHOT_MARKER), Found(int(value), tuple(passed)))
+            passed.append(snapshot)
+            if self._recorded and found.keys() >= self._recorded.keys():
+                return found
+        if passed and passed[-1].parentId() is not None:  # older ones have expired
+            for app, (batch, _) in self._recorded.items():
+                found.setdefault(app, Found(batch, tuple(passed), expired=True))
+        return found
+
+    @property
+    def went_back(self) -> dict[str, int]:
+        """Application → the batch to which somebody has rolled the table back, :data:`NEVER` if before its first one."""
+        found = {app: self.markers[app].batch if app in self.markers else NEVER for app in self._recorded}
+        return {app: batch for app, batch in found.items() if batch < self._recorded[app][0]}
+
+    def set_back(self, app: str) -> str:
+        """As :meth:`airflow_provider_cdc.targets.lake.formats.target.Target.set_back`.
+
+        A rollback takes the marker back with the rows. What a rollback to a snapshot after the marker's own
+        expired one, or a cherry-picked snapshot, has done to the rows only the one who did it knows. Others may have
+        committed since, as a compaction does: the oldest snapshot that is known tells.
+        """
+        found = self.markers.get(app)
+        if found is None:
+            return ""
+        for snapshot in found.later:
+            if _CHERRY_PICKED in texts(snapshot.summary()):
+                return f"snapshot {snapshot.snapshotId()} was cherry-picked"
+        if found.expired and (oldest := found.later[-1]).sequenceNumber() < self._recorded[app][1]:
+            return f"the table was rolled back to snapshot {oldest.snapshotId()}"
+        return ""
+
+    def _line(self) -> Iterator[Any]:
+        snapshot = self._metadata.currentSnapshot()
+        while snapshot is not None:
+            yield snapshot
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else self._metadata.snapshot(parent)
+
+
+def bring_columns_back(spark: SparkSession, view: Any, went: Mapping[str, int], version: str) -> None:
+    """A rollback brings back rows and marker; columns that have changed since then come back here, as the rows have them.
+
+    :param view: the table within a transaction
+    :param went: application → the batch that it went back to
+    :param version: property of the table that says which columns it has
+    """
+    current = view.currentSnapshot()
+    operations = view.operations()
+    if current.schemaId() is not None:
+        metadata = operations.current()
+        builder = named(spark, f"{ICEBERG}.TableMetadata").buildFrom(metadata)
+        operations.commit(metadata, builder.setCurrentSchema(current.schemaId()).build())
+    update = view.updateProperties().remove(version)
+    for app, batch in went.items():
+        if batch == NEVER:
+            update.remove(f"{MARKER}{app}")
+        else:
+            update.set(f"{MARKER}{app}", f"{batch} {current.sequenceNumber()}")
+    update.commit()
+
+
+def remove_new_files(table: Any, before: Any, now: Any) -> None:
+    """Remove the files of snapshots that will never be the table's.
+
+    A commit that is said to have failed may have been done: a request that is sent again, since its answer was lost, is overtaken by itself, and a rename in an
+    object store fails after it has copied. Then the table has the snapshots, and their files stay.
+
+    :param table: within the transaction
+    :param before: the table's metadata before it
+    :param now: the table as it is now; ``None`` if there is none
+    """
+    files, known = table.io(), {snapshot.snapshotId() for snapshot in before.snapshots()}
+    new = [snapshot for snapshot in table.snapshots() if snapshot.snapshotId() not in known]
+    if now is not None and any(now.snapshot(snapshot.snapshotId()) is not None for snapshot in new):
+        return
+    for snapshot in new:
+        for found in (*snapshot.addedDataFiles(files), *snapshot.addedDeleteFiles(files)):
+            files.deleteFile(found.location())
+        for manifest in snapshot.allManifests(files):
+            if manifest.snapshotId() == snapshot.snapshotId():
+                files.deleteFile(manifest.path())
+        files.deleteFile(snapshot.manifestListLocation())

@@ -1,0 +1,490 @@
+"""Iceberg tables, by path or by the name of a catalog's table.
+
+Each write is one replacement of the table's metadata, and succeeds only if the table is in the very state in which its marker was read:
+Spark writes within a transaction (:mod:`airflow_provider_cdc.targets.lake.formats.iceberg.spark_plans`), owner and marker are added to it, then it is published.
+
+The marker is in the snapshot of the data, so that it goes back with the rows when somebody rolls the table back: what is missing is applied again.
+It is also a property of the table, with the snapshot's sequence number: compaction makes a snapshot without a marker, and when the ones
+before it are expired, the property still knows. If it is newer than the rows, :meth:`IcebergTarget.set_back` says so.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_cdc.targets.lake.formats.column_renames import renames
+from airflow_provider_cdc.targets.lake.formats.iceberg import compaction, spark_plans
+from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import (
+    BY_KEY,
+    ArrayCommit,
+    no_positions,
+    unfit_table,
+)
+from airflow_provider_cdc.targets.lake.formats.iceberg.columns import (
+    RESERVED,
+    check_types,
+    format_of,
+    lay_out,
+    lays_out,
+    rearrange,
+    schema,
+    transform,
+    types,
+    undocumented,
+    was_partitioned_by_a_column_that_is_gone,
+)
+from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import (
+    ICEBERG,
+    conflicts,
+    named,
+    reason,
+    refused_by_hive,
+    texts,
+)
+from airflow_provider_cdc.targets.lake.formats.iceberg.keyless_commit import BagCommit
+from airflow_provider_cdc.targets.lake.formats.iceberg.location import place
+from airflow_provider_cdc.targets.lake.formats.iceberg.maintenance import IcebergUpkeep
+from airflow_provider_cdc.targets.lake.formats.iceberg.schema_evolution import can_evolve, updates
+from airflow_provider_cdc.targets.lake.formats.iceberg.snapshot_history import (
+    MARKER,
+    SNAPSHOT_MARKER,
+    WRITER,
+    History,
+    bring_columns_back,
+    remove_new_files,
+)
+from airflow_provider_cdc.targets.lake.formats.iceberg.write_metrics import written
+from airflow_provider_cdc.targets.lake.formats.jvm_errors import failed_with
+from airflow_provider_cdc.targets.lake.formats.markers import owned, owner_of
+from airflow_provider_cdc.targets.lake.formats.reserved_names import refuse_reserved
+from airflow_provider_cdc.targets.lake.formats.target import (
+    PLAIN_LAYOUT,
+    Changes,
+    Comments,
+    Conflict,
+    Evolution,
+    Marker,
+    Merge,
+    Owner,
+    Pinned,
+    TableLayout,
+    Target,
+    Upkeep,
+    Upkept,
+)
+from airflow_provider_cdc.targets.lake.rows.multiset_diff import Difference
+from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.formats.iceberg")
+
+_OWNER = "cdc.connector", "cdc.topic", "cdc.changelog"
+_RULE = "cdc.rule"
+_COMMENT = "comment"
+"""The property that Spark and others show as the table's comment."""
+_VERSION, _VARIANTS = "cdc.columns", "cdc.variants"
+_PROPERTIES = {
+    # files are not written anew for a few changed rows
+    "write.merge.mode": "merge-on-read",
+    "write.update.mode": "merge-on-read",
+    "write.delete.mode": "merge-on-read",
+    # changed rows need no sorting before they are written
+    "write.distribution-mode": "none",
+    # one metadata file is made by each batch
+    "write.metadata.delete-after-commit.enabled": "true",
+}
+_FORMAT_VERSION = "format-version"
+
+
+class IcebergTarget(Target):
+    """An Iceberg table; implements :class:`airflow_provider_cdc.targets.lake.formats.target.Target`."""
+
+    def __init__(self, spark: SparkSession, location: str, *, profile: str = "compatible") -> None:
+        super().__init__(spark, location, profile=profile)
+        self._place = place(spark, location)
+        self._loaded: Any = None
+        self._view: Any = None
+        self._before: Any = None
+        self._seen: History | None = None
+        self._overtaken = False
+
+    def exists(self) -> bool:
+        """Begins a transaction too: it is what all other methods look at, and what the next write publishes."""
+        self._loaded, self._overtaken = self._place.load(), False
+        if self._loaded is None:
+            return False
+        transaction = (
+            self._loaded.newTransaction()
+        )  # looks at the newest state, though a catalog may have kept the table
+        self._before, self._view = self._loaded.operations().current(), self._within(transaction)
+        self._seen = History(self._before)
+        if went := self._seen.went_back:
+            bring_columns_back(self.spark, self._view, went, _VERSION)
+        return True
+
+    def strange(self, owner: Owner) -> str:
+        return self._place.strange(owner)
+
+    def owner(self) -> Owner | None:
+        found = self._properties()
+        return owner_of(found, _OWNER)
+
+    def claim(self, owner: Owner) -> None:
+        there, version = self._properties(), self._metadata().formatVersion()
+        wanted = {**_owned(owner), **{k: v for k, v in _PROPERTIES.items() if there.get(k) != v}}
+        self._alter(lambda table: _set(table, wanted | ({_FORMAT_VERSION: "2"} if version < 2 else {})))
+
+    def rule(self) -> str:
+        return self._properties().get(_RULE, "")
+
+    def record_rule(self, rule: str) -> None:
+        if rule != self.rule():
+            self.check_stand()
+            self._alter(lambda table: _set(table, {_RULE: rule}))
+
+    def variants(self) -> str:
+        return self._properties().get(_VARIANTS, "")
+
+    def record_variants(self, text: str) -> None:
+        self.check_stand()
+        self._alter(lambda table: _set(table, {_VARIANTS: text}))
+
+    def markers(self) -> dict[str, int]:
+        return {app: found.batch for app, found in self._history().markers.items()}
+
+    def writer(self, app: str) -> str:
+        return self._history().writer(app)
+
+    def set_back(self, app: str) -> str:
+        return self._history().set_back(app)
+
+    def _history(self) -> History:
+        self._table()
+        assert self._seen is not None
+        return self._seen
+
+    def rows(self) -> DataFrame:
+        return spark_plans.read(self.spark, self._table())
+
+    def pinned(self) -> Pinned:
+        table = self._table()
+        return Pinned(_version(table), self.markers(), spark_plans.read(self.spark, table))
+
+    def columns(self) -> dict[str, str]:
+        return types(self.spark, self._table().schema())
+
+    def size(self) -> int:
+        snapshot = self._table().currentSnapshot()
+        return 0 if snapshot is None else int(snapshot.summary().get("total-files-size") or 0)
+
+    def path(self) -> str:
+        return str(self._table().location())
+
+    def catalog(self) -> Mapping[str, str]:
+        return self._place.catalog()
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def version(self, app: str) -> int:
+        version, _, owner = self._properties().get(_VERSION, "0").partition(" ")
+        return int(version) if owner == app else 0
+
+    def can_evolve(self, evolution: Evolution) -> bool:
+        self.check_columns(evolution.types)
+        there = self.columns()
+        return can_evolve(evolution, there, self.location) and not lays_out(self._table(), evolution.going(there))
+
+    def evolve(self, evolution: Evolution) -> dict[str, str | None]:
+        there = {name.lower(): name for name in self.columns()}
+        changes = [*updates(self.spark, evolution, self.columns())]
+        if changes:
+            self.check_stand()  # each commit of this run looks at the table anew
+
+            def change(table: Any) -> None:
+                _upgrade(table, evolution.types)
+                update = table.updateSchema()
+                for name, *given in changes:
+                    getattr(update, name)(*given)
+                update.commit()
+                _set(table, {_VERSION: f"{evolution.version} {evolution.app}"})
+
+            self._alter(change)
+            self.changes_columns(evolution.version)
+        known = set(there) | {new for _, new in renames(evolution)}
+        return {
+            name: value
+            for name, value in evolution.fills.items()
+            if value is not None or (name.lower() in known and self._has_values(name))
+        }
+
+    def describe(self, comments: Comments) -> None:
+        lacking = undocumented(self.spark, self._table(), comments.columns)
+        own = {_COMMENT: comments.table} if comments.table else {}
+        if not lacking and own.items() <= self._properties().items():
+            return
+
+        def change(table: Any) -> None:
+            _set(table, own)
+            update = table.updateSchema()
+            for name, text in lacking.items():
+                update.updateColumnDoc(name, text)
+            update.commit()
+
+        self._alter(change)
+
+    def _has_values(self, name: str) -> bool:
+        return bool(self.rows().where(F.col(quoted(name)).isNotNull()).head(1))
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def check_columns(self, names: Iterable[str]) -> None:
+        refuse_reserved("Iceberg", RESERVED, names, self.location)
+
+    def check_types(self, types: Mapping[str, str]) -> None:
+        check_types(types)
+
+    def check_layout(self, layout: TableLayout) -> None:
+        for text in layout.partition_by:
+            transform(text)
+
+    def create(self, rows: DataFrame, marker: Marker, layout: TableLayout = PLAIN_LAYOUT) -> None:
+        self.check_columns(rows.columns)
+        properties = {_FORMAT_VERSION: format_of(_columns(rows)), **_PROPERTIES, **_owned(marker.owner)}
+        if layout.rule:
+            properties[_RULE] = layout.rule
+        if self.profile == "fast":
+            properties[BY_KEY] = "true"
+        with self._place.creating(marker.owner):
+            with conflicts():
+                transaction = self._place.begin(schema(self.spark, _columns(rows)), properties)
+            table = self._within(transaction)
+            lay_out(self.spark, table, layout.partition_by, layout.cluster_by)
+            self._write(table, marker, lambda: spark_plans.append(self.spark, table, rows))
+            told = written("create", table)
+            with conflicts(), self._place.alone():
+                transaction.commitTransaction()
+        self.written = told
+        self.exists()
+
+    def merge(self, merge: Merge, marker: Marker) -> None:
+        def write(table: Any) -> None:
+            if was_partitioned_by_a_column_that_is_gone(table):
+                # Spark's writers of deletes look for that column; those that write files anew do not
+                _set(table, {"write.merge.mode": "copy-on-write"})
+            spark_plans.merge(self.spark, table, merge)
+
+        self._put("merge", marker, write)
+
+    def refuses(self, *, inserts_only: bool) -> str:
+        table = self._table()
+        if why := unfit_table(self.spark, table, list(self.columns())):
+            return why
+        by_key = self._properties().get(BY_KEY) == "true"
+        return "" if inserts_only or by_key else no_positions(table)
+
+    def upsert(self, changes: Changes, keys: Callable[[], DataFrame], marker: Marker) -> str:
+        if self.marker(marker.app) >= marker.batch:
+            return ""
+        table = self._table()
+        if changes.made_from not in ("", version := _version(table)):
+            raise Conflict(f"rows were made from snapshot {changes.made_from}, and it is at {version} by now")
+        commit = ArrayCommit(self.spark, table, changes)
+        if why := commit.reason() or commit.write(keys, f"{SNAPSHOT_MARKER}{marker.app}", marker.batch):
+            return why
+        self._record(table, marker)
+        self._publish()
+        self.written = commit.written
+        self._compact()
+        return ""
+
+    def take(self, changes: Difference, marker: Marker) -> str:
+        if self.marker(marker.app) >= marker.batch:
+            return ""
+        table = self._table()
+        commit = BagCommit(self.spark, table, changes)
+        if why := commit.reason() or commit.take(f"{SNAPSHOT_MARKER}{marker.app}", marker.batch):
+            return why
+        self._record(table, marker)
+        self._publish()
+        self.written = commit.written
+        self._compact()
+        return ""
+
+    def append(self, rows: DataFrame, marker: Marker) -> None:
+        given = {name.lower(): name for name in rows.columns}
+        whole = rows.select(
+            *[
+                (F.col(quoted(given[c.lower()])) if c.lower() in given else F.lit(None)).cast(t).alias(c)
+                for c, t in self.columns().items()
+            ]
+        )
+        self._put("append", marker, lambda table: spark_plans.append(self.spark, table, whole))
+
+    def replace(self, rows: DataFrame, marker: Marker) -> None:
+        self.check_columns(rows.columns)
+
+        def write(table: Any) -> None:
+            _upgrade(table, _columns(rows))
+            rearrange(self.spark, table, _columns(rows))
+            spark_plans.overwrite(self.spark, table, rows)
+
+        self._put("replace", marker, write)
+
+    def rebuild(self, rows: DataFrame, marker: Marker) -> None:
+        table, found = self._table(), self.marker(marker.app)
+        if found != marker.batch:
+            raise Conflict(f"another run has brought it to batch {found}")
+        self._write(table, marker, lambda: spark_plans.overwrite(self.spark, table, rows))
+        self._publish()
+
+    def _put(self, way: str, marker: Marker, write: Callable[[Any], None]) -> None:
+        if self.marker(marker.app) >= marker.batch:
+            return
+        table = self._table()
+        self._write(table, marker, lambda: write(table))
+        told = written(way, table)
+        self._publish()
+        self.written = told
+        self._compact()
+
+    def _write(self, table: Any, marker: Marker, write: Callable[[], None]) -> None:
+        """Write rows within a transaction, and the marker with them."""
+        key = f"spark.sql.iceberg.snapshot-property.{SNAPSHOT_MARKER}{marker.app}"
+        self.spark.conf.set(key, str(marker.batch))
+        try:
+            write()
+        finally:
+            self.spark.conf.unset(key)
+        self._record(table, marker)
+
+    def _record(self, table: Any, marker: Marker) -> None:
+        """Write the marker of the current snapshot to the table's properties, too."""
+        snapshot = table.currentSnapshot()
+        said = {f"{MARKER}{marker.app}": f"{marker.batch} {snapshot.sequenceNumber()}"}
+        _set(table, said | {f"{WRITER}{marker.app}": f"{marker.batch} {marker.writer}"})
+
+    def _compact(self) -> None:
+        """Write anew what small commits have left, if it is time. The batch is in the table, whatever comes of it."""
+        if not compaction.due(self._table()):
+            return
+        markers, overtaken = self.markers(), self._overtaken
+        try:
+            with self._place.alone():
+                compaction.compact(self.spark, self._place.load())
+            log.info("The files of %s were compacted.", self.location)
+        except (Py4JJavaError, PySparkException) as e:
+            log.warning(
+                "The files of %s could not be compacted; a later commit tries again: %s", self.location, reason(e)
+            )
+        self.exists()
+        self._overtaken = overtaken or self.markers() != markers
+
+    def upkeep(self, keep: timedelta) -> Upkeep:
+        steps = IcebergUpkeep(self.spark, self._place.load, self._place.alone)
+        named: dict[str, Callable[[], Upkept]] = {
+            "compact": steps.compact,
+            "rewrite manifests": steps.rewrite_manifests,
+            "expire snapshots": lambda: steps.expire_snapshots(keep),
+            "remove orphans": lambda: steps.remove_orphans(keep),
+        }
+        return {name: _or_conflict(step) for name, step in named.items()}
+
+    def _alter(self, change: Callable[[Any], None]) -> None:
+        """Change columns or properties, in one commit."""
+        change(self._table())
+        self._publish()
+
+    # -- commits ------------------------------------------------------------------------------------------------------
+
+    def _table(self) -> Any:
+        """The table within the transaction."""
+        if self._loaded is None and not self.exists():
+            raise Conflict("there is no table any more")
+        return self._view
+
+    def _metadata(self) -> Any:
+        return self._table().operations().current()
+
+    def _properties(self) -> dict[str, str]:
+        return texts(self._metadata().properties())
+
+    def _within(self, transaction: Any) -> Any:
+        """The table as it is within a transaction: it can be read, and its commits change nothing but the transaction."""
+        inner = transaction.table()
+        return named(self.spark, f"{ICEBERG}.BaseTable")(inner.operations(), inner.name())
+
+    def _publish(self) -> None:
+        """Make what the transaction has done the table's state, if nobody else has changed it."""
+        table, before = self._view, self._before
+        if self._overtaken:
+            raise Conflict("somebody else has committed in between")
+        try:
+            with conflicts(), self._place.alone():
+                self._loaded.operations().commit(before, table.operations().current())
+        except Conflict:
+            self._discard(table, before)
+            raise
+        except (Py4JJavaError, PySparkException) as e:
+            if not failed_with(e, "CommitStateUnknownException"):
+                raise
+            if refused := refused_by_hive(e, self.location):
+                raise refused from e
+            # the table tells whether it was done, when it is read again
+            raise Conflict(f"nobody knows whether the commit was done: {e}") from e
+        self.exists()
+        # what the caller knows of the table is true only until somebody else commits
+        self._overtaken = _snapshot_id(self._table()) != _snapshot_id(table)
+
+    def _discard(self, table: Any, before: Any) -> None:
+        try:
+            remove_new_files(table, before, self._place.load())
+        except (Py4JJavaError, PySparkException) as e:
+            log.warning("Files of a commit to %s that was not done may be left: %s", self.location, reason(e))
+
+
+def _or_conflict(step: Callable[[], Upkept]) -> Callable[[], Upkept]:
+    def work() -> Upkept:
+        with conflicts("ValidationException"):
+            return step()
+
+    return work
+
+
+def _snapshot_id(table: Any) -> int | None:
+    snapshot = table.currentSnapshot()
+    return None if snapshot is None else int(snapshot.snapshotId())
+
+
+def _version(table: Any) -> str:
+    """As :attr:`Pinned.version`."""
+    snapshot = _snapshot_id(table)
+    return "no snapshot" if snapshot is None else str(snapshot)
+
+
+def _set(table: Any, properties: Mapping[str, str]) -> None:
+    update = table.updateProperties()
+    for name, value in properties.items():
+        update.set(name, value)
+    update.commit()
+
+
+def _upgrade(table: Any, types: Mapping[str, str]) -> None:
+    """Give a table the format that columns of some types need, if it has an older one."""
+    needed = format_of(types)
+    if table.operations().current().formatVersion() < int(needed):
+        _set(table, {_FORMAT_VERSION: needed})
+
+
+def _owned(owner: Owner) -> dict[str, str]:
+    return owned(owner, _OWNER)
+
+
+def _columns(rows: DataFrame) -> dict[str, str]:
+    return {f.name: f.dataType.simpleString() for f in rows.schema.fields}

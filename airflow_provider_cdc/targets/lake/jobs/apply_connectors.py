@@ -1,0 +1,116 @@
+"""Apply the change logs of several connectors in one Spark session: ``spark-submit apply_connectors.py --apply … --apply …``.
+
+Each connector is applied as ``apply_changes.py`` does it, with a report and turns of its own: an apply of one of them alone may run beside it.
+One that fails does not stop the others; the end names it.
+
+Exit status: 0 all tables of all connectors have the last batch, 1 some failed (the others have it), 2 the arguments cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark import SparkConf
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.targets.lake.formats import load_format
+from airflow_provider_cdc.targets.lake.jobs.apply_arguments import seconds, this_job
+from airflow_provider_cdc.targets.lake.jobs.apply_changes import at_last_batch
+from airflow_provider_cdc.targets.lake.jobs.connector_spec import ConnectorSpec, listed, refuse_twice
+from airflow_provider_cdc.targets.lake.jobs.connector_threads import Connectors, Outcome
+from airflow_provider_cdc.targets.lake.session import job_logging
+from airflow_provider_cdc.targets.lake.session.spark_session import FAIR, options_by_connector, session
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _arguments(arguments)
+    job_logging.begin(named=True)
+    try:
+        load_format(given.target)
+        specs = [spec for text in given.apply for spec in ConnectorSpec.parse(text)]
+        refuse_twice(spec.connector for spec in specs)
+        options = options_by_connector([spec.connector for spec in specs])
+        outcomes = _for_a_while(specs, options, given) if given.run_for else _once(specs, options, given)
+        _tell(outcomes)
+    except CdcError as e:
+        print(e, file=sys.stderr)
+        return 2 if isinstance(e, ConfigError) else 1
+    return 0
+
+
+def _once(specs: Sequence[ConnectorSpec], options: Mapping[str, Any], given: argparse.Namespace) -> list[Outcome]:
+    todo, failed = [], []
+    for spec in specs:
+        try:
+            if not at_last_batch(ChangeLog(spec.changelog, options.get(spec.connector, {})), spec, given.target):
+                todo.append(spec)
+        except Exception as e:  # the others are applied; the run fails at its end
+            failed.append(Outcome(spec.connector, error=e))
+    if not todo:
+        return failed
+    with _session(todo, options, given.target) as connectors:
+        return failed + connectors.once(given.owner)
+
+
+def _for_a_while(
+    specs: Sequence[ConnectorSpec], options: Mapping[str, Any], given: argparse.Namespace
+) -> list[Outcome]:
+    with _session(specs, options, given.target) as connectors:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: connectors.stop())
+        return connectors.follow(given.run_for, given.owner or this_job())
+
+
+@contextlib.contextmanager
+def _session(specs: Sequence[ConnectorSpec], options: Mapping[str, Any], target: str) -> Iterator[Connectors]:
+    """The connectors, in a Spark session that ends with them."""
+    given = SparkConf()
+    fair = {key: value for key, value in FAIR.items() if not given.contains(key)}
+    spark = session(f"cdc apply {listed([spec.connector for spec in specs])}", load_format(target), extra=fair)
+    try:
+        yield Connectors(spark, specs, target, options)
+    finally:
+        spark.stop()
+
+
+def _tell(outcomes: Sequence[Outcome]) -> None:
+    """Print what was done.
+
+    :raises CdcError: some connectors have failed
+    """
+    for one in outcomes:
+        for table in one.report.tables if one.report else ():
+            print(
+                f"{one.connector}: {table.topic}: {table.events} events, batches {table.first_batch} to {table.last_batch}, {table.seconds} s"
+            )
+    if failed := {one.connector: one.error for one in outcomes if one.error is not None}:
+        texts = [f"  {name}: " + str(e or repr(e)).replace("\n", "\n    ") for name, e in failed.items()]
+        raise CdcError(
+            f"{len(failed)} of {len(outcomes)} connectors could not be applied as a whole:\n" + "\n".join(texts),
+            safe="The tables of the other connectors stand at their last batches; the change logs keep everything.",
+            remedy="fix what the messages name, then run the apply again: each table goes on from its last batch",
+        )
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--apply", metavar="JSON", action="append", required=True,
+        help="what is applied of one connector, as a JSON object: connector, changelog, location, and if need be profile, writes, tables, threads "
+        "(2), adopt and check_crc, which mean what the arguments of apply_changes.py do; or a file with such an object or a list of them; may be repeated",
+    )  # fmt: skip
+    parser.add_argument("--target", default="delta", help="kind of all tables: delta (default) or iceberg")
+    parser.add_argument(
+        "--run-for", metavar="SECONDS", type=seconds, default=0.0,
+        help="go on for so long: each batch is applied as soon as it is there; takes over from whoever applies the same tables now",
+    )  # fmt: skip
+    parser.add_argument(
+        "--owner", default="", help="who it is, for logs and for whoever wants to know what it has done; with --run-for by default machine and process",
+    )  # fmt: skip
+    return parser.parse_args(arguments)

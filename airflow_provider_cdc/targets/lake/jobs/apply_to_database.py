@@ -1,0 +1,180 @@
+"""Apply a change log to tables of a relational database: ``spark-submit apply_to_database.py --changelog … --connector …``.
+
+The properties of the sink are in the environment, as a JSON object (``CDC_SINK_PROPERTIES``): the password of the database is among them. Those that are not there are
+such that the tables equal the source. Executors read the change log and fill staging tables; the driver takes their rows in one transaction with the marker.
+
+Exit status: 0 all tables have the last batch, 1 some tables failed (the others have it), 2 the arguments cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TerminalError
+from airflow_provider_cdc.core.spi.monitor import EVERY_S
+from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.sink.done import Done
+from airflow_provider_cdc.sink.staged import Sizes, StagedSink
+from airflow_provider_cdc.targets.lake.executors.executor_workers import executors
+from airflow_provider_cdc.targets.lake.jobs.apply_arguments import seconds
+from airflow_provider_cdc.targets.lake.session import job_logging
+from airflow_provider_cdc.targets.lake.session.spark_session import STORAGE_OPTIONS, open_changelog
+
+PROPERTIES = "CDC_SINK_PROPERTIES"
+"""Environment variable with the properties of the sink as JSON."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _arguments(arguments)
+    job_logging.begin()
+    told = Told(given.result)
+    try:
+        _apply(given, told)
+    except CdcError as e:
+        print(e, file=sys.stderr)
+        told.end({"error": str(e), "terminal": isinstance(e, TerminalError)})
+        return 2 if isinstance(e, ConfigError) else 1
+    told.end()
+    for topic, table in sorted(told.done["tables"].items()):
+        print(f"{topic}: {sum(table['rows'].values())} events, batches {table['first_batch']} to {table['last_batch']}")
+    return 0
+
+
+class Told:
+    """What was done, in a file for who has started the job: from the first moment on, so that it is there if the job is killed.
+
+    :param file: JSON, as of :meth:`airflow_provider_cdc.sink.apply.Done.document`, with ``ended``, and with ``error`` and ``terminal`` if it has failed; ``None``: nobody asks
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file, self._at = file, 0.0
+        self.done: dict[str, Any] = {}
+
+    def tell(self, done: Done, *, at_once: bool = True) -> None:
+        """Say what was done until now.
+
+        :param at_once: otherwise only if that was not said for a while
+        """
+        if at_once or time.monotonic() - self._at >= EVERY_S:
+            self.done = done.document()
+            self._write({**self.done, "ended": False})
+
+    def end(self, more: Mapping[str, Any] | None = None) -> None:
+        """Say that the job has ended."""
+        self._write({**self.done, **(more or {}), "ended": True})
+
+    def _write(self, found: Mapping[str, Any]) -> None:
+        self._at = time.monotonic()
+        if self._file is not None:
+            new = self._file.with_name(f"{self._file.name}.new")
+            new.write_text(json.dumps(found))
+            new.replace(self._file)
+
+
+def _apply(given: argparse.Namespace, told: Told) -> None:
+    config = SinkConfig.parse({**EQUAL, **_properties()})
+    changelog, engine = open_changelog(given.changelog), open_engine(config)
+    try:
+        spark = _session(f"cdc sink {given.connector}")
+        try:
+            sink = StagedSink(
+                engine, config, changelog, given.connector, executors(spark),
+                sizes=Sizes(little=given.staged_from), options=json.loads(os.environ.get(STORAGE_OPTIONS) or "{}"), parallel=spark.sparkContext.defaultParallelism,
+                noted=given.noted,
+            )  # fmt: skip
+            told.tell(sink.done)
+            try:
+                if given.run_for:
+                    sink.follow(_over(given.run_for, lambda: told.tell(sink.done, at_once=False)))
+                else:
+                    sink.apply()
+            finally:
+                told.tell(sink.done)
+        finally:
+            spark.stop()
+    finally:
+        engine.dispose()
+
+
+def _session(name: str) -> SparkSession:
+    """A session without tables. Settings of the user win."""
+    settings = SparkConf().setAppName(name)
+    settings.setIfMissing("spark.ui.showConsoleProgress", "false")
+    spark = SparkSession(SparkContext.getOrCreate(settings))
+    spark.sparkContext.setLogLevel("WARN")
+    return spark
+
+
+def _over(run_for: float, meanwhile: Callable[[], None]) -> Callable[[float], bool]:
+    """Until the time is over, or somebody ends the job.
+
+    :param meanwhile: what is done whenever it is asked
+    """
+    ended, until = threading.Event(), time.monotonic() + run_for
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ended.set())
+
+    def over(wait: float) -> bool:
+        meanwhile()
+        left = until - time.monotonic()
+        return ended.wait(max(min(wait, left), 0)) or left <= 0
+
+    return over
+
+
+def _properties() -> dict[str, Any]:
+    """:raises ConfigError: there are none, or they cannot be read"""
+    try:
+        properties: Any = json.loads(os.environ.get(PROPERTIES) or "null")
+    except ValueError:
+        properties = None
+    if not isinstance(properties, dict):
+        raise ConfigError(
+            f"The environment variable {PROPERTIES} does not hold a JSON object with the properties of the sink.",
+            safe="Nothing was read or changed.",
+            remedy=f"""for example {PROPERTIES}='{{"connection.url": "postgresql://db:5432/shop", "connection.password": "…"}}'""",
+        )
+    return properties
+
+
+def _object(text: str) -> dict[str, Any]:
+    """:raises ValueError: it is no JSON object"""
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(text)
+    return found
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")
+    parser.add_argument("--connector", required=True)
+    parser.add_argument(
+        "--run-for",
+        metavar="SECONDS",
+        type=seconds,
+        default=0.0,
+        help="go on for so long: batches are applied as they come",
+    )
+    parser.add_argument(
+        "--staged-from", metavar="BYTES", type=int, default=Sizes().little,
+        help="tables with fewer bytes of changes are written by the driver itself",
+    )  # fmt: skip
+    parser.add_argument("--result", metavar="FILE", type=Path, help="what was done, or the error, as JSON")
+    parser.add_argument(
+        "--noted", metavar="JSON", type=_object, help="what reports say besides, for those who come to the database later; nothing secret"
+    )  # fmt: skip
+    return parser.parse_args(arguments)

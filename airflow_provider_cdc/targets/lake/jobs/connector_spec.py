@@ -1,0 +1,110 @@
+"""What an apply is told of one connector: which change log goes where, and how its tables are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from airflow_provider_cdc.core.config.hints import unknown
+from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes
+
+Text = Annotated[str, Field(min_length=1)]
+
+
+class ConnectorSpec(BaseModel):
+    """A connector, and where its tables are.
+
+    :param changelog: folder or object store prefix
+    :param location: where tables are, with ``{database}``, ``{table}``, ``{topic}`` and ``{connector}``
+    :param profile: how new tables begin, one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.PROFILES`
+    :param writes: how rows of tables with a key are written, one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.WRITES`
+    :param tables: rules for tables that are not kept as the source has them, or are elsewhere
+    :param threads: tables worked on at the same time
+    :param adopt: topics whose tables are taken over although they belong to somebody else
+    :param check_crc: compare the checksum of each file of the change log too
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    connector: Text
+    changelog: Text
+    location: Text
+    profile: Annotated[str, AfterValidator(known_profile)] = "compatible"
+    writes: Annotated[str, AfterValidator(known_writes)] = "auto"
+    tables: Annotated[TableRules, BeforeValidator(TableRules.parse)] = NO_RULES
+    threads: int = Field(2, ge=1)
+    adopt: tuple[str, ...] = ()
+    check_crc: bool = False
+
+    @classmethod
+    def parse(cls, given: str) -> list[ConnectorSpec]:
+        """
+        >>> ConnectorSpec.parse('{"connector": "shop", "changelog": "/log", "location": "/lake/{table}"}')[0].threads
+        2
+
+        :param given: an object in JSON; or a file with one, or with a list of them
+        :raises ConfigError: it cannot be used; all mistakes are named at once
+        """
+        text, where = given, "--apply"
+        if not given.lstrip().startswith(("{", "[")):
+            where = given
+            try:
+                text = Path(given).read_text(encoding="utf-8")
+            except (OSError, ValueError) as e:
+                raise _refused([f"{given} cannot be read: {e}"]) from e
+        try:
+            found = json.loads(text)
+        except ValueError as e:
+            raise _refused([f"{where} is not JSON: {e}"]) from e
+        return [cls.made(one) for one in (found if isinstance(found, list) else [found])]
+
+    @classmethod
+    def made(cls, given: Any) -> ConnectorSpec:
+        """Of a mapping.
+
+        :raises ConfigError: it cannot be used
+        """
+        name = given.get("connector") if isinstance(given, dict) else None
+        of = f"connector {name}" if name else "a connector"
+        try:
+            return cls.model_validate(given)
+        except ValidationError as e:
+            raise _refused([f"{of}: {_explained(error)}" for error in e.errors()]) from e
+        except ConfigError as e:  # of a profile, or of the rules for tables
+            raise ConfigError(f"{of}: {e.what}", where=e.where, safe=e.safe, remedy=e.remedy) from e
+
+
+def refuse_twice(connectors: Iterable[str]) -> None:
+    """:raises ConfigError: one of several connectors is there twice: nobody could tell what is said of which"""
+    names = list(connectors)
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise _refused([f"connector {name} is there twice: give its other target a job of its own" for name in twice])
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """
+    >>> listed(["a", "b", "c", "d", "e"])
+    'a, b, c and 2 more'
+    """
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _explained(error: Any) -> str:
+    path = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden":
+        return unknown(path, list(ConnectorSpec.model_fields))
+    return f"{path} is missing" if error["type"] == "missing" else f"{path or 'it'}: {error['msg']}"
+
+
+def _refused(wrong: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        "What is said of the connectors cannot be used:\n" + "\n".join(f"  {text}" for text in wrong),
+        safe="Nothing was read or changed.",
+        remedy='for example --apply \'{"connector": "shop", "changelog": "s3://lake/changelog", "location": "s3a://lake/{database}/{table}"}\'',
+    )

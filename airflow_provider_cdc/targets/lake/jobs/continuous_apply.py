@@ -1,0 +1,282 @@
+"""An apply that goes on for a while: one Spark session looks for batches several times a second and applies at once what there is.
+
+What it knows is that of the last report, kept in memory: which batch comes next, and where each table stands. So a look reads one file
+that is not there yet, however many tables and batches there are. Tables without new events are looked at like those of a run that begins,
+every :data:`CLOSER_S`, in case somebody else has changed them.
+
+Nothing grows with the rounds: of the batches only the new ones are in memory, and what was done is kept by table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import threading
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, Protocol
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.retry import LONGEST_S, Retry
+from airflow_provider_cdc.changelog.turns import Turn
+from airflow_provider_cdc.core.errors import TransientError
+from airflow_provider_cdc.core.model.manifest import Contents
+from airflow_provider_cdc.targets.lake.apply.run_report import Applied, Report
+from airflow_provider_cdc.targets.lake.backlog.backlog_state import View, indexed, told_of
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.continuous_apply")
+
+LOOK_S = 0.2
+"""Between two looks at the change log."""
+MOST = 500
+"""Batches that one round takes, so that its memory does not depend on how long nothing was applied."""
+CLOSER_S = 300.0
+"""Between two looks at all tables and all numbers of batches."""
+QUIET_S, MOST_SETTLED = 10.0, 4
+"""How long a table has had no events before a quiet moment is used to look at it, and how many of them at once."""
+PATIENCE_S = 300.0
+"""How long the change log may not be readable, again and again, before the run ends with that as its error."""
+
+
+class Job(Protocol):
+    """What a round needs of :class:`airflow_provider_cdc.targets.lake.jobs.apply_changes.ApplyChanges`, where it is described."""
+
+    def view(self) -> View: ...
+    def unchanged(self, view: View) -> set[str]: ...
+    def apply(self, view: View, topics: Collection[str], *, settle: bool = True) -> Report: ...
+    def settled(self, stands: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]: ...
+    def write(self, report: Report) -> None: ...
+    def earlier(self, owner: str) -> list[dict[str, Any]]: ...
+    def forget(self, *, adopt: bool = True) -> None: ...
+    def alive(self) -> None: ...
+
+
+class WarmApply:
+    """Keeps the tables of a connector up to date until its time is over, it is asked to stop, or another one has taken over.
+
+    :param job: applies what a round has found
+    :param turn: is over as soon as another run begins its own
+    """
+
+    def __init__(self, job: Job, changelog: ChangeLog, connector: str, turn: Turn) -> None:
+        self._job, self._changelog, self._connector, self._turn = job, changelog, connector, turn
+        self._stop, self._deadline = threading.Event(), float("inf")
+        self._done: dict[str, Applied] = {}
+        self._untold: dict[str, Applied] = {}
+        self._earlier: list[dict[str, Any]] | None = None
+        self._failing: dict[str, Retry] = {}
+        self._touched: dict[str, float] = {}
+        self._closer, self._rounds, self._began = 0.0, 0, time.monotonic()
+        self._report: Report | None = None
+        self._unwritten = False
+        self.read_at = 0.0
+        """When the change log was looked at for the last time, and what was there applied; on the monotonic clock."""
+
+    def stop(self) -> None:
+        """End after what is being committed. May be called from a signal handler or another thread."""
+        self._stop.set()
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is to end: its time is over, it was asked to, or another one has taken over."""
+        return self._stop.is_set() or bool(self._turn.successor) or time.monotonic() >= self._deadline
+
+    def again(self) -> None:
+        """Before :meth:`run` is called once more after an error: begin with a look at everything, as a new run does. What was done stays."""
+        self._report, self._unwritten = None, False
+        self._job.forget(adopt=self._rounds > 0)
+
+    def run(self, seconds: float) -> Report | None:
+        """Apply for so long, counted from the beginning.
+
+        :return: what was applied all in all; ``None`` if its turn never came
+        :raises TargetError: at its end, some tables could not be brought up to date; the others were
+        :raises TransientError: the change log could not be read for :data:`PATIENCE_S`, or its turn has not come in all its time
+        """
+        self._deadline = self._began + seconds
+        try:
+            if not self._turn.wait(lambda: self.ending):
+                log.info("Ended before its turn had come%s.", self._why())
+                self._refuse_to_have_waited_in_vain()
+                return None
+            self._rounds_until_the_end()
+        finally:
+            if self._report is not None:
+                self._turn.done(_outcome(self._whole()))
+        whole = self._whole()
+        events = sum(one.events for one in whole.tables)
+        log.info("Ended%s. %d rounds, %s events, batch %d.", self._why(), self._rounds, f"{events:,}", whole.last_batch)
+        whole.refuse_failed()
+        return whole
+
+    def _rounds_until_the_end(self) -> None:
+        last_read, pause = time.monotonic(), LOOK_S
+        while True:
+            try:
+                found = self._round()
+                self.read_at = last_read = time.monotonic()
+                pause = LOOK_S
+            except TransientError as e:
+                if time.monotonic() - last_read > PATIENCE_S or self.ending:
+                    raise
+                found, pause = False, min(pause * 2, LONGEST_S / 10)
+                log.warning("Tried again in %.1f s: %s", pause, e)
+            if self.ending:
+                break
+            if not found:
+                self._stop.wait(pause)
+        if self._failing and not (self._stop.is_set() or self._turn.successor):
+            self._failing = {topic: Retry(due=0.0) for topic in self._failing}
+            self._round()
+
+    # -- rounds -------------------------------------------------------------------------------------------------------
+
+    def _round(self) -> bool:
+        """Look, and apply what is there.
+
+        :return: whether there was anything to do
+        """
+        if self._unwritten:
+            self._write()
+        first = self._report is None
+        view, topics = self._look()
+        if not (first or topics) and view.last == view.start:
+            return self._settle()
+        report = self._job.apply(view, topics, settle=first)
+        self._job.forget()
+        self._rounds += 1
+        self._tell(report)
+        self._keep(report, topics)
+        if report.failed:
+            self._job.alive()
+        return True
+
+    def _look(self) -> tuple[View, set[str]]:
+        """What is new since the last round, and the topics whose tables are to be worked on."""
+        now = time.monotonic()
+        if self._report is None:
+            self._closer = now + CLOSER_S
+            if self._earlier is None:  # the report will be this run's own from now on
+                self._earlier = self._job.earlier(self._turn.owner)
+            view = self._job.view()
+            return view, view.topics - self._job.unchanged(view)
+        before = self._report
+        batches = self._next(before.last_batch)
+        last = batches[-1].batch if batches else before.last_batch
+        view = View(
+            before.last_batch,
+            last,
+            indexed(self._changelog, batches, before.stands),
+            True,
+            before.stands,
+            before.lagging,
+            told_of(before.stands),
+            changelog=batches[-1].changelog if batches else before.changelog,
+            writer=batches[-1].writer if batches else before.writer,
+        )
+        wanted = {topic for group in view.groups for topic in group.topics} | set(before.lagging)
+        if now >= self._closer:
+            self._closer = now + CLOSER_S
+            # an error if there are batches behind one that is missing
+            next(self._changelog.manifests(self._connector, after=last), None)
+            wanted |= {topic for topic, entry in view.idle().items() if entry["stamp"]} - self._job.unchanged(view)
+        # events of a table that has failed wait with it: the last batch it has says where it goes on
+        return view, wanted - {topic for topic, retry in self._failing.items() if retry.due > now}
+
+    def _next(self, after: int) -> list[Contents]:
+        found: list[Contents] = []
+        while len(found) < MOST and (manifest := self._changelog.manifest(self._connector, after + len(found) + 1)):
+            found.append(manifest.contents)
+        return found
+
+    def _keep(self, report: Report, topics: set[str]) -> None:
+        """Take over what a round has done, and write the report."""
+        for one in report.tables:
+            known = self._done.get(one.name or one.topic)
+            self._done[one.name or one.topic] = one if known is None else known.joined(one)
+        for one in report.untold:
+            name = one.name or one.topic
+            known = self._done.get(name)
+            if known is None or one.last_batch > known.last_batch:  # it may have been this run, before an error
+                earlier = self._untold.get(name)
+                # what begins where the one before has ended is more of it; otherwise it was found again, after an error
+                more = earlier is not None and one.first_batch > earlier.last_batch
+                self._untold[name] = earlier.joined(one) if earlier is not None and more else one
+        still = {t: text for t, text in (self._report.failed if self._report else {}).items() if t not in topics}
+        for topic in topics | report.failed.keys():
+            if topic in report.failed:
+                known_retry = self._failing.get(topic)
+                self._failing[topic] = Retry() if known_retry is None else known_retry.longer()
+                log.warning("The table of %s is tried again in %.0f s.", topic, self._failing[topic].pause)
+            elif self._failing.pop(topic, None) is not None:
+                log.info("The table of %s is up to date again.", topic)
+        report.failed = {**still, **report.failed}
+        report.owner, report.earlier = self._turn.owner, self._earlier or []
+        self._report = report
+        worked = topics | {one.name for one in report.tables if one.name}
+        changed = {t for t in worked - set(report.failed) if t in report.stands and not report.stands[t].get("stamp")}
+        self._touched |= dict.fromkeys(changed, time.monotonic())
+        self._write()
+
+    def _write(self) -> None:
+        """Write the report, with what the whole run has done so far."""
+        self._unwritten = True
+        self._job.write(self._whole())
+        self._unwritten = False
+
+    def _whole(self) -> Report:
+        assert self._report is not None
+        seconds = round(time.monotonic() - self._began, 3)
+        done, untold = (sorted(found.values(), key=lambda t: t.topic) for found in (self._done, self._untold))
+        return dataclasses.replace(self._report, tables=done, untold=untold, seconds=seconds)
+
+    def _settle(self) -> bool:
+        """Look at some tables that have had no events for a while, so that whoever comes next knows them without Spark."""
+        assert self._report is not None
+        stands, now = self._report.stands, time.monotonic()
+        quiet = [topic for topic, at in self._touched.items() if now - at >= QUIET_S and topic in stands][:MOST_SETTLED]
+        for topic in quiet:
+            del self._touched[topic]
+        if not quiet:
+            return False
+        found = self._job.settled({topic: stands[topic] for topic in quiet})
+        if len(found) < len(quiet):
+            self._job.alive()
+        stands.update(found)
+        self._write()
+        return True
+
+    def _tell(self, report: Report) -> None:
+        events = sum(one.events for one in report.tables)
+        newest = max((one.committed_ms for one in report.tables), default=0)
+        fresh = f", freshness {time.time() - newest / 1000:.1f} s" if newest else ""
+        log.info(
+            "Round %d: %d tables, %s events up to batch %d in %.2f s%s.",
+            self._rounds, len({one.name or one.topic for one in report.tables}), f"{events:,}", report.last_batch, report.seconds, fresh,
+        )  # fmt: skip
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def _refuse_to_have_waited_in_vain(self) -> None:
+        """
+        :raises TransientError: all its time has passed without its turn
+        """
+        if self._stop.is_set() or self._turn.successor:
+            return
+        raise TransientError(
+            f"The apply of {self._connector} has applied nothing: a run before it has not ended in all this time.",
+            where=f"turn {self._turn.number} of {self._turn.owner}",
+            safe="The tables stand where that run has brought them; the change log keeps the rest.",
+            remedy="look at the task of that run, which this one's log names, and end it if it hangs: the next one takes over within a minute",
+        )
+
+    def _why(self) -> str:
+        if self._turn.successor:
+            return f": {self._turn.successor} has taken over"
+        return " as it was asked to" if self._stop.is_set() else ": its time is over"
+
+
+def _outcome(report: Report) -> dict[str, Any]:
+    """What the task that has started this run wants to know of it."""
+    document = dataclasses.asdict(report)
+    return {**document, "stands": {}}

@@ -1,0 +1,243 @@
+"""Maintain the tables that a change log is applied to: ``spark-submit maintain_tables.py --changelog … --connector … --location …``.
+
+Small commits leave small files, deletes beside files, and old states of a table. Each step looks whether it is needed, and says what it did or why
+there was nothing to do. Rows and markers stay as they are; applies and readers may go on meanwhile.
+
+Exit status: 0 all steps of all tables were done or not needed, 1 some failed (the others are done), 2 the arguments cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.maintained import MaintenanceReports
+from airflow_provider_cdc.changelog.origins import TableOrigins
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.targets.lake.apply.table_progress import Progress
+from airflow_provider_cdc.targets.lake.formats import load_format
+from airflow_provider_cdc.targets.lake.formats.table_format import known_keep
+from airflow_provider_cdc.targets.lake.formats.table_location import one_name
+from airflow_provider_cdc.targets.lake.formats.target import SHARED, Conflict, Upkept
+from airflow_provider_cdc.targets.lake.session.spark_session import open_changelog, own_session, session, suit
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.maintain_tables")
+
+GONE = "look"
+"""The only step of a table that is not there."""
+ATTEMPTS = 5
+"""How often a step begins again because another writer was faster."""
+
+
+@dataclasses.dataclass(slots=True)
+class MaintainedTable:
+    """What was done to one table.
+
+    :param topic: its topic; of a table that several share, all of them with commas between; of those that a route makes of one topic, that and the location
+    :param steps: step → what it did, or why there was nothing to do
+    :param problem: what has failed
+    """
+
+    topic: str
+    location: str
+    steps: dict[str, Upkept] = dataclasses.field(default_factory=dict)
+    problem: str = ""
+    seconds: float = 0.0
+
+    def text(self) -> str:
+        """For people."""
+        lines = [f"{self.topic}:"]
+        lines += [
+            f"  {name}: {done.said}{'' if done.changed else ' (nothing to do)'}" for name, done in self.steps.items()
+        ]
+        return "\n".join(lines + ([f"  FAILED: {self.problem}"] if self.problem else []))
+
+
+@dataclasses.dataclass(slots=True)
+class Maintained:
+    """What was done to all tables; see :class:`airflow_provider_cdc.changelog.maintained.MaintenanceReports`."""
+
+    connector: str
+    target: str
+    location: str
+    tables: list[MaintainedTable]
+    seconds: float
+    run: str = ""
+
+    @property
+    def failed(self) -> bool:
+        return any(table.problem for table in self.tables)
+
+
+class MaintainTables:
+    """Maintains the tables of a connector that have been applied to.
+
+        >>> MaintainTables(spark, changelog, "shop", location="/lake/{database}/{table}").run().tables[0].steps["compact"].said
+        '34 files became 1'
+
+    :param location: where tables are, as it was given to the apply
+    :param keep: what older states of the tables consist of stays so long: for readers that are in the middle of it, and for looking back
+    :param threads: tables worked on at the same time
+    :param run_id: goes into the report, so that whoever started the run knows it again
+    """
+
+    def __init__(
+        self, spark: SparkSession, changelog: ChangeLog, connector: str, *, location: str, target: str = "delta",
+        keep: timedelta = timedelta(days=7), threads: int = 2, run_id: str = "",
+    ) -> None:  # fmt: skip
+        self._spark, self._changelog, self._connector = spark, changelog, connector
+        self._location, self._kind, self._format = location, target, load_format(target)
+        self._keep, self._threads, self._run_id = keep, threads, run_id
+        self._places, self._progress = set[str](), Progress()
+
+    def run(self) -> Maintained:
+        """:raises ConfigError: nothing was applied to this location"""
+        began = time.monotonic()
+        names: dict[str, list[str]] = {}
+        topics: dict[str, list[str]] = {}
+        for name, stand in sorted(self._stands().items()):
+            if stand["location"]:
+                names.setdefault(stand["location"], []).append(name)
+                topics.setdefault(stand["location"], []).append(stand.get("topic", name))
+        self._places = self._known_places()
+        self._progress = Progress.of(
+            "Maintain", len(topics), self._changelog, self._connector, self._kind, self._location
+        )
+        with self._progress, ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-maintain") as pool:
+            tables = list(pool.map(self._table, topics, names.values(), topics.values()))
+        if tables and all(GONE in table.steps for table in tables):  # nor is that a success
+            for table in tables:
+                table.problem = (
+                    "there is no table any more, and no other one of this target: is the storage of the tables there?"
+                )
+        report = Maintained(
+            self._connector, self._kind, self._location, tables, round(time.monotonic() - began, 3), self._run_id
+        )
+        MaintenanceReports(self._changelog.storage, self._connector).write(dataclasses.asdict(report))
+        return report
+
+    def _stands(self) -> Mapping[str, Any]:
+        report = AppliedReports(self._changelog.storage, self._connector).read(self._kind, self._location)
+        if report is None or not report["stands"]:
+            known = AppliedReports(self._changelog.storage, self._connector).all()
+            places = ", ".join(f"{one['target']} at {one['location']}" for one in known)
+            raise ConfigError(
+                f"There is nothing to maintain: no apply of {self._connector} has left a report about {self._kind} tables at {self._location}.",
+                where=self._changelog.storage.url,
+                safe="No table was changed.",
+                remedy=f"give the target and location of an apply that has run: {places or 'there was none'}",
+            )
+        found: Mapping[str, Any] = report["stands"]
+        return found
+
+    def _table(self, location: str, names: list[str], topics: list[str]) -> MaintainedTable:
+        began, done = time.monotonic(), MaintainedTable(", ".join(names), location)
+        self._progress.begins(done.topic)
+        try:
+            self._upkeep(done, topics)
+        except Exception as e:  # the other tables go on; the run fails at its end
+            log.exception("The table at %s could not be maintained.", location)
+            done.problem = str(e)
+        self._progress.ends(done.topic)
+        self._progress.done()
+        done.seconds = round(time.monotonic() - began, 3)
+        log.info("%s", done.text())
+        return done
+
+    def _below(self, folder: str) -> list[str]:
+        """Places of other tables below a folder: their files would be taken for what nobody needs."""
+        return sorted(place for place in self._places if one_name(place).startswith(f"{one_name(folder)}/"))
+
+    def _known_places(self) -> set[str]:
+        """Where the tables of all connectors of the change log are, as locations and as folders."""
+        storage, found = self._changelog.storage, set[str]()
+        for name in self._changelog.connectors():
+            for report in AppliedReports(storage, name).all():
+                origins = TableOrigins(storage, name).read(report["target"], report["location"])
+                found |= {stand["location"] for stand in report["stands"].values()}
+                found |= {str(one["path"]) for one in origins.values() if one.get("path")}
+        return found
+
+    def _upkeep(self, done: MaintainedTable, topics: list[str]) -> None:
+        spark = own_session(self._spark, self._format)
+        target = self._format.open(spark, done.location)
+        if not target.exists():
+            done.steps[GONE] = Upkept(False, "there is no table any more")
+            return
+        if below := self._below(target.path()):
+            done.problem = f"the table at {below[0]} is below it, whose files would be removed; it was not changed: move one of them"
+            return
+        found = target.owner()
+        if found is None or found.connector != self._connector or found.topic not in (*topics, SHARED):
+            done.problem = f"the table at {done.location} belongs to {found or 'nobody'}; it was not changed"
+            return
+        suit(spark, target.size())
+        failed = []
+        for name, step in target.upkeep(self._keep).items():
+            try:
+                done.steps[name] = _tried(name, step)
+            except Exception as e:  # a later step needs none before it
+                log.warning("Step %r of the table of %s failed.", name, done.topic, exc_info=True)
+                failed.append(f"{name}: {str(e).splitlines()[0] if str(e) else type(e).__name__}")
+        done.problem = "; ".join(failed)
+
+
+def _tried(name: str, step: Any) -> Upkept:
+    """:raises Conflict: other writers were faster each time"""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            done: Upkept = step()
+            return done
+        except Conflict as e:
+            log.info("Another writer committed before step %r was done (%d): %s", name, attempt, str(e)[:200])
+            time.sleep(0.2 * attempt)
+    raise Conflict(f"other writers were faster {ATTEMPTS} times; the next maintenance tries again")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = _arguments(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
+    try:
+        keep, format_ = known_keep(given.keep_hours), load_format(given.target)
+        changelog = open_changelog(given.changelog)
+        spark = session(f"cdc maintain {given.connector}", format_)
+        try:
+            done = MaintainTables(
+                spark, changelog, given.connector, location=given.location, target=given.target, keep=keep,
+                threads=given.threads, run_id=given.run_id,
+            ).run()  # fmt: skip
+        finally:
+            spark.stop()
+    except CdcError as e:
+        print(e, file=sys.stderr)
+        return 2
+    for table in done.tables:
+        print(table.text())
+    return 1 if done.failed else 0
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")
+    parser.add_argument("--connector", required=True)
+    parser.add_argument("--location", required=True, help="where tables are, as it was given to the apply")
+    parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
+    parser.add_argument(
+        "--keep-hours", type=float, default=168.0, metavar="HOURS",
+        help="how long files and snapshots stay after they were replaced (default: %(default)s, at least 1)",
+    )  # fmt: skip
+    parser.add_argument("--threads", type=int, default=2, help="tables worked on at the same time")
+    parser.add_argument("--run-id", default="", help="goes into the report")
+    return parser.parse_args(arguments)

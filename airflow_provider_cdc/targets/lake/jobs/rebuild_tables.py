@@ -1,0 +1,203 @@
+"""Build tables again from the change log: ``spark-submit rebuild_tables.py --changelog … --connector … --location … --topic …``.
+
+A table is built *in its place*, as of its own last batch: one commit replaces its rows, and leaves its columns and its last batch as they are.
+That repairs rows that somebody has changed. Readers see the old rows or the new ones. Capture and apply go on; if an apply commits to the table
+meanwhile, the table is built again as of that batch. A table that is gone is made again.
+
+With ``--to`` it is built *beside*, at another location, as of any batch. That table has the same owner, and the batch as its last one.
+
+Rows are made as by an apply that begins at batch 1 and finds no table, by the rules that the last apply had. Where a route brings the rows of a source table
+to several, all of them are built, or the one that is named by its location. Each is a commit of its own.
+
+The change log has to begin with batch 1: the events before are in no other place.
+Tables that several source tables share, and those with columns that the source has dropped or that others went on from, cannot be built again in their place.
+
+Exit status: 0 all tables are built, 1 one is not, 2 an argument is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import logging
+import sys
+import time
+from collections.abc import Collection
+from datetime import datetime
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.rebuilt import RebuildReports
+from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.targets.lake.apply.table_progress import Progress
+from airflow_provider_cdc.targets.lake.formats import load_format
+from airflow_provider_cdc.targets.lake.rebuild.full_log import WholeLog
+from airflow_provider_cdc.targets.lake.rebuild.rebuild_strategies import Beside, InPlace
+from airflow_provider_cdc.targets.lake.rebuild.rebuild_targets import RebuildPlaces
+from airflow_provider_cdc.targets.lake.session.spark_session import open_changelog, own_session, session
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.rebuild_tables")
+_UNTOUCHED = "The table was not changed."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """One table.
+
+    :param batch: its last batch
+    :param name: what it is called, if a route makes several of its topic
+    """
+
+    topic: str
+    location: str
+    batch: int
+    seconds: float
+    name: str = ""
+
+
+class RebuildTables:
+    """Builds tables of a connector again.
+
+        >>> RebuildTables(spark, ChangeLog("/changelog"), "shop", location="/lake/{database}/{table}").run(["shop.inventory.orders"])
+        [Rebuilt(topic='shop.inventory.orders', location='/lake/inventory/orders', batch=1203, seconds=4.2, name='')]
+
+    :param location: where the tables are, as it was given to the apply
+    :param to: where to build them; in their places if it is empty
+    :param batch: the last batch to build from; only with ``to``, the newest if not given
+    :param time: the same, as the time by which it was committed to the change log
+    :param rules: by which tables are kept; those of the last apply if not given
+    :raises ConfigError: a batch is given without ``to``, or both locations are one
+    :ivar done: the tables that are built
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        changelog: ChangeLog,
+        connector: str,
+        *,
+        location: str,
+        to: str = "",
+        batch: int | None = None,
+        time: datetime | None = None,
+        target: str = "delta",
+        rules: TableRules | None = None,
+    ) -> None:
+        if (batch is not None or time is not None) and not to:
+            as_of = f"batch {batch}" if time is None else f"{time}"
+            raise ConfigError(
+                f"A table can be built as of {as_of} only beside the one that there is: in its place it would be behind what the apply has done.",
+                safe=_UNTOUCHED,
+                remedy="say where with --to, for example --to /lake/rebuilt/{database}/{table}",
+            )
+        if batch is not None and time is not None:
+            raise ConfigError(
+                "A table is built as of a batch or as of a time.", safe=_UNTOUCHED, remedy="leave --batch or --time out"
+            )
+        if to == location:
+            raise ConfigError(
+                f"--to and --location are both {to}.",
+                safe=_UNTOUCHED,
+                remedy="give another location, or leave --to out to build the tables in their places",
+            )
+        self.done: list[Rebuilt] = []
+        self._changelog, self._connector = changelog, connector
+        self._to, self._batch, self._time = to, batch, time
+        self._where = target, location
+        self._format = load_format(target)
+        self._spark = own_session(spark, self._format)
+        self._places = RebuildPlaces(changelog, connector, target, location, rules)
+
+    def run(self, names: Collection[str]) -> list[Rebuilt]:
+        """Build some tables, one after the other.
+
+        :param names: topics, or names of tables at the source, of which all tables are built; or the location of one of the tables of a route
+        :raises ConfigError: there is no such table or batch; nothing is built
+        :raises ChangeLogDamaged: the change log does not begin with batch 1, or lacks something; tables before this one are built
+        :raises TargetError: a table cannot be built; if that can be seen before, none is, otherwise those before it are
+        """
+        whole = WholeLog(self._changelog, self._connector, batch=self._batch, time=self._time)
+        until = whole.last if self._to else self._places.until(whole)
+        tables = self._places.meant(self._spark, list(names), whole, until, anew=bool(self._to))
+        if self._to:
+            tables = self._places.beside(tables, self._to, whole)
+        way = self._way(whole)
+        for table in tables:
+            way.check(table)
+        with Progress.of("Rebuild", len(tables), self._changelog, self._connector, *self._where) as progress:
+            for table in tables:
+                began = time.monotonic()
+                progress.begins(table.topic)
+                batch = way.build(table)
+                log.info("The table of %s at %s is built as of batch %d.", table.topic, table.location, batch)
+                name = "" if table.place is None else f"{table.topic} → {table.location}"
+                self.done.append(Rebuilt(table.topic, table.location, batch, round(time.monotonic() - began, 3), name))
+                progress.ends(table.topic)
+                progress.done()
+        return self.done
+
+    def _way(self, whole: WholeLog) -> InPlace | Beside:
+        return (Beside if self._to else InPlace)(self._spark, self._format, whole, self._places)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given, began = _arguments(arguments), time.monotonic()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
+    done: list[Rebuilt] = []
+    problem: CdcError | None = None
+    try:
+        changelog, kind = open_changelog(given.changelog), load_format(given.target)
+        spark = session(f"cdc rebuild {given.connector}", kind)
+        try:
+            job = RebuildTables(
+                spark, changelog, given.connector, location=given.location, to=given.to, batch=given.batch, time=given.time,
+                target=given.target, rules=TableRules.parse(given.rules) if given.rules else None,
+            )  # fmt: skip
+            done = job.done
+            job.run(given.topic)
+        except CdcError as e:
+            problem = e
+        finally:
+            spark.stop()
+        report = {
+            "connector": given.connector, "target": given.target, "location": given.location, "run": given.run_id,
+            "tables": [dataclasses.asdict(table) for table in done], "problem": str(problem or ""),
+            "seconds": round(time.monotonic() - began, 3),
+        }  # fmt: skip
+        RebuildReports(changelog.storage, given.connector).write(report)
+    except CdcError as e:
+        problem = problem or e
+    for table in done:
+        print(f"{table.name or table.topic}: built as of batch {table.batch} at {table.location}, {table.seconds} s")
+    if problem is None:
+        return 0
+    print(problem, file=sys.stderr)
+    return 2 if isinstance(problem, ConfigError) else 1
+
+
+def _arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--changelog", required=True, help="folder or object store prefix of the change log")
+    parser.add_argument("--connector", required=True)
+    parser.add_argument("--location", required=True, help="where tables are, for example /lake/{database}/{table}")
+    parser.add_argument(
+        "--topic", required=True, action="append",
+        help="whose table is built: a topic, or <database>.<table>; of one with a route, all of its tables, or the one at this location; may be given repeatedly",
+    )  # fmt: skip
+    parser.add_argument(
+        "--to", default="", metavar="LOCATION",
+        help="build the tables there, beside those at --location; {place} tells those of a route apart",
+    )  # fmt: skip
+    parser.add_argument("--batch", type=int, help="with --to: the last batch to build from; the newest if not given")
+    parser.add_argument(
+        "--time", type=datetime.fromisoformat, help="with --to: the last batch that was committed to the change log by then, such as 2026-03-01T12:00:00+00:00"
+    )  # fmt: skip
+    parser.add_argument(
+        "--rules", default="", help="rules of tables, as JSON or YAML, or a file with them; those of the last apply if not given"
+    )  # fmt: skip
+    parser.add_argument("--target", default="delta", help="kind of the tables: delta (default) or iceberg")
+    parser.add_argument("--run-id", default="", help="goes into the report")
+    return parser.parse_args(arguments)

@@ -1,0 +1,377 @@
+"""Compare lakehouse tables with the source, row by row and value by value:
+``spark-submit verify_tables.py --changelog … --connector … --location …``.
+
+The rows of the source come from a change log too, the *reference*: a second connector with the same properties, another name, a scratch change log
+and ``snapshot.mode=initial_only`` writes them, as they are at one position. ``airflow cdc verify`` and ``VerifyTablesOperator`` do that, and
+start this job with ``--plan``: then nothing has to stand still. Each table is compared at its own last batch, with the reference and what the
+connector has captured since.
+
+Without ``--plan``, tables and source must be at the same position: stop the writers, or apply up to the position that the reference was read at. Any complete
+change log can be the reference then: the rows that result from its events are compared. Rules and routes are known from the report of the last apply, which is in the
+connector's own change log: ``--applied`` says where that is, and ``--tables-of`` what the connector is called. Without it, tables that a rule keeps are not compared, and said not to be.
+
+Of tables that are kept by rules, which the report of the last apply has, the rows that the source has now are compared, with what the rules make of the
+source's rows. Where a route brings rows of a table to several, each of these is compared with the rows that go there. Columns that tell about events are named and not compared,
+and so are columns that only the table has (dropped at the source, or left behind by ``type_changes: new_column``). Where the types differ, values are compared in the wider one. Neither side has to fit into memory.
+
+Exit status: 0 everything that can be compared is equal, 1 something is not, 2 something could not be compared, and the rest is equal. Tables whose rows are events
+(mode ``log``, outboxes) can never be compared: they are named, and count only if the plan says that somebody has named them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+
+import orjson
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.changelog.applied import rules_of
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.since import NeverComparable, NotComparable
+from airflow_provider_cdc.changelog.verified import Compared, Verified
+from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
+from airflow_provider_cdc.core.config.table_rules import Matched, TableRules
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
+from airflow_provider_cdc.targets.lake.apply.table_progress import Progress
+from airflow_provider_cdc.targets.lake.formats import load_format
+from airflow_provider_cdc.targets.lake.formats.target import Owner, Pinned, Target
+from airflow_provider_cdc.targets.lake.jobs.verify_arguments import parse_arguments
+from airflow_provider_cdc.targets.lake.rows.multiset import ABSENT
+from airflow_provider_cdc.targets.lake.rules.target_table import Placed
+from airflow_provider_cdc.targets.lake.schema.column_successors import Variants, recorded
+from airflow_provider_cdc.targets.lake.session.spark_session import open_changelog, own_session, session, suit
+from airflow_provider_cdc.targets.lake.types.spark_types import common
+from airflow_provider_cdc.targets.lake.verify.compare_projection import NOBODY_SAYS, Shaped, matched, shaped
+from airflow_provider_cdc.targets.lake.verify.references import at_rest, following
+from airflow_provider_cdc.targets.lake.verify.routed_tables import tables_of
+from airflow_provider_cdc.targets.lake.verify.row_comparison import Comparison
+from airflow_provider_cdc.targets.lake.verify.source_rows import Wanted
+from airflow_provider_cdc.targets.lake.verify.verify_targets import Standing
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.verify_tables")
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table to compare.
+
+    :param spark: the session of its topic
+    :param keys: folder for the keys of rows that differ, below that of all of them
+    :param upto: of one of the tables of a route, the batch at which they are compared if nothing of it came since its last one
+    """
+
+    wanted: Wanted
+    placed: Placed
+    spark: SparkSession
+    keys: str
+    upto: int = -1
+
+
+class VerifyTables:
+    """Compares the tables of a connector with a reference.
+
+        >>> VerifyTables(spark, ChangeLog("/scratch"), "shop-now", location="/lake/{database}/{table}").run().equal
+        True
+
+    :param changelog: of the reference
+    :param connector: the reference's name; with a plan, the connector that the tables belong to
+    :param location: where the tables are, as it was given to the apply
+    :param tables_of: the connector that the tables belong to, where the location has ``{connector}`` in it
+    :param values: whether examples show values; they may be personal data
+    :param keys: folder for the keys of the rows that differ, as Parquet: one folder for each topic
+    :param plan: how tables are compared while capture and apply go on
+    :param source: the change log that the plan names; without a plan, the one of the connector that the tables belong to, which has the report of its last
+        apply: which rules there are, and which tables a route has made
+    :param rules: by which the apply keeps the tables; those of the last apply's report if not given
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        changelog: ChangeLog,
+        connector: str,
+        *,
+        location: str,
+        target: str = "delta",
+        tables_of: str | None = None,
+        values: bool = False,
+        keys: str = "",
+        threads: int = 4,
+        plan: VerifyPlan | None = None,
+        source: ChangeLog | None = None,
+        rules: TableRules | None = None,
+    ) -> None:
+        self._spark, self._changelog, self._connector = spark, changelog, connector
+        self._location, self._tables_of, self._values = location, tables_of or connector, values
+        self._kind, self._format, self._threads = target, load_format(target), threads
+        self._keys, self._plan = keys.rstrip("/"), plan
+        self._source, self._rules = source or changelog, rules
+        self._standing = Standing(plan, self._source, self._tables_of, target, location)
+        self._progress, self._identity = Progress(), ""
+
+    def run(self) -> Verified:
+        """:raises ConfigError: the reference is empty, or the folder of keys is not
+        :raises ChangeLogDamaged: a file of a change log is not what its manifest says
+        """
+        began = time.monotonic()
+        self._refuse_keys()
+        self._identity = self._source.identity(self._tables_of)
+        report = self._standing.report()
+        if self._rules is None and (self._plan is not None or report is not None):
+            self._rules = rules_of(report or {})
+        topics = self._wanted()
+        try:
+            results = self._all(topics) + self._left_out(topics)
+        finally:
+            for wanted in topics.values():
+                wanted.forget()
+        position = max(((t.connector, t.position) for t in topics.values()), key=lambda one: one[0], default=("", {}))[
+            1
+        ]
+        results.sort(key=lambda result: (result.topic, result.called))
+        named = self._plan is not None and self._plan.named
+        return Verified(self._tables_of, position, results, round(time.monotonic() - began, 3), named)
+
+    def _wanted(self) -> dict[str, Wanted]:
+        """Topic → what its tables are compared with."""
+        if self._plan is None:
+            return at_rest(self._changelog, self._connector)
+        return following(self._changelog, self._plan, self._source)
+
+    def _all(self, topics: Mapping[str, Wanted]) -> list[Compared]:
+        results, tables = list[Compared](), list[Future[Compared]]()
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="cdc-verify")
+        where = self._kind, self._location
+        self._progress = Progress.of("Verify", len(topics), self._source, self._tables_of, *where)
+        with self._progress:
+            try:
+                for look in as_completed([pool.submit(self._tables, topics[name]) for name in sorted(topics)]):
+                    found = look.result()
+                    if isinstance(found, Compared):
+                        results.append(found)
+                        self._progress.done()
+                    else:
+                        self._progress.tables += len(found) - 1
+                        tables += [pool.submit(self._table, one) for one in found]
+                return results + [one.result() for one in tables]
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+    def _left_out(self, tables: Collection[str]) -> list[Compared]:
+        """Tables of the plan whose rows nobody has read, as they could not be compared."""
+        why = self._plan.not_compared if self._plan else {}
+        known = (self._standing.report() or {"stands": {}})["stands"] if why else {}
+        return [
+            Compared(topic, known.get(topic, {}).get("location") or self._location, not_compared=text, never=True)
+            for topic, text in why.items()
+            if topic not in tables
+        ]
+
+    def _refuse_keys(self) -> None:
+        if not self._keys:
+            return
+        path = getattr(self._spark._jvm, "org.apache.hadoop.fs.Path")(self._keys)
+        files = path.getFileSystem(self._spark._jsparkSession.sessionState().newHadoopConf())
+        if files.exists(path) and len(files.listStatus(path)):
+            raise ConfigError(
+                f"There is something in {self._keys} already.",
+                safe="Nothing was read or changed.",
+                remedy="give --keys a folder that is empty, or not there",
+            )
+
+    # -- which tables -------------------------------------------------------------------------------------------------
+
+    def _tables(self, wanted: Wanted) -> list[_Table] | Compared:
+        """The tables of a topic; or that they cannot be compared, or that there are none, as they need not be."""
+        wanted.check()
+        topic, id_ = wanted.topic, wanted.reference.schema.id
+        spark, known = own_session(self._spark, self._format), self._standing.places(topic)
+        if not (known or (self._rules is not None and self._rules.of(id_).routed)):
+            placed = Placed(topic, topic, self._standing.where(topic, id_, self._rules))
+            return [_Table(wanted, placed, spark, topic)]
+        result = Compared(topic, self._location, wanted.position)
+        try:
+            return self._places(spark, wanted) or result
+        except (NotComparable, *_TROUBLE) as e:
+            _not_compared(result, e)
+            return result
+
+    def _places(self, spark: SparkSession, wanted: Wanted) -> list[_Table]:
+        """The tables of a topic with a route.
+
+        :raises NotComparable: nobody can say which they are
+        """
+        rule, topic = matched(self._rules, wanted.reference.schema).rule, wanted.topic
+        if (
+            self._standing.report() is None
+        ):  # nor are those compared that are known: of all the others nobody would hear
+            raise NotComparable(
+                "its rows are in several tables, and only the report of the last apply says in which: give --applied, the change log in which it is, "
+                "or let `airflow cdc verify` compare them"
+            )
+        if self._rules is None:
+            raise NotComparable(NOBODY_SAYS)
+        if not rule.routed:
+            raise NotComparable(
+                "the last apply had a rule with a route for it, and the rules that were given have none"
+            )
+        upto = 0 if wanted.since is None else self._standing.found(wanted)
+        suit(spark, 2 * wanted.reference.bytes)  # its tables together are about as large
+        there = wanted.kept(spark, upto)
+        found = tables_of(
+            spark, self._rules, self._tables_of, self._location, topic, there, self._standing.places(topic)
+        )
+        return [_Table(wanted, one, spark, f"{topic}/place={n}", upto) for n, one in enumerate(found, start=1)]
+
+    # -- one table ----------------------------------------------------------------------------------------------------
+
+    def _table(self, table: _Table) -> Compared:
+        began, placed, wanted = time.monotonic(), table.placed, table.wanted
+        self._progress.begins(placed.name)
+        result = Compared(placed.topic, placed.location, wanted.position, source=wanted.reference.events)
+        if placed.place is not None:
+            result.name, result.source = placed.name, 0
+        try:
+            rule = matched(self._rules, wanted.reference.schema)
+            target = self._opened(table)
+            owner = Owner(self._tables_of, placed.topic, bool(rule.rule.shard), self._identity)
+            pinned = self._standing.pinned(target, wanted, placed.name, result, owner)
+            if pinned is not None:
+                self._compare(result, table, target, pinned, rule)
+        except (NotComparable, *_TROUBLE) as e:  # of the other tables people want to know all the same
+            if result.rows_differ:  # that is known
+                raise
+            _not_compared(result, e)
+        self._progress.ends(placed.name)
+        self._progress.done()
+        result.seconds = round(time.monotonic() - began, 3)
+        log.info("%s: %s.", placed.name, "equal" if result.equal else "NOT equal")
+        return result
+
+    def _opened(self, table: _Table) -> Target:
+        """
+        :raises NotComparable: no table can be there
+        """
+        try:
+            return self._format.open(table.spark, table.placed.location)
+        except CdcError as e:
+            raise NotComparable(e.what) from e
+
+    def _compare(self, result: Compared, table: _Table, target: Target, pinned: Pinned, rule: Matched) -> None:
+        spark, wanted, place = table.spark, table.wanted, table.placed.place
+        last = 0 if wanted.since is None else max(result.batch or 0, wanted.reached)
+        if place is None:
+            suit(spark, wanted.reference.bytes + target.size())
+        elif last < table.upto <= self._standing.through(result.topic, table.placed.name, result.batch):
+            last = table.upto
+        there = wanted.kept(spark, last) if last == table.upto else wanted.rows(spark, last)
+        kept = shaped(
+            spark, rule, self._tables_of, result.topic, there.schema, target.rule(), known=self._rules is not None, place=place,
+        )  # fmt: skip
+        kept = kept.with_variants(_variants(target, pinned))
+        rows, found = kept.made_of(there.rows), kept.live(pinned.rows)
+        types = self._types(result, kept, pinned)
+        if result.problem:
+            result.source, result.target = rows.count(), found.count()
+        else:
+            comparison = Comparison(rows, found, types, kept.key, there.rows_about, kept.key_at_source)
+            comparison.compare(result, values=self._values, keys=f"{self._keys}/{table.keys}" if self._keys else "")
+            result.aside = kept.aside(pinned.rows)
+        if wanted.since is not None and (result.problem or result.rows_differ):
+            self._settled(result, wanted, last)
+
+    def _types(self, result: Compared, kept: Shaped, pinned: Pinned) -> dict[str, str]:
+        """Column → the type in which it is compared. What is the matter with columns is put into the result."""
+        there = {f.name.lower(): (f.name, f.dataType.simpleString()) for f in pinned.rows.schema.fields}
+        types, problems = dict[str, str](), list[str]()
+        for name, type_ in kept.types.items():
+            other = there.pop(name.lower(), None)
+            compared = common(type_, other[1]) if other else None
+            if other is None:
+                problems.append(f"the table has no column {name}")
+            elif compared is None:
+                problems.append(f"column {name} is {type_} at the source and {other[1]} in the table")
+            else:
+                types[name] = compared
+        result.by_rule = kept.by_rule
+        result.told = [name for name in kept.told if there.pop(name.lower(), None)]
+        result.only_in_table = sorted(name for name, _ in there.values())
+        result.problem = "; ".join(problems)
+        return types
+
+    def _settled(self, result: Compared, wanted: Wanted, last: int) -> None:
+        """
+        :raises NotComparable: the table may differ, as the connector has not finished to read it
+        """
+        assert wanted.since is not None
+        if why := wanted.since.unsettled(str(wanted.reference.schema.id), last):
+            text = f"{why}, so that rows may be behind those of the source: verify it again when that is over ({result.problem or _differs(result)})"
+            result.problem, result.missing, result.surplus, result.different = "", 0, 0, 0
+            result.differing, result.examples = {}, []
+            raise NotComparable(text)
+
+
+_TROUBLE = (TargetError, PySparkException, Py4JJavaError)
+"""What one table, or the source's rows of it, may have."""
+
+
+def _not_compared(result: Compared, why: Exception) -> None:
+    result.not_compared, result.never = str(why), isinstance(why, NeverComparable)
+    if isinstance(why, NotComparable):
+        return
+    log.error("%s could not be compared.", result.called, exc_info=why)
+    if isinstance(why, TargetError):
+        result.not_compared = why.what
+    elif ABSENT in str(why):
+        result.not_compared = (
+            "the change log removes a row that the source did not have at the position at which it was read"
+        )
+    else:
+        result.not_compared = f"it could not be read: {str(why).strip().splitlines()[0][:300]}"
+
+
+def _variants(target: Target, pinned: Pinned) -> dict[str, str]:
+    """Column of the source → the table's column that it goes on in. What has been recorded a moment ago may not be there yet."""
+    owner = target.owner()
+    known = recorded(target, owner.app) if owner is not None else Variants()
+    return {column: name for column, name in known.at(known.until).items() if name in pinned.rows.columns}
+
+
+def _differs(result: Compared) -> str:
+    return f"{result.missing:,} rows are missing, {result.surplus:,} surplus, {result.different:,} different"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = parse_arguments(arguments, __doc__)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # a line for every call into the JVM
+    try:
+        changelog, kind = open_changelog(given.changelog), load_format(given.target)
+        plan = VerifyPlan.read(changelog.storage) if given.plan else None
+        spark = session(f"cdc verify {given.connector}", kind)
+        try:
+            job = VerifyTables(
+                spark, changelog, given.connector, location=given.location, target=given.target,
+                tables_of=given.tables_of, values=given.values, keys=given.keys, threads=given.threads, plan=plan,
+                source=open_changelog(plan.changelog if plan else given.applied) if plan or given.applied else None,
+                rules=TableRules.parse(given.rules) if given.rules else None,
+            )  # fmt: skip
+            verified = job.run()
+        finally:
+            spark.stop()
+    except CdcError as e:
+        print(e, file=sys.stderr)
+        return 2
+    print(verified.text())
+    if given.json:
+        given.json.write_bytes(orjson.dumps(verified.document(), option=orjson.OPT_INDENT_2))
+    if plan is not None:
+        write_report(changelog.storage, verified.document())
+    return verified.status

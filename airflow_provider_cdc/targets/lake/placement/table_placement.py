@@ -1,0 +1,164 @@
+"""Where the tables of topics are, and by which rules they are kept."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.core.config.hints import names_in
+from airflow_provider_cdc.core.config.routes import AGGREGATE, VALUE
+from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched, TableRules
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.targets.lake.backlog.backlog_state import View
+from airflow_provider_cdc.targets.lake.formats.table_location import table_location
+from airflow_provider_cdc.targets.lake.formats.target import NEVER, Target
+from airflow_provider_cdc.targets.lake.rules.projection import Shape
+from airflow_provider_cdc.targets.lake.rules.projection_builder import shape
+from airflow_provider_cdc.targets.lake.rules.row_routing import ELSE, Place
+from airflow_provider_cdc.targets.lake.rules.target_table import Placed
+
+log = logging.getLogger(__name__)
+
+
+class Placement:
+    """The tables of one connector: where they are, which topics share one, and what rules make of their rows.
+
+    :param location: where tables are unless their rule says otherwise
+    """
+
+    def __init__(self, connector: str, location: str, rules: TableRules) -> None:
+        self._connector, self._location, self._rules = connector, location, rules
+        self._checked = False
+        self._tables: dict[str, TableId] = {}
+
+    def tables(self, view: View) -> dict[str, Placed]:
+        """Name → table, of all that a view knows. A topic with a route is none, but its tables that the report knows are.
+
+        :raises ConfigError: two tables would be at one location, and nothing would tell their rows apart
+        """
+        tables: dict[str, Placed] = {}
+        by_location: dict[str, Placed] = {}
+        by_shard: dict[tuple[str, str], Placed] = {}
+        for name in sorted(view.topics):
+            placed = self._table(view, name)
+            if placed is None:
+                continue
+            other = by_location.setdefault(placed.location, placed)
+            if other is not placed and not (placed.shared and other.shared):
+                raise ConfigError(
+                    f"The tables of {other.name} and {placed.name} would both be at {placed.location}.",
+                    safe="No table was changed.",
+                    remedy="give the location {database} and {table}, or {topic}; or have them share a table by a rule with a shard column",
+                )
+            if placed.texts and (same := by_shard.setdefault((placed.location, _shard(placed)), placed)) is not placed:
+                raise _one_shard(placed, same)
+            tables[name] = placed
+        return tables
+
+    def _table(self, view: View, name: str) -> Placed | None:
+        entry, table = view.known(name), view.table(name)
+        if "place" in entry:
+            return Placed.known(name, entry)
+        if table is None:
+            if entry.get("routed"):
+                return None
+            return Placed(name, name, entry["location"], self.shared(view, name), texts=entry.get("texts"))
+        found = self._rules.match(table)
+        self._tables[name] = table
+        if found.rule.routed:
+            return None
+        location = table_location(found.rule.location or self._location, self._connector, name, table, found.groups)
+        texts = found.constants(self._connector, name, table) if found.rule.shard else None
+        return Placed(name, name, location, bool(found.rule.shard), texts=texts)
+
+    def match(self, table: TableId) -> Matched:
+        """The rule of a table."""
+        return self._rules.match(table)
+
+    def place(self, matched: Matched, topic: str, table: TableId, place: Place) -> str:
+        """The location of one of the tables that a route makes of a topic."""
+        rule, values = matched.rule, dict[str, str]()
+        location = rule.location or self._location
+        if rule.outbox is not None:
+            if not {"table", "topic", AGGREGATE} & names_in(location):
+                raise ConfigError(
+                    f"The aggregate types of {table} would all have one table at {location}.",
+                    safe="No table was changed.",
+                    remedy="give the rule of the outbox a location with {table}, {topic} or {" + AGGREGATE + "}",
+                )
+            name = rule.outbox.topic(str(place.value))
+            values = {"table": name, "topic": name, AGGREGATE: str(place.value)}
+        elif place != ELSE:
+            location, values = rule.route[place.step].location, {VALUE: str(place.value)}
+        return table_location(location, self._connector, topic, table, matched.groups, values)
+
+    def where(self, topic: str, table: TableId | None) -> str:
+        """Where the tables of a topic are, for people."""
+        return (self._rules.of(table).location if table is not None else None) or self._location
+
+    def shared(self, view: View, topic: str) -> bool:
+        """Whether the table of a topic has rows of other topics, too."""
+        table = view.table(topic)
+        return bool(view.known(topic).get("shared")) if table is None else bool(self._rules.of(table).shard)
+
+    def shape(
+        self, spark: SparkSession, topic: str, schema: TableSchema, strict: bool, place: Place | None = None, before: Collection[str] = (),
+    ) -> Shape:  # fmt: skip
+        """What the rule of a table makes of its rows; of a rule with a route, of those that go to a place. As of :func:`airflow_provider_cdc.targets.lake.rules.projection_builder.shape`."""
+        matched = self.match(schema.id)
+        return shape(spark, matched, self._connector, topic, schema, strict=strict, place=place, before=before)
+
+    def check(
+        self, spark: SparkSession, view: View, tables: Mapping[str, Placed], open_table: Callable[[str], Target]
+    ) -> None:
+        """Check the rules of all tables that are new, or whose rules are, before any table is written; once.
+
+        :raises ConfigError: a rule does not fit its table
+        """
+        if self._checked or not self._rules:
+            return
+        routed = {table.topic for table in tables.values() if table.place is not None}
+        for topic in sorted(view.topics):
+            schema, stands = view.schema(topic), view.stands.get(topic, {})
+            there = stands.get("batch", NEVER) > NEVER and stands.get("known", True)
+            if schema is None or self._rules.of(schema.id) is PLAIN or there or topic in routed:
+                continue
+            placed = tables.get(topic)
+            # of a topic with a route, any place will do to know what its kind of table takes
+            where = self.place(self.match(schema.id), topic, schema.id, ELSE) if placed is None else placed.location
+            target = open_table(where)
+            if placed is not None and target.exists() and target.rule():
+                continue  # whether it is the rule that the table was made by, its own thread looks
+            made = self.shape(
+                spark, topic, schema, strict=True, place=ELSE if placed is None else None, before=view.columns(topic)
+            )
+            target.check_columns([*made.types(schema), *made.flags()])
+            target.check_types(made.types(schema))
+            target.check_layout(made.layout())
+        # of tables without new events nobody knows here what they are called
+        unused = self._rules.unused(self._tables.values()) if all(map(view.table, view.topics)) else []
+        for patterns in unused:
+            log.warning(
+                "No table of %s is kept by the rule for %s: none matches, or an earlier rule does.",
+                self._connector,
+                patterns,
+            )
+        self._checked = True
+
+
+def _shard(table: Placed) -> str:
+    """The text that tells the rows of a topic from those of others in a table that they share."""
+    return next(iter((table.texts or {}).values()))
+
+
+def _one_shard(table: Placed, other: Placed) -> ConfigError:
+    column, text = next(iter((table.texts or {}).items()))
+    return ConfigError(
+        f"The rows of {other.name} and {table.name} would both have {text!r} in column {column} of the table at {table.location}, "
+        "which tells the tables of the source apart.",
+        safe="No table was changed.",
+        remedy="give the shard column a text that is another one for each of them, such as {database}.{table}, or named groups of the pattern",
+    )

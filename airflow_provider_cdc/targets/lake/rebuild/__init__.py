@@ -1,0 +1,1 @@
+"""Rebuild of tables from the change log."""

@@ -1,0 +1,218 @@
+"""The last event of each key, completed by the values that it lacks.
+
+An event that lacks the value of a column (``unavailable``) leaves it as it was. The value is taken from the last event of
+the same *row* that has it, otherwise from the table. A row is more than a key: a change of the key takes a row from one
+key to another (``previous_key``), and a create or a read begins a new one, which inherits nothing.
+
+Rows are made with columns of our own beside those of the table. Their names begin with :data:`OURS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import reduce
+from operator import and_
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from airflow_provider_cdc.targets.lake.types.spark_types import quoted
+
+OURS = "__cdc_"
+"""What the names of our own columns begin with; no column of a table may have such a name."""
+SEQ = f"{OURS}seq"
+"""Number of the event."""
+OP = f"{OURS}op"
+"""Operation letter of the event."""
+KEPT = f"{OURS}kept"
+"""Names of the columns that an event lacks. Of reduced rows: those that no event has, so that the table's value stays."""
+FROM = f"{OURS}from"
+"""The key that a row had before an event that changed it."""
+ORIGIN = f"{OURS}origin"
+"""Of reduced rows: the key of the table's row whose values :data:`KEPT` is about; there where keys changed."""
+ANEW = f"{OURS}anew"
+"""Of reduced rows: whether the row of this key was deleted by some event, so that one that is there after it is another row. Rows that are merged have
+it as of :func:`begun_anew`."""
+UNKNOWN = f"{OURS}unknown"
+"""Of reduced rows: names of the columns that a create or a read lacked, so that nobody knows the value: it is NULL."""
+ROW = f"{OURS}row"
+"""Of events: the row that they are of, through changes of its key; see :func:`identified`."""
+_LIFE, _LAST, _VALUE, _EACH = f"{OURS}life", f"{OURS}last", f"{OURS}value_", f"{OURS}each"
+_MOVED, _OLD, _VALUES = f"{OURS}moved", f"{OURS}old", f"{OURS}values"
+
+
+def same(key: Sequence[str], a: str, b: str) -> Expression:
+    """Whether rows of two frames have the same key."""
+    return reduce(and_, [F.col(f"{a}.{quoted(c)}").eqNullSafe(F.col(f"{b}.{quoted(c)}")) for c in key])
+
+
+def last_per_key(
+    rows: DataFrame,
+    key: tuple[str, ...],
+    sparse: Sequence[str] = (),
+    carried: Collection[str] = (),
+    *,
+    stays: bool = False,
+    anew: bool = False,
+) -> DataFrame:
+    """Of each key the event with the highest number; without that number.
+
+    :param rows: events with :data:`SEQ`, :data:`OP` and final columns; with :data:`KEPT` where ``sparse`` is not empty, and with
+        :data:`FROM` where an event that changes the key lacks values
+    :param sparse: columns that events may lack
+    :param carried: those among them that also creates and reads leave as they are, and that have the image before a delete
+    :param stays: whether a row that is deleted stays in the table, and what comes under its key goes on with it
+    :param anew: whether :data:`ANEW` is wanted
+    """
+    groups, moves = rows.groupBy(*map(quoted, key)), FROM in rows.columns
+    more, told = ([F.max(F.col(OP) == "d").alias(ANEW)], [F.col(ANEW)]) if anew else ([], [])
+    if not sparse:
+        last = _newest([c for c in rows.columns if c != SEQ]).alias(_LAST)
+        return groups.agg(last, *more).select(f"{_LAST}.*", *told)
+    # what is grouped by has lost the sign of its zeros
+    others = [c for c in rows.columns if c not in (SEQ, KEPT, FROM, *sparse)]
+    last = _newest(others).alias(_LAST)
+    by_key, by_row = list[Expression](), list[Expression]()
+    for i, c in enumerate(sparse):
+        if c in carried:
+            by_key.append(_last_carried(c, moves=moves, stays=stays).alias(f"{_VALUE}{i}"))
+        else:
+            by_row.append(_last_value(c, moves=moves).alias(f"{_VALUE}{i}"))
+    if not moves:
+        return _shown(groups.agg(last, *more, *by_key, *by_row), others, sparse, *told)
+    rows = identified(rows, key).localCheckpoint()
+    ended = rows.groupBy(*map(quoted, key)).agg(last, *more, *by_key, F.max_by(ROW, SEQ).alias(ROW)).alias("e")
+    known = rows.where(F.col(OP) != "d").groupBy(ROW).agg(F.count("*"), *by_row).alias("k")
+    same = F.col(f"e.{ROW}").eqNullSafe(F.col(f"k.{ROW}"))
+    joined = ended.join(known, same, "left").drop(F.col(f"k.{ROW}"))
+    return _shown(joined, others, sparse, F.col(f"{ROW}.key").alias(ORIGIN), *told)
+
+
+def begun_anew(rows: DataFrame) -> DataFrame:
+    """Reduced rows with :data:`ANEW`, for a table that has more columns than they: a row that is there again after it was deleted has nothing of the one
+    before it. So it is two rows: one that deletes, and one with :data:`ANEW`, which is inserted whatever the table has."""
+    again, op = F.col(ANEW) & (F.col(OP) != "d"), F.col(OP)
+    whole = F.struct(op.alias("op"), again.alias("anew"))
+    gone = F.struct(F.lit("d").alias("op"), F.lit(False).alias("anew"))
+    each = F.explode(F.when(again, F.array(gone, whole)).otherwise(F.array(whole)))
+    others = [quoted(c) for c in rows.columns if c not in (OP, ANEW)]
+    return rows.select(*others, each.alias(_EACH)).select(
+        *others, F.col(f"{_EACH}.op").alias(OP), F.col(f"{_EACH}.anew").alias(ANEW)
+    )
+
+
+def _newest(columns: Sequence[str]) -> Expression:
+    return F.max_by(F.struct(*map(quoted, columns)), SEQ)
+
+
+def _last_value(column: str, *, moves: bool) -> Expression:
+    """The value of a column by the last event that has it, or that begins a row without it."""
+    lacks = F.array_contains(KEPT, F.lit(column))
+    begins = F.col(OP).isin("c", "r")
+    if moves:
+        begins &= F.col(FROM).isNull()
+    has_value = (F.col(OP) != "d") & (~lacks | begins)
+    # of events without a number none is the newest
+    return F.max_by(F.struct(F.col(quoted(column)).alias("v"), lacks.alias("lacks")), F.when(has_value, F.col(SEQ)))
+
+
+def _last_carried(column: str, *, moves: bool, stays: bool) -> Expression:
+    """The value of a column by the last event of the key that has it, or that ends the row: another one under its key begins without it."""
+    lacks, ends = F.array_contains(KEPT, F.lit(column)), F.lit(False)
+    if not stays:
+        ends = F.col(OP) == "d"
+        if moves:
+            ends |= F.col(FROM).isNotNull() & lacks
+    value = F.struct(F.when(~ends, F.col(quoted(column))).alias("v"), F.lit(False).alias("lacks"))
+    return F.max_by(value, F.when(~lacks | ends, F.col(SEQ)))
+
+
+def _shown(picked: DataFrame, others: Sequence[str], sparse: Sequence[str], *more: Expression) -> DataFrame:
+    values = {c: F.col(f"{_VALUE}{i}") for i, c in enumerate(sparse)}
+    kept = [F.when(value.isNull(), F.lit(c)) for c, value in values.items()]
+    unknown = [F.when(value["lacks"], F.lit(c)) for c, value in values.items()]
+    return picked.select(
+        *[F.col(f"{_LAST}.{quoted(c)}").alias(c) for c in others],
+        *[value["v"].alias(c) for c, value in values.items()],
+        F.array_compact(F.array(*kept)).alias(KEPT),
+        F.array_compact(F.array(*unknown)).alias(UNKNOWN),
+        *more,
+    )
+
+
+# -- rows that change their keys --------------------------------------------------------------------------------------
+
+
+def identified(rows: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """Events with the row that they are of: by the number of the event that began it, or 0 and its key in the table.
+
+    A key has one life after the other, each begun by a create or a read. A life that begins with a change of the key goes on
+    with that of the old key, which the last delete before it has ended; that is not always one event before. Lives are followed to the first one in steps
+    of doubled length.
+    """
+    of_key = Window.partitionBy(*map(quoted, key)).orderBy(SEQ)
+    begins = F.when(F.col(OP).isin("c", "r"), F.col(SEQ))
+    life = F.coalesce(F.last(begins, ignorenulls=True).over(of_key), F.lit(0))
+    rows = rows.withColumn(_LIFE, life)
+    whole = F.struct(*[F.col(quoted(c)) for c in key])
+    moved = rows.where(F.col(FROM).isNotNull() & (F.size(KEPT) > 0))
+    moves = moved.select(F.col(SEQ).alias("t"), F.col(FROM).alias("old"))
+    ends = rows.where(F.col(OP) == "d").select(F.col(SEQ).alias("s"), F.col(_LIFE).alias("at"), whole.alias("key"))
+    before = moves.join(ends, F.col("key").eqNullSafe(F.col("old")) & F.expr("s < t"))
+    last = before.groupBy("t").agg(F.max_by(F.struct("at", "key"), "s").alias("end"))
+    links = last.select("t", "end.at", "end.key").localCheckpoint()
+    while True:
+        a, b = links.alias("a"), links.alias("b")
+        links = (
+            a.join(b, F.expr("a.at = b.t"), "left")
+            .select(
+                F.col("a.t").alias("t"),
+                F.coalesce("b.at", "a.at").alias("at"),
+                F.when(F.col("b.t").isNotNull(), F.col("b.key")).otherwise(F.col("a.key")).alias("key"),
+                F.col("b.t").isNotNull().alias("went_on"),
+            )
+            .localCheckpoint()
+        )
+        if not links.where("went_on").head(1):
+            break
+    first = links.select(F.col("t").alias(_OLD), F.struct("at", "key").alias(_VALUES))
+    own = F.struct(F.col(_LIFE).alias("at"), whole.alias("key"))
+    found = rows.join(first, F.col(_LIFE) == F.col(_OLD), "left")
+    return found.withColumn(ROW, F.coalesce(_VALUES, own)).drop(_OLD, _VALUES, _LIFE)
+
+
+def inherited(
+    rows: DataFrame, there: DataFrame, key: tuple[str, ...], sparse: Sequence[str], carried: Collection[str] = ()
+) -> DataFrame:
+    """Reduced rows with the values that the table has under the keys (:data:`ORIGIN`) that the rows had there.
+
+    :param there: the table's rows, with the final columns
+    :param carried: as in :func:`last_per_key`: what stays of them stays under its key
+    """
+    sparse = [name for name in sparse if name not in carried]
+    whole = F.struct(*[F.col(f"r.{quoted(c)}") for c in key])
+    moved = ~F.col(ORIGIN).eqNullSafe(whole)
+    if ANEW in rows.columns:  # it may have come back to its old key by way of others, and is inserted
+        moved |= F.col(ANEW)
+    moved &= F.size(KEPT) > 0
+    rows = rows.alias("r").withColumn(_MOVED, moved)
+    old = there.select(
+        F.struct(*[F.col(quoted(c)) for c in key]).alias(_OLD), F.struct(*map(quoted, sparse)).alias(_VALUES)
+    )
+    wanted = rows.where(_MOVED).select(F.col(ORIGIN))
+    # a merge reads its rows twice, and may not see two states of the table
+    found = old.join(wanted, F.col(_OLD).eqNullSafe(F.col(ORIGIN)), "left_semi").localCheckpoint()
+    joined = rows.join(found, F.col(_MOVED) & (F.col(ORIGIN) == F.col(_OLD)), "left")
+    columns = []
+    for name in rows.columns:
+        if name == KEPT:
+            stays = F.filter(KEPT, lambda one: one.isin(*carried)) if carried else F.array().cast("array<string>")
+            columns.append(F.when(F.col(_MOVED), stays).otherwise(F.col(KEPT)).alias(KEPT))
+        elif name in sparse:
+            takes = F.col(_MOVED) & F.array_contains(KEPT, F.lit(name))
+            value = F.when(takes, F.col(f"{_VALUES}.{quoted(name)}")).otherwise(F.col(quoted(name)))
+            columns.append(value.alias(name))
+        elif name not in (_MOVED, ORIGIN):
+            columns.append(F.col(quoted(name)))
+    return joined.select(*columns)

@@ -1,0 +1,333 @@
+"""Makes the shape of a source table from its rule, and checks what the rule says against the table: names of columns, types, SQL, the key."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from airflow_provider_cdc.core.config.hints import nearest
+from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.targets.lake.rules.outbox import of_an_outbox, payload_fields
+from airflow_provider_cdc.targets.lake.rules.projection import WHOLE, Computed, Condition, Shape, laid_out_by, lowered
+from airflow_provider_cdc.targets.lake.rules.row_routing import Going, Place, Routing, Taking
+from airflow_provider_cdc.targets.lake.types.spark_types import holds, parts_of, quoted, spark_type, storable, structure
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.rules.projection_builder")
+
+
+def shape(
+    spark: SparkSession,
+    matched: Matched,
+    connector: str,
+    topic: str,
+    schema: TableSchema,
+    *,
+    strict: bool = True,
+    place: Place | None = None,
+    before: Collection[str] = (),
+) -> Shape:
+    """The shape of a source table.
+
+    :param place: of a rule with a route, the one whose rows are meant; without it, they are those of all
+    :param strict: names of columns that the table does not have are refused; otherwise only SQL needs those that it names, as the source may
+        have dropped the others
+    :param before: columns that the table is known to have had: these may be named all the same
+    :raises ConfigError: the rule does not fit the table
+    """
+    rule = matched.rule
+    if rule is PLAIN:
+        return replace(WHOLE, documents=schema.variant) if schema.variant else WHOLE
+    table = schema.id
+    places = {"connector": connector, "topic": topic, "database": table.namespace, "table": table.name}
+    constants = matched.constants(connector, topic, table)
+    if rule.outbox is not None:
+        _check_outbox(Shape(rule), schema, strict=strict)
+        rule = of_an_outbox(rule, schema)
+    found = Shape(rule, constants, places)
+    _check_names(found, schema, lowered(before) if strict else None)
+    computed = {
+        name: _computed(spark, found, schema, f"columns.computed.{name}", sql)
+        for name, sql in rule.columns.computed.items()
+    }
+    if rule.outbox is not None:
+        computed |= payload_fields(rule.outbox, schema)
+    where: Condition | None = _condition(spark, found, schema, "filter", rule.filter)
+    if place is not None:
+        going = routing(spark, matched, schema)
+        where = Going(going, place, where)
+    recorded = {} if place is None else place.meaning(rule)
+    made = Shape(rule, constants, places, computed, where, recorded, documents=schema.variant)
+    _check_types(spark, made, schema, strict=strict)
+    _check_key(made, schema)
+    return made
+
+
+def routing(spark: SparkSession, matched: Matched, schema: TableSchema) -> Routing:
+    """The route of a rule that has one, checked against a source table.
+
+    :raises ConfigError: the route does not fit the table
+    """
+    rule, found = matched.rule, Shape(matched.rule)
+    if rule.outbox is not None:
+        return Routing((Taking(None, _by_column(found, schema, rule.outbox.by)),))
+    steps = []
+    for number, step in enumerate(rule.route, start=1):
+        when = _condition(spark, found, schema, f"route: step {number}: when", step.when)
+        by = None if step.by is None else _analyzed(spark, found, schema, f"route: step {number}: by", step.by)
+        if by is not None and by.type.startswith(_NO_TEXTS):
+            raise _wrong(found, schema, f"route: step {number}: by is of the type {by.type}, whose values are no texts")
+        steps.append(Taking(when, by))
+    return Routing(tuple(steps))
+
+
+_NO_TEXTS = ("array", "map", "struct", "binary", "variant", "void")
+"""Types whose values cannot be part of a location."""
+
+
+def _condition(spark: SparkSession, made: Shape, schema: TableSchema, what: str, sql: str | None) -> Computed | None:
+    if sql is None:
+        return None
+    found = _analyzed(spark, made, schema, what, sql)
+    if found.type != "boolean":
+        raise _wrong(made, schema, f"{what} is of the type {found.type}, and has to be a condition")
+    return found
+
+
+def _by_column(made: Shape, schema: TableSchema, given: str) -> Computed:
+    """The column of ``route.by.field``; its name is no SQL."""
+    name = next((c.name for c in schema.columns if c.name.lower() == given.lower()), None)
+    if name is None:
+        said = f"outbox: route.by.field names column {given!r}, which the table does not have"
+        raise _wrong(made, schema, f"{said}; {nearest(given, schema.names)}")
+    type_ = spark_type(schema.column(name).type)
+    if type_.startswith(_NO_TEXTS):
+        raise _wrong(made, schema, f"outbox: route.by.field {name} is of the type {type_}, whose values are no texts")
+    return Computed(quoted(name), type_, frozenset({name}), made=lambda: F.col(quoted(name)))
+
+
+def _check_outbox(made: Shape, schema: TableSchema, *, strict: bool) -> None:
+    outbox, there = made.rule.outbox, lowered(schema.names)
+    assert outbox is not None
+    for what, column, _ in outbox.columns(schema.names):
+        if column.lower() in there:
+            continue
+        if strict:
+            said = f"outbox: {what} names column {column!r}, which the table does not have"
+            raise _wrong(made, schema, f"{said}; {nearest(column, schema.names)}")
+        log.warning("%s has no column %s any more, which %s of its outbox names.", schema.id, column, what)
+    payload = next((c for c in schema.columns if c.name.lower() == outbox.payload.lower()), None)
+    if outbox.expand and payload is not None and spark_type(payload.type) != "string":
+        said = f"outbox: {payload.name} is of the type {spark_type(payload.type)}, and table.expand.json.payload needs a text"
+        raise _wrong(made, schema, said)
+
+
+def _check_names(made: Shape, schema: TableSchema, before: Collection[str] | None) -> None:
+    """
+    :param before: columns that it had, in lower case; ``None`` if they are not known
+    """
+    columns, there = made.rule.columns, lowered(schema.names)
+    for what in ("keep", "drop", "rename", "cast"):
+        for name in getattr(columns, what):
+            if name.lower() in there:
+                continue
+            if before is not None and name.lower() not in before:
+                raise _wrong(
+                    made,
+                    schema,
+                    f"columns.{what} names column {name!r}, which the table does not have; {nearest(name, schema.names)}",
+                )
+            log.warning("%s has no column %s any more, which columns.%s of its rule names.", schema.id, name, what)
+    if not made.names(schema):
+        raise _wrong(made, schema, "it leaves no column of the source")
+
+
+def _check_types(spark: SparkSession, made: Shape, schema: TableSchema, *, strict: bool) -> None:
+    for name, type_ in made.rule.columns.cast.items():
+        old = next((c for c in schema.columns if c.name.lower() == name.lower()), None)
+        if old is None:
+            continue
+        empty = spark.createDataFrame([], structure({old.name: spark_type(old.type)}))
+        try:
+            got = empty.select(F.col(quoted(old.name)).cast(type_)).schema.fields[0].dataType.simpleString()
+        except (PySparkException, ValueError) as e:
+            raise _wrong(
+                made, schema, f"columns.cast.{name}: {spark_type(old.type)} cannot be cast to {type_!r}: {_short(e)}"
+            ) from e
+        if got != type_:
+            raise _wrong(made, schema, f"columns.cast.{name}: write {type_!r} as {got!r}")
+    names = [*made.types(schema), *made.flags()]
+    if twice := sorted({n for n in names if [m.lower() for m in names].count(n.lower()) > 1}):
+        raise _wrong(
+            made,
+            schema,
+            f"the table would have two columns called {twice[0]}: rename one of them in columns.rename or columns.metadata",
+        )
+    if len(names) < len(made.names(schema)) + len(made.computed) + len(made.constants) + len(made.rule.metadata) + len(
+        made.flags()
+    ):
+        news = list(made.names(schema).values())
+        both = [n for n in news if n in (*made.computed, *made.constants, *made.rule.metadata) or news.count(n) > 1]
+        raise _wrong(
+            made,
+            schema,
+            f"the table would have two columns called {both[0]}: rename one of them in columns.rename or columns.metadata",
+        )
+    for what in ("partition_by", "cluster_by"):
+        for given in getattr(made.rule, what):
+            name = laid_out_by(given)
+            # the source may have dropped it since the table was laid out
+            if strict and name.lower() not in lowered(names):
+                raise _wrong(
+                    made, schema, f"{what} names column {name!r}, which the table will not have; {nearest(name, names)}"
+                )
+
+
+def _check_key(made: Shape, schema: TableSchema) -> None:
+    mode, names = made.mode, made.names(schema)
+    if mode == "log":
+        return
+    for name in schema.key:
+        if name not in names:
+            raise _wrong(made, schema, f"column {name} is part of the key, and cannot be left out in mode {mode}")
+        old, new = spark_type(schema.column(name).type), made.types(schema)[names[name]]
+        if not (holds(new, old) or (new == "string" and old not in ("float", "double", "binary"))):
+            raise _wrong(made, schema, f"column {name} is part of the key: as {new}, different keys could become one")
+    if not schema.key and (mode != "current" or made.shared or made.rule.metadata):
+        what = (
+            f"mode {mode}"
+            if mode != "current"
+            else "a table that is shared"
+            if made.shared
+            else "a column of columns.metadata"
+        )
+        raise _wrong(
+            made,
+            schema,
+            f"{what} needs a key, and the table has none: give it one with message.key.columns, or use mode log",
+        )
+
+
+def _computed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, sql: str) -> Computed:
+    """A column that a SQL expression makes."""
+    found = _analyzed(spark, made, schema, what, sql)
+    try:
+        type_ = T.DataType.fromDDL(found.type)
+    except PySparkException as e:
+        said = (
+            f"{what} is of the type {found.type}, whose fields have odd names: give them names of letters, digits and _"
+        )
+        raise _wrong(made, schema, said) from e
+    if odd := next((part for part in parts_of(type_) if not storable(part)), None):
+        of = "" if odd is type_ else f" ({found.type})"
+        raise _wrong(
+            made,
+            schema,
+            f"{what} is of the type {odd.simpleString()}{of}, which tables do not have: cast it to another one",
+        )
+    return found
+
+
+def _analyzed(spark: SparkSession, made: Shape, schema: TableSchema, what: str, sql: str) -> Computed:
+    """A SQL expression over the columns of the source, and in mode ``log`` also over what its tables tell about events."""
+    types: dict[str, Any] = {c.name: spark_type(c.type) for c in schema.columns}
+    empty = spark.createDataFrame([], structure(types))
+    try:
+        if any(
+            name.startswith("UnresolvedStar")
+            for name in _nodes(spark._jsparkSession.sessionState().sqlParser().parseExpression(sql))
+        ):
+            said = f"{what}: {sql!r} has *, which would be columns of the job, too, and those that the source adds: name the columns"
+            raise _wrong(made, schema, said)
+        selected = empty.select(F.expr(sql).alias("v"))
+        plan = selected._jdf.queryExecution().analyzed()
+        expression = plan.expressions().head()
+        # an aggregate, and what makes rows, would have got another plan
+        rows = empty.where(F.expr(sql).isNotNull()) if plan.nodeName() == "Project" else None
+        if rows is None:
+            raise _wrong(made, schema, f"{what}: {sql!r} is not an expression about one row")
+        if getattr(spark._jvm, _SUBQUERIES).hasSubquery(expression):
+            said = f"{what}: {sql!r} has a subquery: what it gives for a row would change with another table, and nobody would notice"
+            raise _wrong(made, schema, said)
+        needs = expression.references().toSeq()
+        found = frozenset(needs.apply(i).name() for i in range(needs.size()))
+        if not expression.deterministic() or _TODAY.search(sql) or _NOW & {n.lower() for n in _functions(expression)}:
+            raise _wrong(
+                made,
+                schema,
+                f"{what}: {sql!r} gives another result each time, so that a repeated run would give another table",
+            )
+        return Computed(sql, selected.schema.fields[0].dataType.simpleString(), found)
+    except PySparkException as e:
+        if getattr(e, "getCondition", lambda: "")() in (
+            "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+            "UNRESOLVED_COLUMN.WITHOUT_SUGGESTION",
+        ):
+            name = str((e.getMessageParameters() or {}).get("objectName", "")).strip("`").rpartition("`.`")[2]
+            raise _wrong(
+                made,
+                schema,
+                f"{what} names column {name!r}, which the table does not have; {nearest(name, schema.names)}",
+            ) from e
+        raise _wrong(made, schema, f"{what}: {sql!r} cannot be used: {_short(e)}") from e
+
+
+_SUBQUERIES = "org.apache.spark.sql.catalyst.expressions.SubqueryExpression"
+_TODAY = re.compile(r"\b(date|timestamp(_ltz|_ntz)?)\s*r?['\"]\s*(now|today|tomorrow|yesterday)\b", re.IGNORECASE)
+"""A literal of the present time: Spark makes it a constant before anybody can look at it."""
+_MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)\b.*", re.IGNORECASE | re.DOTALL)
+"""Texts that are the present time when they are cast to a time."""
+_NOW = frozenset(
+    {
+        "current_timestamp",
+        "current_date",
+        "now",
+        "localtimestamp",
+        "current_time",
+        "current_user",
+        "session_user",
+        "user",
+        "current_timestamp()",
+    }
+)
+
+
+def _functions(expression: Any) -> Iterable[str]:
+    """Names of the functions of an expression."""
+    yield str(expression.prettyName())
+    children = expression.children()
+    if expression.prettyName() == "cast" and expression.dataType().simpleString().startswith(("date", "timestamp")):
+        text = children.apply(0)
+        if text.getClass().getSimpleName() == "Literal" and _MOMENT.fullmatch(str(text)):
+            yield "now"
+    for i in range(children.size()):
+        yield from _functions(children.apply(i))
+
+
+def _nodes(expression: Any) -> Iterable[str]:
+    """Names of the classes that an expression is made of."""
+    yield str(expression.getClass().getSimpleName())
+    children = expression.children()
+    for i in range(children.size()):
+        yield from _nodes(children.apply(i))
+
+
+def _wrong(made: Shape, schema: TableSchema, what: str) -> ConfigError:
+    return ConfigError(
+        f"The rule for {', '.join(made.rule.tables)} does not fit {schema.id}: {what}.",
+        safe="No table was changed.",
+        remedy="correct the rule; rules are looked at in their order, and a rule for this table alone may stand before it",
+    )
+
+
+def _short(error: Exception) -> str:
+    return str(error).split("\n")[0][:300]

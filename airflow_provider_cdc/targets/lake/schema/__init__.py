@@ -1,0 +1,1 @@
+"""Schema evolution of lakehouse tables: columns, types, and where each column comes from."""

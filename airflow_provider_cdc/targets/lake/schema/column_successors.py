@@ -1,0 +1,312 @@
+"""Columns of the table that get no values any more: the source has dropped them, or they go on in a new column, as the source gave them a type that
+does not hold their old values.
+
+``amount`` of type ``int`` that becomes a text goes on in ``amount__v_string``; ``amount`` stays in the table, with the values that it had. Other tools
+call such a column a *variant* (dlt, which names it so). The table records which schema version each variant began with: names are decided once,
+and found again by a run after a kill, by a rollback, and whatever the rule says later.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from airflow_provider_cdc.changelog.pending import Pending, base_version, left_behind, lineage, names_at
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema
+from airflow_provider_cdc.targets.lake.events import reduce_events
+from airflow_provider_cdc.targets.lake.formats.target import Target
+from airflow_provider_cdc.targets.lake.rules.projection import Left, Shape, lowered
+from airflow_provider_cdc.targets.lake.types.spark_types import common, spark_type
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.schema.column_successors")
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True, slots=True)
+class Variants:
+    """What a table records of them.
+
+    :param until: schema version up to which everything is decided
+    :param names: schema version → column of the source → its column in the table, from that version on: those that are not called as the
+        rule says
+    :param began: schema version → column of the source that went on in a new column then → the table's column that it left
+    """
+
+    until: int = 0
+    names: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    began: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.names)
+
+    def at(self, version: int) -> Mapping[str, str]:
+        """Column of the source → its column in the table, in the table's rows of a schema version.
+
+        >>> Variants(3, {3: {"n": "n__v_string"}}).at(4)
+        {'n': 'n__v_string'}
+        """
+        known = max((v for v in self.names if v <= version), default=None)
+        return {} if known is None else self.names[known]
+
+    def text(self, app: str) -> str:
+        """As the table records it. Schema versions are those of an application name (:attr:`airflow_provider_cdc.targets.lake.formats.target.Owner.app`)."""
+        names = {str(v): dict(found) for v, found in self.names.items()}
+        began = {str(v): dict(found) for v, found in self.began.items()}
+        return json.dumps({"app": app, "until": self.until, "names": names, "began": began}, ensure_ascii=False)
+
+
+def recorded(target: Target, app: str) -> Variants:
+    """The variants that a table has; none if they are those of another owner."""
+    text = target.variants()
+    found = json.loads(text) if text else {}
+    if found.get("app") != app:
+        return Variants()
+    names = {int(v): dict(names) for v, names in found["names"].items()}
+    return Variants(int(found["until"]), names, {int(v): dict(columns) for v, columns in found["began"].items()})
+
+
+def shown(target: Target, app: str, shape: Shape, version: int) -> Shape:
+    """The shape of the rows that a table has at a schema version."""
+    known = recorded(target, app)
+    return replace(shape, variants=known.at(version)) if known else shape
+
+
+def followed(target: Target, pending: Pending, app: str, shape: Shape) -> tuple[Pending, Shape]:
+    """Pending batches and the shape of their table, where columns go on in new ones, or stay though the source drops them.
+
+    What is decided is recorded before anything else of these batches is written.
+
+    :return: the batches, in whose changes a column that goes on in a new one is dropped and added; and the shape that has the new names
+    :raises TargetError: a column cannot go on in a new one
+    """
+    known, wanted = recorded(target, app), shape.rule.type_changes == "new_column"
+    keeps = _keeps(target, pending, shape)
+    if not (known or ((wanted or keeps) and pending.changes)):
+        return pending, shape
+    if not pending.changes:
+        return pending, replace(shape, variants=known.at(pending.version))
+    # what a killed run has begun to do in place, without a record, needs no variants
+    known_until = replace(known, until=max(known.until, target.version(app)))
+    way = _Way(target, pending, shape, known_until, wanted=wanted, keeps=keeps)
+    found = way.go()
+    if found != known and (found or known):
+        target.record_variants(found.text(app))
+    return way.pending(), way.shape()
+
+
+def _keeps(target: Target, pending: Pending, shape: Shape) -> frozenset[int]:
+    """Schema versions that drop columns which stay in the table, and get what events before say."""
+    if shape.rule.dropped_columns != "keep" or (shape.mode == "current" and not pending.schema.key):
+        return frozenset()  # rows without a key are followed through their columns (:mod:`airflow_provider_cdc.targets.lake.write.column_drop_stages`)
+    if not (drops := {v: gone for v in pending.changes if (gone := left_behind(pending, v))}):
+        return frozenset()
+    cut = _cut(target, pending, shape)
+    seen = [file.schema_version for _, file in pending.files if file.last_seq > cut]
+    first, base = min(seen, default=pending.version), base_version(pending)
+
+    def came(version: int, column: str) -> bool:
+        """Whether a column has come since, too."""
+        return version - 1 > base and lineage(pending, base, version - 1)[column].column is None
+
+    return frozenset(v for v, gone in drops.items() if first < v or (not cut and any(came(v, c) for c in gone)))
+
+
+def _cut(target: Target, pending: Pending, shape: Shape) -> int:
+    """Number of the event behind which the table begins: what is dropped before it is read again, or emptied, does not stay. 0 if its rows and columns do."""
+    if shape.mode != "current" or shape.rule.type_changes == "new_column":
+        return 0
+    return reduce_events.last_truncate(target.spark, pending)
+
+
+@dataclass
+class _Way:
+    """From the columns that a table has to those that the newest version of its source has, version by version."""
+
+    target: Target
+    whole: Pending
+    plain: Shape
+    known: Variants
+    wanted: bool
+    keeps: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.types = {name.lower(): type_ for name, type_ in self.target.columns().items()}
+        """Column of the table, in lower case → its type."""
+        base = base_version(self.whole)
+        self.placed = self._all(self.known.at(base), names_at(self.whole, base))
+        """Column of the source → its column in the table."""
+        self.names: dict[int, Mapping[str, str]] = {base: self.known.at(base)}
+        self.began: dict[int, Mapping[str, str]] = {}
+        self.behind = lowered(left for v, found in self.known.began.items() if v <= base for left in found.values())
+        """Columns of the table that others went on from."""
+        self.left: dict[str, Left] = {}
+
+    def go(self) -> Variants:
+        for version in sorted(self.whole.changes):
+            change, schema = self.whole.changes[version], self.whole.schemas[version]
+            if self.plain.rule.dropped_columns == "drop":
+                for name in change.dropped:
+                    self.types.pop(self.placed.get(name, "").lower(), None)
+            if version <= self.known.until:
+                placed = self._all(self.known.at(version), schema.names)
+                new = list(self.known.began.get(version, ()))
+            else:
+                placed, new = self._decide(change, schema)
+            if version in self.keeps:
+                self._keep(version)
+            left = {name: self._leave(version, change.renamed.get(name, name), placed[name]) for name in new}
+            self._take(change, schema, placed, new)
+            self.names[version] = {c: name for c, name in placed.items() if name != self.plain.name(c)}
+            self.began[version] = left
+            self.behind |= lowered(left.values())
+        return self._recorded()
+
+    def pending(self) -> Pending:
+        """The batches: nothing of a column goes into its new one."""
+        changes = dict(self.whole.changes)
+        for version, columns in self.began.items():
+            change = changes[version]
+            changes[version] = change.model_copy(update={"added": {**change.added, **dict.fromkeys(columns)}})
+        return replace(self.whole, changes=changes)
+
+    def shape(self) -> Shape:
+        live = lowered(self.placed.values())
+        left = {name: one for name, one in self.left.items() if name.lower() not in live}
+        # rows that are not told by one key are followed through their columns
+        cut = reduce_events.last_truncate(self.target.spark, self.whole) if self.plain.mode == "current" else 0
+        if left and self.plain.mode != "log" and reduce_events.key_changed(self.whole, cut):
+            left = {}
+        return replace(self.plain, variants=self.names[self.whole.version], versions=self.names, left=left)
+
+    # -- one version --------------------------------------------------------------------------------------------------
+
+    def _decide(self, change: TableChange, schema: TableSchema) -> tuple[dict[str, str], list[str]]:
+        """Column of the source → its column in the table, and those that begin."""
+        came = {c.name: self._came(change, c.name) for c in schema.columns if self.plain.name(c.name) is not None}
+        goes = {old.lower() for old in came.values() if old is not None}
+        stays = set(self.types) - goes
+        """Columns of the table that no column of the source goes on from: they are not written over."""
+        rule = self.plain.rule
+        made = lowered([*rule.constants, *rule.columns.computed, *rule.metadata, *self.plain.flags()])
+        wished = lowered(str(self.plain.name(c)) for c in came)
+        placed: dict[str, str] = {}
+        new: list[str] = []
+        for name, old in came.items():
+            column, plain = schema.column(name), str(self.plain.name(name))
+            wants, taken = self._type(column), lowered(placed.values())
+            lower = plain.lower()
+            if old is not None and (change.renamed.get(name, name) == name or lower == old.lower()):
+                found = old
+            elif (
+                lower in taken
+                or lower in self.behind
+                or (self.wanted and lower in stays and (old is not None or self._differs(lower, wants)))
+            ):
+                has = None if old is None else self.types.get(old.lower())
+                found = _free(
+                    plain, (common(has, wants) if has else None) or wants, {*self.types, *made, *wished, *taken}
+                )
+            else:
+                found = plain
+            if self.wanted and old is not None and self._differs(old.lower(), wants):
+                self._check(column, schema, self.types[old.lower()], wants)
+                found = _free(plain, wants, {*self.types, *made, *wished, *taken})
+                new.append(name)
+            placed[name] = found
+        return placed, new
+
+    def _came(self, change: TableChange, name: str) -> str | None:
+        """The table's column that a column of the source goes on from."""
+        return None if name in change.added else self.placed.get(change.renamed.get(name, name))
+
+    def _differs(self, there: str, wanted: str) -> bool:
+        """Whether the table has a column whose type and another one have no room for the values of both."""
+        return there in self.types and common(self.types[there], wanted) is None
+
+    def _leave(self, version: int, column: str, new: str) -> str:
+        """A column of the table gets no values from this version on.
+
+        :return: its name
+        """
+        old = self.placed[column]
+        log.info("%s: column %s goes on in %s; %s stays as it is.", self.whole.topic, column, new, old)
+        schema = self.whole.schemas.get(version - 1)
+        type_ = self.types.get(old.lower()) or (self._type(schema.column(column)) if schema else "")
+        if type_:
+            self.left[old] = Left(version, column, type_)
+        return old
+
+    def _keep(self, version: int) -> None:
+        """Columns that are dropped have what events before say."""
+        for column in left_behind(self.whole, version):
+            there = self.placed.get(column, "")
+            if type_ := self.types.get(there.lower()):
+                self.left[there] = Left(version, column, type_)
+
+    def _take(self, change: TableChange, schema: TableSchema, placed: Mapping[str, str], new: Collection[str]) -> None:
+        """The table has the columns of a version."""
+        types, live = dict(self.types), lowered(placed.values())
+        for name, there in placed.items():
+            old = None if name in new else self._came(change, name)
+            if old is not None and old.lower() not in live:
+                types.pop(old.lower(), None)
+            has, wants = self.types.get((old or there).lower()), self._type(schema.column(name))
+            types[there.lower()] = (common(has, wants) if has else None) or wants
+        self.types, self.placed = types, dict(placed)
+
+    def _recorded(self) -> Variants:
+        base = base_version(self.whole)
+        before = {v: names for v, names in self.known.names.items() if v <= base}
+        began = {v: names for v, names in self.known.began.items() if v <= base}
+        at: Mapping[str, str] = self.known.at(base)
+        for version in sorted(self.whole.changes):
+            if self.names[version] != at:
+                before[version] = at = self.names[version]
+        began |= {v: names for v, names in self.began.items() if names}
+        return Variants(self.whole.version, before, began) if before else Variants()
+
+    def _all(self, names: Mapping[str, str], columns: Iterable[str]) -> dict[str, str]:
+        found = {name: names.get(name) or self.plain.name(name) for name in columns}
+        return {name: there for name, there in found.items() if there is not None}
+
+    def _type(self, column: Column) -> str:
+        casts = {name.lower(): type_ for name, type_ in self.plain.rule.columns.cast.items()}
+        return casts.get(column.name.lower()) or spark_type(column.type)
+
+    def _check(self, column: Column, schema: TableSchema, there: str, wants: str) -> None:
+        """
+        :raises TargetError: the values of the column tell rows
+        """
+        if column.name in schema.key:
+            why = f"column {column.name} is part of the key, and rows are told by its values"
+        elif not schema.key and self.plain.mode != "log":
+            why = "the table has no key, and its rows are told by all their values"
+        else:
+            return
+        raise TargetError(
+            f"Column {column.name} of {schema.id} is {there} in the table and would have to become {wants}, and cannot go on in a new column: {why}.",
+            where=f"{self.target.location}, batches {self.whole.first} to {self.whole.last}",
+            safe="The table was not changed; the change log keeps the batches.",
+            remedy="let the rule of the table say type_changes: rewrite; if there are values that the new type does not hold, have the source table "
+            "read again (schema.change.rewrite.mode=snapshot does so after such a change)",
+        )
+
+
+def _free(plain: str, type_: str, taken: Collection[str]) -> str:
+    """A name for a column of a type that nothing has yet.
+
+    >>> _free("n", "decimal(9,2)", {"n", "n__v_decimal"})
+    'n__v_decimal_2'
+    """
+    found = _WORD.match(type_)
+    assert found is not None
+    first = name = f"{plain}__v_{found[0]}"
+    number = 1
+    while name.lower() in taken:
+        number += 1
+        name = f"{first}_{number}"
+    return name

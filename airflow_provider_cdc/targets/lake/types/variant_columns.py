@@ -1,0 +1,66 @@
+"""Columns of documents: Spark calls the encoder where the rows are, with Arrow arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pyarrow as pa
+from pyspark import SparkContext
+from pyspark.sql import Column as Expression
+from pyspark.sql import types as T
+from pyspark.sql.pandas.functions import arrow_udf
+
+from airflow_provider_cdc.targets.lake.executors.executor_packages import ship
+from airflow_provider_cdc.targets.lake.types.variant_decoder import decode
+from airflow_provider_cdc.targets.lake.types.variant_encoder import Encoder
+
+VARIANT = "variant"
+"""The Spark type."""
+_FIELDS = (
+    pa.field("value", pa.binary(), nullable=False),
+    pa.field("metadata", pa.binary(), nullable=False, metadata={b"variant": b"true"}),
+)
+"""By this Spark knows that a struct is a variant."""
+
+
+def as_variant(text: Expression) -> Expression:
+    """Documents as variants.
+
+    :param text: their extended JSON
+    """
+    return _called(variants, T.VariantType(), text)
+
+
+def as_text(variant: Expression) -> Expression:
+    """Variants as texts that are equal if their values are, with the types of these."""
+    return _called(texts, T.StringType(), variant)
+
+
+@cache
+def _shipped(context: SparkContext) -> None:
+    """Executors get the code once, and not for each table."""
+    ship(context)
+
+
+def _called(function: Callable[[pa.Array], pa.Array], type_: T.DataType, given: Expression) -> Expression:
+    context = SparkContext._active_spark_context  # threads have no active session of their own
+    if context is not None:
+        _shipped(context)
+    found: Expression = arrow_udf(function, type_)(given)  # type: ignore[call-overload]
+    return found
+
+
+def variants(given: pa.Array) -> pa.Array:
+    """An array of texts as one of variants."""
+    encode = Encoder().encode
+    made = [(b"", b"") if text is None else encode(text) for text in given.to_pylist()]
+    values = pa.array([value for value, _ in made], pa.binary())
+    metadata = pa.array([metadata for _, metadata in made], pa.binary())
+    return pa.StructArray.from_arrays([values, metadata], fields=list(_FIELDS), mask=given.is_null())
+
+
+def texts(given: pa.Array) -> pa.Array:
+    """An array of variants as one of texts."""
+    found = [None if one is None else decode(one["value"], one["metadata"]) for one in given.to_pylist()]
+    return pa.array(found, pa.string())

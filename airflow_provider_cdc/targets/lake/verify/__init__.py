@@ -1,0 +1,1 @@
+"""Comparison of tables with the rows of the source."""

@@ -1,0 +1,248 @@
+"""The rows that a table ought to have at its own last batch: those of the source at some position, and what was captured since.
+
+A *reference* has the rows of the source's table at a position of its log. The connector's own batches, from the first one that ends after this
+position up to the table's last one, are put upon them as the apply would. The first batch may hold changes from before the position, too. To rows with
+a key that does no harm: of each key the last event counts, and the reference has what happened before it. Rows without a key are counted, so there each event may
+count only once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import Column as Expression
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from airflow_provider_cdc.changelog.partial import partial
+from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, joined, lineage
+from airflow_provider_cdc.changelog.since import ONLY_CHANGES, NotComparable, Since
+from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.targets.lake.events import reduce_events, row_images
+from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
+    KEPT,
+    OP,
+    ORIGIN,
+    SEQ,
+    UNKNOWN,
+    inherited,
+    last_per_key,
+)
+from airflow_provider_cdc.targets.lake.rows.multiset import NUMBER, repeated
+from airflow_provider_cdc.targets.lake.types.spark_types import constant, filled, quoted, spark_type
+
+BROADCAST_EVENTS = 1_000_000
+"""So many events at most are sent to all executors, so that the reference's rows stay where they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The rows that a table ought to have, with the columns of ``schema``; with :data:`~airflow_provider_cdc.targets.lake.rows.last_event_per_key.UNKNOWN` where values are not known.
+
+    :param rows_about: how many they are, roughly
+    """
+
+    rows: DataFrame
+    schema: TableSchema
+    rows_about: int
+
+
+def of_reference(spark: SparkSession, reference: Pending) -> Expected:
+    """The rows of the reference itself."""
+    rows = reduce_events.contents(spark, reference, reduce_events.last_truncate(spark, reference))
+    return Expected(rows, reference.schema, reference.events)
+
+
+def expected(spark: SparkSession, reference: Pending, since: Since, last: int) -> Expected:
+    """The rows of a reference, and what was captured since, up to some batch.
+
+    :raises NotComparable: the columns were being changed at the position, or rows without a key
+    """
+    start = of_reference(spark, reference)
+    parts = since.parts(reference.topic, last)
+    if not parts:
+        return start
+    pending = joined(parts, last, {})
+    about = start.rows_about + pending.events
+    if cut := reduce_events.last_truncate(spark, pending):  # all rows of the table come after it
+        return Expected(reduce_events.contents(spark, pending, cut), pending.schema, about)
+    first = parts[0] if parts[0].last == since.first and since.straddles else None
+    version = _version_at(start.schema, pending, first, since)
+    if version not in pending.schemas:
+        schema = start.schema.model_copy(update={"version": version})
+        pending = replace(pending, schemas={**pending.schemas, version: schema})
+    rows = _brought_up(start.rows, pending, version)
+    keys_differ = pending.schemas[version].key != start.schema.key or _key_is_another(pending, version)
+    if not pending.schema.key or keys_differ or reduce_events.key_changed(pending, 0):
+        if first is not None and first.events:
+            raise NotComparable(
+                "its rows have no key, and it was being written to at the position at which the source was read: verify it again when "
+                "less is written"
+            )
+        return Expected(_counted(spark, rows, pending), pending.schema, about)
+    if first is not None and partial(first) is not None:
+        raise NotComparable(ONLY_CHANGES)
+    return Expected(_upon(spark, rows, pending, straddles=first is not None), pending.schema, about)
+
+
+# -- the reference's columns ------------------------------------------------------------------------------------------
+
+
+def _version_at(source: TableSchema, pending: Pending, first: Pending | None, since: Since) -> int:
+    """The version of the connector's schema that was in force at the position.
+
+    :param source: the table at the position
+    :param first: the part of the batch that the position is within
+    """
+    base = base_version(pending)
+    newest = max(first.changes, default=base) if first is not None else base
+    schemas = dict(pending.schemas)
+    if base not in schemas and (before := since.schema_before(pending.topic)) is not None and before.version == base:
+        schemas[base] = before
+    wanted = _columns(source)
+    found = [v for v in range(base, newest + 1) if v in schemas and _columns(schemas[v]) == wanted]
+    if not found and base not in schemas and base > 0:
+        return base  # no batch that there is still has the schema
+    if not found:
+        there = [name for name, _ in _columns(schemas[max(v for v in schemas if v <= newest)])] if schemas else []
+        raise NotComparable(
+            f"at the position at which the source was read, its columns were {', '.join(source.names)}; those of the change log "
+            f"were {', '.join(there) or 'not known'}: if a DDL statement has just changed them, verify it again"
+        )
+    known = replace(pending, schemas={**pending.schemas, **{v: schemas[v] for v in found}})
+    if any(
+        origin != Origin(column=name)
+        for v in found[1:]
+        for name, origin in lineage(known, found[0], until=v).items()
+    ):  # fmt: skip
+        raise NotComparable(
+            "its columns were being changed at the position at which the source was read: verify it again"
+        )
+    return found[0]
+
+
+def _columns(schema: TableSchema) -> list[tuple[str, str]]:
+    return [(column.name, column.type) for column in schema.columns]
+
+
+def _key_is_another(pending: Pending, version: int) -> bool:
+    """Whether the newest key is not that of the reference's rows."""
+    origins = lineage(pending, version)
+    return {origins[name].column for name in pending.schema.key} != set(pending.schemas[version].key)
+
+
+def _brought_up(rows: DataFrame, pending: Pending, version: int) -> DataFrame:
+    """Rows of a version with the newest columns."""
+    if version == pending.version:
+        return rows
+    origins, columns = lineage(pending, version), []
+    for column in pending.schema.columns:
+        origin, type_ = origins[column.name], spark_type(column.type)
+        if origin.column is None:
+            value = filled(constant(origin.fill, column.type), type_)
+        else:
+            value = F.col(quoted(origin.column)).cast(type_)
+        columns.append(value.alias(column.name))
+    if UNKNOWN in rows.columns:
+        names = [
+            F.when(F.array_contains(UNKNOWN, F.lit(origin.column)), F.lit(name))
+            for name, origin in origins.items()
+            if origin.column is not None
+        ]
+        columns.append(F.array_compact(F.array(*names)).alias(UNKNOWN))
+    return rows.select(*columns)
+
+
+# -- what was captured since ------------------------------------------------------------------------------------------
+
+
+def _counted(spark: SparkSession, rows: DataFrame, pending: Pending) -> DataFrame:
+    """Rows without a key, and the images that came and went."""
+    changes = row_images.differences(spark, pending, 0)
+    names = list(pending.schema.names)
+    whole = rows.select(*map(quoted, names)).withColumn(NUMBER, F.lit(1))
+    return rows if changes is None else repeated(whole.unionByName(changes.drop(SEQ)), names)
+
+
+def _upon(spark: SparkSession, rows: DataFrame, pending: Pending, *, straddles: bool) -> DataFrame:
+    """Rows with a key, and the last event of each."""
+    names, key = list(pending.schema.names), pending.schema.key
+    sparse = reduce_events.sparse(pending, 0)
+    found = reduce_events.events(spark, pending, 0, present=lambda: rows.select(*map(quoted, names)))
+    if found is None:
+        return rows
+    last = last_per_key(found, key, sparse)
+    few = pending.events <= BROADCAST_EVENTS
+    moved = ORIGIN in last.columns
+    if moved and not straddles:
+        last = inherited(last, rows, key, sparse).drop(ORIGIN)
+    if KEPT in last.columns:
+        last = _kept_of_nobody(last, key) if moved and straddles else last
+    last = last.localCheckpoint()  # it is read several times
+    touched = last.select(*[F.col(quoted(k)) for k in key])
+    same = _same(key, "r", "l")
+    others = rows.alias("r").join(_sent(touched, few=few).alias("l"), same, "left_anti")
+    new = last.where(F.col(OP) != "d")
+    if UNKNOWN not in rows.columns and KEPT not in last.columns:
+        return others.select(*map(quoted, names)).unionAll(new.select(*map(quoted, names)))
+    with_unknown = _with_unknown(others, names)
+    if KEPT not in last.columns:
+        return with_unknown.unionAll(_with_unknown(new, names))
+    old = rows.alias("r").join(_sent(touched, few=few).alias("l"), same, "left_semi")
+    return with_unknown.unionAll(_completed(new, _with_unknown(old, names), names, key, sparse))
+
+
+def _completed(
+    new: DataFrame, old: DataFrame, names: list[str], key: tuple[str, ...], sparse: Sequence[str]
+) -> DataFrame:
+    """Reduced rows with the reference's values where no event told one. Where the reference has none either, nobody knows it."""
+    there = old.withColumn(_THERE, F.lit(True)).alias("r")
+    joined_ = new.alias("n").join(there, _same(key, "n", "r"), "left")
+
+    def stays(name: str) -> Expression:
+        return F.array_contains(f"n.{KEPT}", F.lit(name))
+
+    columns = []
+    for name in names:
+        value = F.col(f"n.{quoted(name)}")
+        if name in sparse:
+            value = F.when(stays(name), F.col(f"r.{quoted(name)}")).otherwise(value)
+        columns.append(value.alias(name))
+    lost = [
+        F.when(
+            stays(name) & (F.col(f"r.{_THERE}").isNull() | F.array_contains(f"r.{UNKNOWN}", F.lit(name))), F.lit(name)
+        )
+        for name in sparse
+    ]
+    unknown = F.array_distinct(F.concat(f"n.{UNKNOWN}", F.array_compact(F.array(*lost))))
+    return joined_.select(*columns, unknown.alias(UNKNOWN))
+
+
+_THERE = "__cdc_there"
+
+
+def _kept_of_nobody(last: DataFrame, key: tuple[str, ...]) -> DataFrame:
+    """Reduced rows of which the reference may have the old key or the new one: what they would keep of it is not known."""
+    moved = ~F.col(ORIGIN).eqNullSafe(F.struct(*[F.col(quoted(k)) for k in key]))
+    none = F.array().cast("array<string>")
+    unknown = F.when(moved, F.concat(UNKNOWN, KEPT)).otherwise(F.col(UNKNOWN))
+    changed = last.withColumn(UNKNOWN, unknown).withColumn(KEPT, F.when(moved, none).otherwise(F.col(KEPT)))
+    return changed.drop(ORIGIN)
+
+
+def _with_unknown(rows: DataFrame, names: list[str]) -> DataFrame:
+    unknown = F.col(UNKNOWN) if UNKNOWN in rows.columns else F.array().cast("array<string>").alias(UNKNOWN)
+    return rows.select(*map(quoted, names), unknown)
+
+
+def _same(key: tuple[str, ...], a: str, b: str) -> Expression:
+    same = [F.col(f"{a}.{quoted(k)}").eqNullSafe(F.col(f"{b}.{quoted(k)}")) for k in key]
+    whole = same[0]
+    for one in same[1:]:
+        whole &= one
+    return whole
+
+
+def _sent(rows: DataFrame, *, few: bool) -> DataFrame:
+    return F.broadcast(rows) if few else rows

@@ -1,0 +1,146 @@
+"""What a rule makes of a reduction, on arrays: columns that need no SQL, and rows that are marked as deleted.
+
+:meth:`airflow_provider_cdc.targets.lake.rules.projection.Shape.events` says the same to Spark. Whoever has a rule that :func:`needs_spark` names has Spark make the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.reduction import TOLD, Reduction
+from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.targets.lake.events import reduce_events
+from airflow_provider_cdc.targets.lake.rules.projection import Shape
+from airflow_provider_cdc.targets.lake.types.spark_types import holds, spark_type
+
+_ARROW = {
+    "smallint": pa.int16(), "int": pa.int32(), "bigint": pa.int64(), "double": pa.float64(), "timestamp_ntz": pa.timestamp("us"),
+}  # fmt: skip
+"""Types that a cast may have here."""
+
+
+def needs_spark(shape: Shape, pending: Pending) -> str:
+    """Why Spark has to make the rows of some batches; empty if arrays do.
+
+    :param pending: batches that :func:`~airflow_provider_cdc.changelog.reduction.reduce` takes
+    """
+    if shape.plain:
+        return ""
+    if shape.mode not in ("current", "soft_delete"):
+        return f"its mode is {shape.mode}"
+    if shape.variants or shape.left:
+        return "a column goes on in another one"
+    if shape.documents:
+        return "its documents are variants"
+    if shape.filter is not None:
+        return f"its rule has a {shape.filter.what}"
+    if shape.computed:
+        return f"its rule computes {', '.join(shape.computed)}"
+    if inexact := [old for old, (there, wanted) in _casts(shape, pending.schema).items() if not _exact(there, wanted)]:
+        return f"its rule casts {', '.join(inexact)}"
+    if others := sorted({what for what in shape.rule.metadata.values() if what not in {*TOLD, *shape.places}}):
+        return f"its rule asks for {', '.join(others)}"
+    if shape.mode == "soft_delete" and (lacking := reduce_events.sparse(pending, 0, deletes=True)):
+        return f"deletes leave values out: {', '.join(lacking)}"
+    return ""
+
+
+def _casts(shape: Shape, schema: TableSchema) -> dict[str, tuple[str, str]]:
+    """Column of the source that gets another type → its Spark type, and the one that it gets."""
+    types, found = shape.types(schema), {}
+    for old, new in shape.names(schema).items():
+        there = spark_type(schema.column(old).type)
+        if types[new] != there:
+            found[old] = there, types[new]
+    return found
+
+
+def _exact(there: str, wanted: str) -> bool:
+    """Whether Arrow makes of each value what Spark makes of it."""
+    # nanoseconds are texts to Spark only
+    return holds(wanted, there) and (wanted in _ARROW or wanted.startswith("decimal("))
+
+
+def _arrow(type_: str) -> pa.DataType:
+    if type_.startswith("decimal("):
+        return pa.decimal128(*map(int, type_.removeprefix("decimal(").removesuffix(")").split(",")))
+    return _ARROW[type_]
+
+
+@dataclass(frozen=True)
+class ShapedReduction:
+    """The rows of some batches; implements :class:`airflow_provider_cdc.targets.lake.formats.target.Changes`.
+
+    :param shape: one of which :func:`needs_spark` says that arrays do
+    """
+
+    shape: Shape
+    reduction: Reduction
+    made_from = ""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The columns of rows."""
+        return [*self.shape.types(self.reduction.schema), *self.shape.flags()]
+
+    @cached_property
+    def keys(self) -> pa.Table:
+        """The key columns, as the table calls them."""
+        given, schema = self.reduction.keys, self.reduction.schema
+        names = self.shape.names(schema)
+        columns = {name: self._constant(name, given.num_rows) for name in self.shape.rule.shard}
+        return pa.table(columns | {names[k]: self._cast(k, given[k]) for k in schema.key})
+
+    @property
+    def inserts_only(self) -> bool:
+        """Whether all keys are new ones, by their events."""
+        return self.reduction.inserts_only
+
+    def number_of_rows(self) -> int:
+        """Rows that the batches leave."""
+        return self.reduction.keys.num_rows if self._marks else self.reduction.number_of_rows()
+
+    def number_of_deletes(self) -> int | None:
+        """Rows that were there before the batches, and are not after them."""
+        return 0 if self._marks else self.reduction.number_of_deletes()
+
+    def rows(self) -> Iterator[pa.Table]:
+        """The rows that the batches leave; a row group at a time."""
+        told = {what for what in self.shape.rule.metadata.values() if what in TOLD}
+        wanted = sorted(told | {"op", "commit_ts"}) if self._marks else sorted(told)
+        for rows, of_events in self.reduction.images(wanted, deleted=self._marks):
+            yield self._made(rows, of_events)
+
+    @property
+    def _marks(self) -> bool:
+        """Whether rows that are deleted stay."""
+        return self.shape.mode == "soft_delete"
+
+    def _made(self, rows: pa.Table, told: pa.Table) -> pa.Table:
+        shape, number = self.shape, rows.num_rows
+        found = {new: self._cast(old, rows[old]) for old, new in shape.names(self.reduction.schema).items()}
+        found |= {name: self._constant(name, number) for name in shape.constants}
+        for name, what in shape.rule.metadata.items():
+            found[name] = told[what] if what in TOLD else _repeated(shape.places[what], number)
+        if self._marks:
+            gone = pc.equal(told["op"], "d")
+            at = told["commit_ts"]
+            found |= {"_is_deleted": gone, "_deleted_at": pc.if_else(gone, at, pa.scalar(None, at.type))}
+        return pa.table({name: found[name] for name in self.names})
+
+    def _cast(self, column: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+        cast = _casts(self.shape, self.reduction.schema).get(column)
+        return values if cast is None else values.cast(_arrow(cast[1]))
+
+    def _constant(self, name: str, number: int) -> pa.Array:
+        return _repeated(self.shape.constants[name], number)
+
+
+def _repeated(text: str, number: int) -> pa.Array:
+    return pa.repeat(pa.scalar(text, pa.string()), number)

@@ -1,0 +1,471 @@
+"""Writes the rows that some batches make of one table: brings its columns up first, in place or with all rows."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from airflow_provider_cdc.changelog.pending import Pending, base_version, lineage
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.targets.lake.events import reduce_events
+from airflow_provider_cdc.targets.lake.formats.target import NEVER, Conflict, Evolution, Marker, Merge, Pinned, Target
+from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
+    ANEW,
+    KEPT,
+    OP,
+    OURS,
+    SEQ,
+    begun_anew,
+    last_per_key,
+    same,
+)
+from airflow_provider_cdc.targets.lake.rows.rewrite_rows import rewritten
+from airflow_provider_cdc.targets.lake.rules.projection import Shape, laid_out_by, lowered
+from airflow_provider_cdc.targets.lake.schema.lossy_casts import Changed, other_types
+from airflow_provider_cdc.targets.lake.schema.table_evolution import brought_up, evolution_of, present_version
+from airflow_provider_cdc.targets.lake.types.spark_types import common, filled, quoted
+from airflow_provider_cdc.targets.lake.write.collected_rows import TooMuch, collect, collect_new
+from airflow_provider_cdc.targets.lake.write.write_strategy import Route, new_keys_only
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.write.table_write")
+_OLD, _TOLD, _READ, _ENDED = f"{OURS}old_", f"{OURS}told_", f"{OURS}read", f"{OURS}ended"
+
+
+@dataclass(frozen=True)
+class Write:
+    """Some batches of one topic, on their way into its table.
+
+    :param fresh: no batch was applied before, so that rows that are there do not count
+    :param joins: no batch was applied before, to a table that has rows of other topics
+    :param at: the last batch of the table, as it was when these batches were chosen
+    :param by_spark: why Spark makes the rows of these batches
+    :param merges: why they are merged, if they are not to be committed
+    """
+
+    target: Target
+    pending: Pending
+    marker: Marker
+    shape: Shape
+    route: Route
+    fresh: bool = False
+    joins: bool = False
+    at: int | None = None
+    by_spark: str = ""
+    merges: str = ""
+
+    @property
+    def spark(self) -> SparkSession:
+        return self.target.spark
+
+    @property
+    def types(self) -> dict[str, str]:
+        """The table's columns, with those that its mode keeps up to date."""
+        return {**reduce_events.final_types(self.pending.schema, self.shape), **self.shape.flags()}
+
+    def anew(self, rows: DataFrame) -> None:
+        """Make these the rows of this topic, and all rows of the table if nobody shares it."""
+        if not self.target.exists():
+            self.target.create(rows, self.marker, self.shape.layout())
+        elif self.shape.shared:
+            others = self._others()
+            self.target.replace(others.unionByName(rows, allowMissingColumns=True), self.marker)
+        elif self.fresh:
+            self.target.record_rule(self.shape.stored())
+            if self.target.variants():
+                self.target.record_variants("")
+            self.target.replace(rows, self.marker)
+        elif self.shape.rule.type_changes == "new_column":
+            self.target.replace(self._read_again(rows), self.marker)
+        else:
+            self._changes_types(Evolution(self.marker.app, self.pending.version, self.types))
+            self.target.replace(rows, self.marker)
+
+    def documents(self) -> DataFrame | None:
+        """The documents of the table before these batches, by the key; with the names of the source. ``None`` if it has none, or has something else made of them.
+
+        :raises Conflict: another run has applied some of the batches by now
+        """
+        schema, shape = self.pending.schema, self.shape
+        if self.fresh or self.joins or schema.documents is None or not self.target.exists():
+            return None
+        names = shape.names(schema)
+        pinned = self.target.pinned()
+        self._check_at(pinned.marker(self.marker.app))
+        body, there = names.get(schema.documents.body, ""), pinned.rows
+        found = {field.name.lower(): field.dataType for field in there.schema.fields}
+        if found.get(body.lower()) != T.StringType() or shape.types(schema)[body] != "string":
+            return None
+        there = there.where(shape.mine())
+        if shape.mode == "history":
+            there = there.where("_is_current")
+        elif shape.mode == "soft_delete":
+            there = there.where(~F.coalesce("_is_deleted", F.lit(col=False)))
+        return there.select(*[F.col(quoted(names[name])).alias(name) for name in (*schema.key, schema.documents.body)])
+
+    def _read_again(self, rows: DataFrame) -> DataFrame:
+        """Rows with what the table has in columns that the source has no more. Of rows that are read again it stays, others begin without it."""
+        pending, shape = self.pending, self.shape
+        key, there, cuts = (
+            shape.key(pending.schema),
+            self._present_unchanged(),
+            reduce_events.truncates(self.spark, pending),
+        )
+        others = [c for c in there.columns if c.lower() not in lowered(rows.columns)]
+        if not key or reduce_events.key_changed(pending, 0):  # no key tells which rows they were
+            return rows.select("*", *[F.lit(None).cast(there.schema[c].dataType).alias(c) for c in others])
+        carried, events = shape.carried, reduce_events.events(self.spark, pending, 0, shape, present=self.documents)
+        if events is None or not (others or carried):
+            return rows
+        names = list(map(quoted, key))
+        ended = _ended(events, names, [number for number, _ in cuts]).alias("s")
+        old = there.select(*names, *[F.col(quoted(c)).alias(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])])
+        found = rows.alias("n").join(ended, same(key, "n", "s"), "left")
+        found = found.join(old.alias("o"), F.col(f"s.{_ENDED}").isNull() & same(key, "n", "o"), "left")
+        stays = {c: F.col(f"{_OLD}{i}") for i, c in enumerate([*others, *carried])}
+        if carried:  # events before the rows were read again may have had values
+            since = events.alias("e").join(ended, same(key, "e", "s"), "left")
+            since = since.where(F.col(SEQ) > F.coalesce(f"s.{_ENDED}", F.lit(0))).select("e.*")
+            told = last_per_key(since.select(SEQ, OP, KEPT, *names, *map(quoted, carried)), key, carried, carried)
+            told = told.select(
+                *names, F.col(KEPT), *[F.col(quoted(c)).alias(f"{_TOLD}{i}") for i, c in enumerate(carried)]
+            )
+            found = found.join(told.alias("e"), same(key, "n", "e"), "left")
+            for i, c in enumerate(carried):
+                lacks = F.coalesce(F.array_contains(KEPT, F.lit(c)), F.lit(col=True))
+                stays[c] = F.when(lacks, stays[c]).otherwise(F.col(f"{_TOLD}{i}"))
+        return found.select(
+            *[(stays[c] if c in carried else F.col(f"n.{quoted(c)}")).alias(c) for c in rows.columns],
+            *[stays[c].alias(c) for c in others],
+        )
+
+    def _present_unchanged(self) -> DataFrame:
+        """As :meth:`present`, of a table whose columns all have room for their values."""
+        self._changes_types(self._evolution())
+        return self.present()
+
+    def _others(self) -> DataFrame:
+        """Rows of other topics, with columns and types that have room for this one's."""
+        there = self._columns_there()
+        return there.where(~self.shape.mine())
+
+    def _columns_there(self) -> DataFrame:
+        wanted = {name.lower(): type_ for name, type_ in self.types.items()}
+        rows = self.target.rows()
+        found = {f.name: f.dataType.simpleString() for f in rows.schema.fields}
+        wider = {name: common(type_, wanted.get(name.lower(), type_)) or type_ for name, type_ in found.items()}
+        return rows.select(*[F.col(quoted(name)).cast(type_).alias(name) for name, type_ in wider.items()])
+
+    def append(self, rows: DataFrame, order: str) -> None:
+        """Add rows.
+
+        :param order: the column by which they are in order
+        """
+        found = self._evolution()
+        evolution, there = replace(found, fills={}), self.target.columns()
+        # rows keep the values of a column that is dropped and made again: no type would do for both
+        again = other_types(there, evolution).keys() - other_types(there, found).keys()
+        if (again or not self._changes_types(found)) and self.target.can_evolve(evolution):
+            self.target.evolve(evolution)
+            if appends := self.merges or self._add(rows, order):
+                log.info("%s is appended by Spark: %s.", self.pending.topic, appends)
+                # from the oldest event to the newest one, so that readers find a stretch of the log in few files
+                self.target.append(rows.orderBy(F.col(quoted(order))), self.marker)
+        else:
+            self.target.replace(self.present(fills=False).unionByName(rows, allowMissingColumns=True), self.marker)
+
+    def _add(self, rows: DataFrame, order: str) -> str:
+        """Commit rows that are only added.
+
+        :return: why Spark has to append them instead; empty if it is done
+        """
+        try:
+            new = collect_new(rows, self.target.columns(), order)
+        except TooMuch as e:
+            return str(e)
+        reason = self.target.upsert(new, lambda: new.frame(self.spark), self.marker)
+        if not reason:
+            log.info(
+                "%s is committed: %d rows, made by Spark: its mode is %s.",
+                self.pending.topic,
+                new.number_of_rows(),
+                self.shape.mode,
+            )
+        return reason
+
+    def merge(
+        self,
+        final: Callable[[DataFrame], DataFrame],
+        key: tuple[str, ...],
+        nullable: frozenset[str],
+        *,
+        inherits: bool = False,
+    ) -> None:
+        """Upsert and delete by key.
+
+        :param final: the table's rows, with its final columns → rows as of :class:`Merge`, those with :data:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.ANEW` as
+            :func:`airflow_provider_cdc.targets.lake.rows.last_event_per_key.last_per_key` gives them
+        :param nullable: key columns that may be NULL
+        :param inherits: whether rows have values that the table has under other keys, or are made of those that it has
+        """
+        target, types = self.target, self.types
+        evolution = self._evolution()
+        rewrites = self._needs_a_rewrite(evolution) or self._changes_types(evolution)
+        if not rewrites and target.can_evolve(evolution):
+            fills, there = target.evolve(evolution), target.pinned()
+            rows = final(_filled(there.rows.where(self.shape.mine()), types, fills))
+            self._check_undisturbed(inherits)
+            merge = Merge(rows, key, nullable, types, fills)
+            if merges := self.merges or self._commit(merge, there, inherits=inherits):
+                log.info("%s is merged: %s.", self.pending.topic, merges)
+                target.merge(replace(merge, rows=_apart(rows)), self.marker)
+        else:
+            present = self.present()
+            rows = final(present)
+            self._check_undisturbed(inherits)
+            log.info("%s is written anew: its columns cannot be changed in place.", self.pending.topic)
+            target.replace(rewritten(present, _apart(rows), key, types), self.marker)
+
+    def _commit(self, merge: Merge, there: Pinned, *, inherits: bool) -> str:
+        """Commit what would be merged.
+
+        :param inherits: as of :meth:`merge`
+        :return: why it has to be merged instead; empty if it is done
+        """
+        if merge.fills:
+            return f"all rows get values in {', '.join(merge.fills)}"
+        pending, shape = self.pending, self.shape
+        try:
+            changes = collect(
+                merge, self.target.columns(), there, inserts_only=new_keys_only(pending), from_there=bool(shape.flags()) or inherits,
+                looked_up=shape.filter is not None or "c" in pending.counts(),
+            )  # fmt: skip
+        except TooMuch as e:
+            return str(e)
+        if reason := self.target.upsert(changes, lambda: changes.frame(self.spark), self.marker):
+            return reason
+        keys, rows = changes.keys.num_rows, changes.number_of_rows()
+        log.info("%s is committed: %d keys, %d rows, made by Spark: %s.", pending.topic, keys, rows, self.by_spark)
+        return ""
+
+    def _check_undisturbed(self, inherits: bool) -> None:
+        """Make sure that the rows which were made from those of the table were made from what it had before these batches.
+
+        :param inherits: as of :meth:`merge`
+        :raises Conflict: another run has applied some of them by now
+        """
+        if not (self.shape.flags() or inherits):
+            return  # the last event of a key is that, whatever the table has
+        self._check_at(self.target.marker(self.marker.app) if self.target.exists() else NEVER)
+
+    def _check_at(self, found: int) -> None:
+        if found != (NEVER if self.at is None else self.at):
+            raise Conflict(f"another run has brought it to batch {found}")
+
+    def _needs_a_rewrite(self, evolution: Evolution) -> bool:
+        """Whether columns would change for rows of other topics, too, if they were changed in place."""
+        there = {name.lower() for name in self.target.columns()} if self.shape.shared else set()
+        filled_in = [n for n, value in evolution.fills.items() if value is not None or n.lower() in there]
+        return bool(self.shape.shared and (evolution.renamed or filled_in))
+
+    # -- columns ------------------------------------------------------------------------------------------------------
+
+    def _changes_types(self, evolution: Evolution) -> bool:
+        """Whether columns get types that do not hold the values that the table has in them.
+
+        :raises TargetError: the rule has the apply stop then
+        """
+        others = {} if self.shape.shared else other_types(self.target.columns(), evolution)
+        self.check_types(others)
+        return bool(others)
+
+    def check_types(self, others: Changed) -> None:
+        """
+        :param others: columns that get types which do not hold the values that they have
+        :raises TargetError: the rule has the apply stop then
+        """
+        if others and self.shape.rule.type_changes != "rewrite":
+            raise self._stopped(others)
+
+    def _stopped(self, others: Changed) -> TargetError:
+        changes = "; ".join(
+            f"{name} is {old} in the table and would have to become {new}" for name, (old, new) in others.items()
+        )
+        says = self.shape.rule.type_changes
+        only = (
+            ""
+            if says == "stop"
+            else ", by which columns of the source go on in new ones, and not those that the rule makes"
+        )
+        return TargetError(
+            f"Columns of {self.pending.schema.id} have got other types: {changes}. The rule of the table says type_changes: {says}{only}.",
+            where=f"{self.target.location}, batches {self.pending.first} to {self.pending.last}",
+            safe="The table was not changed; the change log keeps the batches.",
+            remedy="let the rule say type_changes: rewrite, or cast the column to one type with columns.cast and give the rule another location",
+        )
+
+    def bring_columns_up(self) -> bool:
+        """Change the table's columns in place, if that does not concern its rows.
+
+        :return: whether the table has the final columns now; otherwise :meth:`present` has them
+        """
+        target, evolution = self.target, self._evolution()
+        there = {name.lower() for name in target.columns()}
+        filled_in = [n for n, value in evolution.fills.items() if value is not None or n.lower() in there]
+        if (filled_in and not self._is_begun()) or self._changes_types(evolution) or not target.can_evolve(evolution):
+            return False
+        return not target.evolve(evolution)
+
+    def _is_begun(self) -> bool:
+        """Whether a run before, which was killed, has begun to bring the columns up in place: then that is the only way on."""
+        return bool(self.pending.changes) and self.target.version(self.marker.app) == self.pending.version
+
+    def begun(self) -> bool:
+        """Whether a run before, which was killed, has changed some of the columns in place."""
+        return self.target.version(self.marker.app) > base_version(self.pending)
+
+    def _evolution(self) -> Evolution:
+        """How the columns have to change."""
+        pending, shape, app = self.pending, self.shape, self.marker.app
+        start = present_version(self.target, pending, app, shape)
+        if self.joins:  # what has changed in rows that the table does not have does not matter
+            return Evolution(app, pending.version, self.types)
+        self.refuse_removed_columns(start)
+        self._refuse_renamed_columns(start)
+        found = evolution_of(pending, app, start, pending.version, shape)
+        self._check_dropped(found)
+        return found
+
+    def _refuse_renamed_columns(self, start: int) -> None:
+        """
+        :param start: the schema version of the table's columns
+        :raises TargetError: a column that the rule leaves out got a name that it does not: rows of the table have none of its values
+        """
+        pending, shape = self.pending, self.shape
+        if not pending.changes or pending.taken is not None or "t" in pending.counts() or shape.rule.outbox is not None:
+            return  # the rows that are there go
+        before = shape.as_of(start)
+        for name, origin in lineage(pending, start).items():
+            if origin.column is None or before.name(origin.column) is not None or shape.name(name) is None:
+                continue
+            raise TargetError(
+                f"Column {origin.column} of {pending.schema.id}, which the rule leaves out, is called {name} at the source now, which the rule does not leave out: "
+                "rows of the table lack its values.",
+                where=f"{self.target.location}, batches {pending.first} to {pending.last}",
+                safe="The table was not changed; the change log keeps the batches.",
+                remedy=f"have the table read again: `{pending.read_again}`; or move it away: then it is built again from the change log",
+            )
+
+    def refuse_removed_columns(self, start: int) -> None:
+        """
+        :param start: schema version of the table's columns
+        :raises TargetError: the table lacks a column that the source had all the time: made again, it would be NULL in rows that are there
+        """
+        pending, shape = self.pending, self.shape
+        if start not in pending.schemas:
+            return  # which columns the source had is not known
+        there, before = lowered(self.target.columns()), shape.as_of(start)
+        taken = [
+            name
+            for new, origin in lineage(pending, start).items()
+            if origin.column is not None and (name := shape.name(new)) is not None and name.lower() not in there
+            if (old := before.name(origin.column)) is not None and old.lower() not in there
+        ]
+        if taken:
+            raise TargetError(
+                f"The table has no column {', '.join(taken)} any more: new batches do not have the values of rows that are there.",
+                where=f"{self.target.location}, batches {pending.first} to {pending.last}",
+                safe="The table was not changed; the change log keeps the batches.",
+                remedy="give the column its name again, or undo the statement that has dropped it; otherwise move the table away and run the apply again: it is built again "
+                "from the change log",
+            )
+
+    def _check_dropped(self, evolution: Evolution) -> None:
+        """
+        :raises TargetError: the rule lays the table out by a column that goes
+        """
+        rule, gone = self.shape.rule, lowered(evolution.dropped)
+        for what in ("partition_by", "cluster_by"):
+            for given in getattr(rule, what):
+                if laid_out_by(given).lower() in gone:
+                    raise TargetError(
+                        f"Column {laid_out_by(given)} of {self.pending.schema.id} was dropped at the source. The rule of its table says dropped_columns: drop, "
+                        f"and lays it out by this column: {what}: {given}.",
+                        where=f"{self.target.location}, batches {self.pending.first} to {self.pending.last}",
+                        safe="The table was not changed; the change log keeps the batches.",
+                        remedy="let the rule say dropped_columns: keep, so that the column stays with its values; or give it another layout and another location: "
+                        "then the table is built again from the change log",
+                    )
+
+    def present(self, *, fills: bool = True) -> DataFrame:
+        """The table's rows, with the final columns first, then the columns that the source has dropped."""
+        pending, shape, types = self.pending, self.shape, self.types
+        start = present_version(self.target, pending, self.marker.app, shape)
+        if not shape.shared and self._is_begun() and self.target.can_evolve(evolution := self._evolution()):
+            self.target.evolve(evolution)
+            start = pending.version
+        there = self.target.rows()
+        if not shape.shared:
+            evolution = evolution_of(pending, self.marker.app, start, pending.version, shape)
+            there = there.drop(*[F.col(quoted(name)) for name in evolution.going(there.columns)])
+            changed = other_types(self.target.columns(), evolution)
+            self.check_types(changed)
+            return brought_up(there, pending, start, shape, types, changed, self.target.location, fills=fills)
+        mine = there.where(shape.mine())
+        if not self.joins:
+            mine = brought_up(mine, pending, start, shape, types, {}, self.target.location, fills=fills)
+        return self._others().unionByName(mine, allowMissingColumns=True)
+
+
+@dataclass(frozen=True)
+class Draft(Write):
+    """A write of all rows that only makes them.
+
+    :param made: gets the rows
+    """
+
+    made: list[DataFrame] = field(default_factory=list)
+
+    def anew(self, rows: DataFrame) -> None:
+        self.made.append(rows)
+
+
+def key_is_another(write: Write, what: str) -> TargetError:
+    """Of a table whose key has changed at the source, so that rows cannot be followed."""
+    pending = write.pending
+    return TargetError(
+        f"The key of {pending.schema.id} has changed at the source: {what} cannot be brought over the change, as its rows are told by their keys.",
+        where=f"{write.target.location}, batches {pending.first} to {pending.last}",
+        safe="The table was not changed; the change log keeps the batches.",
+        remedy=f"have the source table read again by `{pending.read_again}`, move the table away, and run the apply again: it begins "
+        "with that snapshot; or keep the old key with message.key.columns",
+    )
+
+
+def _ended(events: DataFrame, names: list[str], cuts: Sequence[int]) -> DataFrame:
+    """Of each key the number of the last event that has ended a row of it (:data:`_ENDED`), NULL if none has: it was deleted, or the table was emptied, and
+    the row was not read again.
+
+    :param cuts: numbers of the events that have emptied the table, ascending
+    """
+    each = F.array(*[F.lit(number).cast("bigint") for number in cuts])
+    passed = F.array_max(F.filter(each, lambda cut: cut < F.col(SEQ)))
+    of_key = events.groupBy(*names).agg(
+        F.collect_set(F.when(F.col(OP) == "r", passed)).alias(_READ),
+        F.max(F.when(F.col(OP) == "d", F.col(SEQ))).alias(_OLD),
+    )
+    return of_key.select(*names, F.greatest(_OLD, F.array_max(F.array_except(each, _READ))).alias(_ENDED))
+
+
+def _apart(rows: DataFrame) -> DataFrame:
+    """Reduced rows for a merge."""
+    return begun_anew(rows) if ANEW in rows.columns else rows
+
+
+def _filled(there: DataFrame, types: Mapping[str, str], fills: Mapping[str, str | None]) -> DataFrame:
+    """The table's rows as they are when the fills are made."""
+    return there.select(*[filled(fills[c], t).alias(c) if c in fills else F.col(quoted(c)) for c, t in types.items()])

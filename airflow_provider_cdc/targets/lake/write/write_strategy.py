@@ -1,0 +1,90 @@
+"""Chooses how the rows of a table are written: by Spark, merged if the table has a key and otherwise all of them anew, or committed as arrays."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.reduction import Reduction, not_on_arrays
+from airflow_provider_cdc.targets.lake.formats.target import Target
+from airflow_provider_cdc.targets.lake.rules.projection import Shape
+from airflow_provider_cdc.targets.lake.write.projected_reduction import needs_spark
+
+log = logging.getLogger("airflow_provider_cdc.targets.lake.write.write_strategy")
+
+LARGE_BATCH = 1 << 30
+"""Bytes of the change log up to which the keys and rows of a batch are held in the memory of the driver."""
+MOST_EVENTS = 5_000_000
+"""Events up to which they are, however few bytes these have: each key takes 200 to 300 bytes while the last event of each is found."""
+
+LARGE_BAG, LARGE_FRAME, MOST_CHANGES = 32 << 20, 64 << 20, 1_000_000
+"""The same for a table without a key, and for rows that Spark makes, which are held as a whole: bytes, and events."""
+_NOT_KEYS = ("float", "double", "array", "struct")
+"""Types of keys that arrays compare in another way than tables do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The choice, for the batches of one connector.
+
+    :param reduce: reduces batches on arrays
+    :param writes: one of :data:`airflow_provider_cdc.targets.lake.formats.table_format.WRITES`
+    """
+
+    reduce: Callable[[Pending], Reduction]
+    writes: str = "auto"
+
+    def needs_spark(self, target: Target, pending: Pending, shape: Shape) -> str:
+        """Why Spark has to make the rows of these batches for a table with a key; empty if arrays do."""
+        if pending.changes:
+            return "the table's columns change"
+        if shape.mode == "history":
+            return "its mode is history"
+        if reason := not_on_arrays(pending) or needs_spark(shape, pending):
+            return reason
+        if pending.bytes > LARGE_BATCH:
+            return f"{pending.bytes >> 20} MB of change log are too many for the memory of the driver"
+        if pending.events > MOST_EVENTS:
+            return f"{pending.events} events are too many for the memory of the driver"
+        if more := set(target.names()) ^ {*shape.types(pending.schema), *shape.flags()}:
+            return f"its columns are not those of the source: {', '.join(sorted(more))}"
+        return ""
+
+    def merges(self, target: Target, pending: Pending, shape: Shape, *, by_spark: bool) -> str:
+        """Why Spark has to write these batches, and merge them into a table with a key; empty if they may be committed as arrays.
+
+        :param by_spark: whether Spark makes their rows, so that it would be in vain if the table refused them
+        """
+        if self.writes == "merge":
+            return "it was asked for"
+        if not by_spark:
+            return ""
+        if odd := [name for name, type_ in _key_types(pending, shape).items() if type_.startswith(_NOT_KEYS)]:
+            return f"the key has columns of other types than numbers, texts and times: {', '.join(odd)}"
+        if shape.mode != "log" and "t" in pending.counts():
+            return "the table is emptied in between"
+        if pending.bytes > LARGE_FRAME or pending.events > MOST_CHANGES:
+            return f"{pending.events} events in {pending.bytes >> 20} MB of change log are too many for the memory of the driver"
+        return target.refuses(inserts_only=shape.mode == "log" or new_keys_only(pending))
+
+    def replaces(self, pending: Pending) -> str:
+        """Why a table without a key is to be written anew for these batches; empty if rows may be taken from it."""
+        if self.writes == "merge":
+            return "it was asked for"
+        if pending.bytes > LARGE_BAG or pending.events > MOST_CHANGES:
+            return f"{pending.events} events in {pending.bytes >> 20} MB of change log are too many for the memory of the driver"
+        return ""
+
+
+def new_keys_only(pending: Pending) -> bool:
+    """Whether all keys are new ones, by the kinds of events."""
+    return set(pending.counts()) <= {"c"}
+
+
+def _key_types(pending: Pending, shape: Shape) -> dict[str, str]:
+    if shape.mode in ("history", "log"):  # versions and events are told by their numbers
+        return {}
+    types = shape.types(pending.schema)
+    return {name: types[name] for name in shape.key(pending.schema)}

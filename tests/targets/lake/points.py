@@ -1,0 +1,39 @@
+"""Every write of a target goes through a hook, so that tests can stop an apply before or after it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_cdc.targets.lake.formats.table_format import TableFormat
+from airflow_provider_cdc.targets.lake.formats.target import Target
+
+WRITES = ("create", "replace", "append", "merge", "upsert", "take", "rebuild", "_alter")
+"""Methods of targets that each make one commit; ``_alter`` is one change of a table's columns or properties."""
+Hook = Callable[[str, str, Callable[[], Any]], Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Hooked(TableFormat):
+    """A format whose targets call ``hook(location, name, write)`` instead of each write."""
+
+    hook: Hook | None = None
+
+    def open(self, spark: Any, location: str, *, profile: str = "compatible") -> Target:
+        target = TableFormat.open(self, spark, location, profile=profile)
+        for name in WRITES:
+            if method := getattr(target, name, None):
+                setattr(target, name, self._through(location, name, method))
+        return target
+
+    def _through(self, location: str, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+        assert self.hook is not None
+        hook = self.hook
+        return lambda *args: hook(location, name, lambda: method(*args))
+
+
+def hooked(format_: TableFormat, hook: Hook) -> Hooked:
+    """The format with a hook."""
+    given = {f.name: getattr(format_, f.name) for f in dataclasses.fields(TableFormat)}
+    return Hooked(**given, hook=hook)

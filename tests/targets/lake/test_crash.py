@@ -1,0 +1,322 @@
+"""Whatever ends an apply, and wherever: the next one makes the tables what they have to be, and no event counts twice."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.targets.lake.formats.target import Conflict
+from tests.support.connectors import memory_connector
+from tests.support.sampled import Sampled
+from tests.targets.lake.lake import Child, Database, Lake, new_lake
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
+
+
+class Ended(BaseException):
+    """Nobody catches it, as nobody catches a kill."""
+
+
+def _first(db: Database) -> None:
+    """Rows that are applied before the crash."""
+    for name, key in (("keyed", ("id",)), ("rewritten", ("id",)), ("bag", ())):
+        db.create_table(f"s.{name}", {"id": "int64!", "n": "int32", "a": "string"}, key=key)
+        with db.transaction() as t:
+            for i in range(6):
+                t.insert(f"s.{name}", {"id": i % 4 if name == "bag" else i, "n": i, "a": f"a{i}"})
+
+
+def _then(db: Database) -> None:
+    """Changes of rows and columns: what is applied when the crash comes."""
+    for name in ("keyed", "rewritten", "bag"):
+        with db.transaction() as t:
+            t.insert(f"s.{name}", {"id": 7, "n": 1})
+            t.insert(f"s.{name}", {"id": 7 if name == "bag" else 8, "n": 1})
+            t.update(f"s.{name}", {"id": 1}, {"a": "changed"})
+            t.delete(f"s.{name}", {"id": 2})
+    db.rename_columns("s.keyed", a="b")
+    db.add_column("s.keyed", "c", "int64", 5)
+    db.change_column("s.keyed", "n", "int64", int)
+    db.drop_column("s.rewritten", "n")
+    db.add_column("s.rewritten", "n", "string", "x")
+    db.create_table("s.new", {"id": "int64!"}, key=("id",))
+    with db.transaction() as t:
+        t.update("s.keyed", {"id": 3}, {"b": "later", "c": None})
+        t.insert("s.new", {"id": 1})
+
+
+def _last(db: Database) -> None:
+    """More of both after the crash: the name that the columns were on their way to is not the last one."""
+    db.rename_columns("s.keyed", b="d", c="e")
+    with db.transaction() as t:
+        for name in ("keyed", "rewritten", "bag"):
+            t.update(f"s.{name}", {"id": 7}, {"n": 9 if name != "rewritten" else "nine"})
+
+
+@pytest.fixture(scope="module")
+def applied(spark: SparkSession, kind: str, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Tables with the first rows, which each test finds in the same place: there are kinds whose tables do not work anywhere else."""
+    made = new_lake(spark, tmp_path_factory.mktemp("applied"), kind)
+    _first(made.connector.database)
+    made.follow()
+    made.connector.store.close()
+    _save(made, "first")
+    return made
+
+
+@pytest.fixture
+def prepared(lake: Lake, applied: Lake) -> Lake:
+    """The first rows are applied, the changes after them are captured into a copy of the change log that they were applied from."""
+    db, folder = lake.connector.database, lake.folder / "copied"
+    _first(db)
+    folder.mkdir()
+    shutil.copy(applied.folder / "state.db", folder)
+    shutil.copytree(applied.connector.changelog.storage.root, folder / "changelog")
+    connector = memory_connector(db, folder, topic_prefix="p")
+    connector.database = db  # type: ignore[attr-defined]
+    lake = replace(lake, folder=applied.folder, connector=connector)
+    _restore(lake, "first")
+    assert lake.apply().tables == []  # they say themselves how far they are
+    _then(lake.connector.database)
+    lake.connector.capture()
+    return lake
+
+
+def _save(lake: Lake, name: str) -> None:
+    """Keep the tables as they are now."""
+    shutil.rmtree(lake.folder / "saved" / name, ignore_errors=True)
+    shutil.copytree(lake.folder / lake.name, lake.folder / "saved" / name)
+
+
+def _restore(lake: Lake, name: str) -> None:
+    """Make the tables what they were; the last report knows nothing of it, so it goes."""
+    shutil.rmtree(lake.folder / lake.name, ignore_errors=True)
+    shutil.copytree(lake.folder / "saved" / name, lake.folder / lake.name)
+    shutil.rmtree(Path(lake.connector.changelog.storage.root) / "test" / "applied", ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def children(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], list[Child]]]:
+    """Two processes with a Spark session each, started when they are asked for; who was killed is started again."""
+    folder = tmp_path_factory.mktemp("children")
+    started: list[Child] = []
+
+    def two() -> list[Child]:
+        while len(alive := [child for child in started if child.alive]) < 2:
+            started.append(Child(folder / f"{len(started)}.log"))
+        return alive
+
+    yield two
+    for child in started:
+        child.close()
+
+
+def _equal(lake: Lake) -> None:
+    for table, schema in lake.connector.database.view()[1].items():
+        rows = lake.connector.database.rows(str(table))
+        assert lake.rows(str(table), *schema.names) == sorted(rows, key=repr), table
+
+
+class Stopping:
+    """Ends the work on each table before one of its writes, which is after the one before it. 0 only counts them."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.names: dict[str, list[str]] = {}
+
+    def __call__(self, location: str, name: str, write: Callable[[], Any]) -> Any:
+        names = self.names.setdefault(location, [])
+        names.append(name)
+        if self._number and len(names) >= self._number:
+            raise Ended
+        return write()
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.every_kind
+def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake, sampled: Sampled) -> None:
+    """Tables know nothing of each other: one run ends before the same write of all of them."""
+    count = Stopping(0)
+    prepared.hook = count
+    prepared.apply(threads=1)
+    _equal(prepared)
+    assert {"_alter", "merge", "replace", "create"} <= {name for names in count.names.values() for name in names}
+    ended = [n for n in range(1, max(map(len, count.names.values())) + 1) if sampled.of(n, every=2)]
+    for number in ended:
+        _restore(prepared, "first")
+        prepared.hook = stopping = Stopping(number)
+        with pytest.raises(Ended):
+            prepared.apply(threads=1)
+        assert len(stopping.names) == len(count.names), "all tables were begun"
+        _save(prepared, f"ended{number}")
+    prepared.hook = None
+    # every other one is caught up as it is, the rest with more to come
+    for number in ended[::2]:
+        _restore(prepared, f"ended{number}")
+        prepared.apply()
+        _equal(prepared)
+    _last(prepared.connector.database)
+    prepared.connector.capture()
+    for number in ended[1::2]:
+        _restore(prepared, f"ended{number}")
+        prepared.apply()
+        _equal(prepared)
+
+
+def test_two_killed_runs_in_a_row_with_columns_renamed_in_between(prepared: Lake) -> None:
+    prepared.hook = _before_merge
+    with pytest.raises(Ended):
+        prepared.apply(threads=1)
+    _last(prepared.connector.database)
+    prepared.connector.capture()
+    prepared.hook = _before_merge
+    with pytest.raises(Ended):
+        prepared.apply(threads=1)
+    prepared.connector.database.rename_columns("s.keyed", d="f")
+    prepared.hook = None
+    prepared.follow()
+    _equal(prepared)
+
+
+def _before_merge(location: str, name: str, write: Callable[[], Any]) -> Any:
+    if name == "merge":
+        raise Ended
+    return write()
+
+
+def _killed_when_columns_are_changed(lake: Lake) -> None:
+    """Rows of two batches, of which the second one has a column more: the columns are changed, and then the run is killed."""
+    db, names = lake.connector.database, list[str]()
+    db.create_table("s.keyed", {"id": "int64!", "n": "int32"}, key=("id",))
+    with db.transaction() as t:
+        for i in range(4):
+            t.insert("s.keyed", {"id": i, "n": i})
+    lake.follow()
+    with db.transaction() as t:
+        t.insert("s.keyed", {"id": 7, "n": 7})
+        t.update("s.keyed", {"id": 1}, {"n": 11})
+    lake.connector.capture()
+    db.add_column("s.keyed", "c", "string")
+    with db.transaction() as t:
+        t.update("s.keyed", {"id": 2}, {"c": "new"})
+    lake.connector.capture()
+
+    def after_columns(location: str, name: str, write: Callable[[], Any]) -> Any:
+        if name != "_alter":
+            raise Ended
+        names.append(name)
+        return write()
+
+    lake.hook = after_columns
+    with pytest.raises(Ended):
+        lake.apply(threads=1)
+    assert names, "the columns were changed"
+    lake.hook = None
+
+
+@pytest.mark.every_kind
+def test_another_key_after_a_killed_run_that_had_changed_the_columns(lake: Lake) -> None:
+    """Such batches are applied one by one; the killed run had begun with two of those before it as one."""
+    _killed_when_columns_are_changed(lake)
+    lake.connector.database.change_key("s.keyed", "n")
+    with lake.connector.database.transaction() as t:
+        t.update("s.keyed", {"id": 2}, {"n": 20, "c": "moved"})
+        t.insert("s.keyed", {"id": 2, "n": 2})
+    lake.follow()
+    _equal(lake)
+
+
+@pytest.mark.every_kind
+def test_smaller_groups_after_a_killed_run_that_had_changed_the_columns(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The batches that a run applies at once depend on where it begins to read, so the next run may part them elsewhere."""
+    _killed_when_columns_are_changed(lake)
+    monkeypatch.setattr("airflow_provider_cdc.targets.lake.backlog.backlog_state.GROUP_BYTES", 1)
+    lake.apply()
+    _equal(lake)
+
+
+def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared: Lake) -> None:
+    """The other run, which knows of more batches, comes in between this one's look at the marker and its first write to each table."""
+    db, changelog = prepared.connector.database, prepared.connector.changelog
+    topics = {prepared.path(f"s.{name}"): f"p.s.{name}" for name in ("bag", "keyed", "new", "rewritten")}
+    overtaken: set[str] = set()
+
+    def more() -> None:
+        _last(db)
+        db.truncate("s.new")
+        with db.transaction() as t:
+            for name in ("bag", "keyed", "new", "rewritten"):
+                t.insert(f"s.{name}", {"id": 50})
+        db.add_column("s.bag", "z", "int32")
+        prepared.connector.capture()
+
+    def meanwhile(location: str, name: str, write: Callable[[], Any]) -> Any:
+        if not overtaken:
+            more()
+        if location not in overtaken:
+            overtaken.add(location)
+            batches = Batches(changelog, [one.contents for one in changelog.manifests("test")])
+            replace(prepared, hook=None).job()._catch_up.apply(
+                prepared.owner(topics[location]), location, [batches], []
+            )
+        return write()
+
+    prepared.hook = meanwhile
+    prepared.apply(threads=1)
+    assert overtaken == set(topics)
+    _equal(prepared)
+
+
+def test_other_writers_that_never_stop_are_an_error(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("airflow_provider_cdc.targets.lake.apply.catch_up.time.sleep", lambda _: None)
+    db = lake.connector.database
+    db.create_table("s.keyed", {"id": "int64!"}, key=("id",))
+    lake.follow()
+
+    def busy(location: str, name: str, write: Callable[[], Any]) -> Any:
+        raise Conflict("again")
+
+    with db.transaction() as t:
+        t.insert("s.keyed", {"id": 1})
+    lake.hook = busy
+    with pytest.raises(TargetError, match=r"changed by other writers 6 times .* the last time: again"):
+        lake.follow()
+    lake.hook = None
+    lake.apply()
+    _equal(lake)
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_two_processes_at_once_give_the_same_tables(prepared: Lake, children: Callable[[], list[Child]]) -> None:
+    for child in children():
+        child.begin(prepared)
+    for child in children():
+        assert child.answer() == "done", child.said()
+    _equal(prepared)
+    at = {name: prepared.version(f"s.{name}") for name in ("keyed", "bag", "rewritten", "new")}
+    prepared.apply()
+    assert at == {name: prepared.version(f"s.{name}") for name in at}
+
+
+@pytest.mark.slow
+def test_after_kill_9_the_next_run_makes_the_tables_equal(prepared: Lake, children: Callable[[], list[Child]]) -> None:
+    for point in (("during", 3), ("after", 4)):
+        _restore(prepared, "first")
+        child = children()[0]
+        child.begin(prepared, *point)
+        assert child.answer() == ""
+        assert child.wait() == -signal.SIGKILL, child.said()
+        prepared.apply()
+        _equal(prepared)

@@ -1,0 +1,149 @@
+"""Whatever ends an apply to tables with modes, and wherever: the next one makes them what they would have been, and no event counts twice."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.core.config.table_rules import TableRules
+from tests.support.sampled import Sampled
+from tests.targets.lake.lake import Child, Lake, Row
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
+MODES = ("log", "soft_delete", "history")
+RULES = TableRules.parse(
+    [
+        *({"tables": rf"s\.{mode}", "mode": mode} for mode in MODES),
+        {"tables": r"s\.shard\d", "location": "", "shard": {"shard": "{table}"}},
+    ]
+)
+TABLES = (*MODES, "shard1", "shard2")
+
+
+class Ended(BaseException):
+    """Nobody catches it, as nobody catches a kill."""
+
+
+@pytest.fixture
+def prepared(lake: Lake) -> Lake:
+    """Tables that are applied, and two batches after them: changes of rows, keys and columns, and a truncate."""
+    shards = f"{lake.folder}/{lake.name}/s/shards"
+    lake.tables = TableRules(r.model_copy(update={"location": shards}) if r.shard else r for r in RULES.rules)
+    db = lake.connector.database
+    for name in TABLES:
+        db.create_table(f"s.{name}", {"id": "int64!", "n": "int32"}, key=("id",))
+        with db.transaction() as t:
+            for i in range(5):
+                t.insert(f"s.{name}", {"id": i, "n": i})
+    lake.follow()
+    _save(lake)
+    for name in TABLES:
+        with db.transaction() as t:
+            t.update(f"s.{name}", {"id": 1}, {"n": 9})
+            t.delete(f"s.{name}", {"id": 2})
+            t.insert(f"s.{name}", {"id": 2, "n": 7})
+    lake.connector.capture()
+    for name in TABLES:
+        db.add_column(f"s.{name}", "c", "int32", 5)
+        with db.transaction() as t:
+            t.update(f"s.{name}", {"id": 3}, {"id": 8, "c": 6})
+            t.delete(f"s.{name}", {"id": 1})
+    db.truncate("s.soft_delete")
+    db.truncate("s.history")
+    lake.connector.capture()
+    return lake
+
+
+def _save(lake: Lake) -> None:
+    shutil.copytree(lake.folder / lake.name, lake.folder / "saved")
+
+
+def _restore(lake: Lake) -> None:
+    """Make the tables what they were; the last report knows nothing of it, so it goes."""
+    shutil.rmtree(lake.folder / lake.name)
+    shutil.copytree(lake.folder / "saved", lake.folder / lake.name)
+    shutil.rmtree(Path(lake.connector.changelog.storage.root) / "test" / "applied", ignore_errors=True)
+
+
+def _all(lake: Lake) -> dict[str, list[Row]]:
+    return {name: lake.rows(f"s.{name}") for name in (*MODES, "shards")}
+
+
+class Stopping:
+    """Ends the work on each table before one of its writes; 0 only counts them."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self.names: dict[str, list[str]] = {}
+
+    def __call__(self, location: str, name: str, write: Callable[[], Any]) -> Any:
+        names = self.names.setdefault(location, [])
+        names.append(name)
+        if self._number and len(names) >= self._number:
+            raise Ended
+        return write()
+
+
+def test_a_run_that_ends_between_any_two_writes_is_caught_up(prepared: Lake, sampled: Sampled) -> None:
+    prepared.hook = count = Stopping(0)
+    prepared.apply(threads=1)
+    wanted = _all(prepared)
+    assert {"upsert", "merge"} <= {name for names in count.names.values() for name in names}
+    ops = sorted(row["_op"] for row in wanted["log"])
+    assert ops == sorted("rrrrr" + "udc" + "dcd")
+    for number in range(1, max(map(len, count.names.values())) + 1):
+        if not sampled.of(number, every=3):
+            continue
+        _restore(prepared)
+        prepared.hook = Stopping(number)
+        with pytest.raises(Ended):
+            prepared.apply(threads=1)
+        prepared.hook = None
+        prepared.apply()
+        assert _all(prepared) == wanted, number
+
+
+@pytest.mark.long
+def test_a_run_that_looked_at_the_table_before_another_one_changed_it_adds_nothing(prepared: Lake) -> None:
+    """The other run applies the first of two batches between this one's look at the marker and its first write to each table."""
+    prepared.apply()
+    wanted = _all(prepared)
+    _restore(prepared)
+    changelog, overtaken = prepared.connector.changelog, set[str]()
+    topics = {prepared.path(f"s.{name}"): f"p.s.{name}" for name in MODES}
+
+    def meanwhile(location: str, name: str, write: Callable[[], Any]) -> Any:
+        if location not in overtaken and location in topics:
+            overtaken.add(location)
+            batches = Batches(changelog, [one.contents for one in changelog.manifests("test")][:-1])
+            replace(prepared, hook=None).job()._catch_up.apply(
+                prepared.owner(topics[location]), location, [batches], []
+            )
+        return write()
+
+    prepared.hook = meanwhile
+    prepared.apply(threads=1)
+    assert overtaken == set(topics)
+    assert _all(prepared) == wanted
+
+
+@pytest.mark.long
+def test_after_kill_9_the_next_run_makes_the_tables_what_they_would_have_been(
+    prepared: Lake, child: Callable[[], Child]
+) -> None:
+    prepared.apply()
+    wanted = _all(prepared)
+    _restore(prepared)
+    killed = child()
+    killed.begin(prepared, "during", 3)
+    assert killed.answer() == ""
+    assert killed.wait() == -signal.SIGKILL, killed.said()
+    prepared.apply()
+    assert _all(prepared) == wanted

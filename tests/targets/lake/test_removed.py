@@ -1,0 +1,277 @@
+"""Tables on a change log whose first batches were removed: each is what the source is, or says that it cannot be and what to do. None is ever a part of it."""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.kept import Mark
+from airflow_provider_cdc.core.config.table_rules import TableRules
+from airflow_provider_cdc.targets.lake.formats import load_format
+from airflow_provider_cdc.targets.lake.formats.memory import STORED
+from tests.support.signals import snapshot
+from tests.targets.lake.lake import Lake
+from tests.targets.lake.trimmed import NAMES, create, database, elsewhere, equal, failing, filled, put, read_again, trim
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_target_is_known_before_anything_is_read_for_it(memory: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    create(memory, "a")
+    put(memory, "a", 1)
+    reports = AppliedReports(memory.connector.changelog.storage, "test")
+
+    def fails(*_: Any, **__: Any) -> Any:
+        found = reports.read(memory.kind, memory.location)
+        assert found is not None
+        assert (found["last_batch"], found["stands"]) == (0, {})
+        raise RuntimeError("nothing can be read")
+
+    changelog = memory.connector.changelog
+    with monkeypatch.context() as patch:
+        for name in ("first", "beginning", "manifest", "manifests", "has", "batches", "last"):
+            patch.setattr(type(changelog), name, fails)
+        with pytest.raises(RuntimeError, match="nothing can be read"):
+            memory.apply()
+    assert trim(memory).batches == 0
+    memory.apply()
+    equal(memory, "a")
+
+
+def test_a_new_target_has_what_began_later_and_says_what_it_cannot_have(memory: Lake) -> None:
+    filled(memory)
+    other = elsewhere(memory)
+    failed = failing(other)
+    assert failed.keys() == {"p.s.a", "p.s.b"}
+    for name in ("a", "b"):
+        assert f"The table of p.s.{name} cannot be built: batches of the change log before" in failed[f"p.s.{name}"]
+        assert "had had them for changelog.retention.ms=0" in failed[f"p.s.{name}"]
+        assert f"airflow cdc snapshot test s.{name} --replace" in failed[f"p.s.{name}"]
+        assert not other.target(f"s.{name}").exists()
+    equal(other, "c")
+    assert failing(other).keys() == {"p.s.a", "p.s.b"}  # nor by trying again
+    read_again(memory, "a")
+    put(memory, "a", 5)
+    assert failing(other).keys() == {"p.s.b"}
+    equal(other, "a", "c")
+    read_again(memory, "b")
+    other.apply()
+    equal(other, *NAMES)
+    memory.apply()
+    equal(memory, *NAMES)
+
+
+def test_what_a_target_needs_to_begin_with_is_not_removed_before_it_has_it(memory: Lake) -> None:
+    filled(memory)
+    other = elsewhere(memory)
+    failing(other)
+    read_again(memory, "a", "b")
+    put(memory, "a", 6)
+    memory.apply()
+    assert trim(memory).batches == 0
+    other.apply()
+    equal(other, *NAMES)
+    assert trim(memory).batches > 0
+
+
+def test_a_table_that_is_lost_is_built_again_from_where_it_was_emptied(memory: Lake) -> None:
+    filled(memory)
+    STORED.pop(memory.path("s.a"))
+    STORED.pop(memory.path("s.c"))
+    failed = failing(memory)
+    assert failed.keys() == {"p.s.a"}
+    equal(memory, "c")
+    database(memory).truncate("s.a")
+    put(memory, "a", 7, 8)
+    memory.apply()
+    assert [row["id"] for row in memory.rows("s.a")] == [7, 8]
+    equal(memory, *NAMES)
+
+
+def test_changes_go_on_while_all_rows_are_read_again(memory: Lake) -> None:
+    memory.connector.properties |= {"incremental.snapshot.chunk.size": 3, "batch.max.rows": 5}
+    create(memory, "a")
+    put(memory, "a", *range(1, 30))
+    memory.apply()
+    put(memory, "a", 100)
+    memory.apply()
+    trim(memory)
+    db, changes = database(memory), random.Random(4)
+    snapshot(memory.connector, "s.a", replace=True)
+    with db.transaction() as t:
+        t.update("s.a", {"id": 3}, {"n": -3})
+        t.delete("s.a", {"id": 4})
+    read, number = type(db).rows, 0
+
+    def changed(self: Any, table: str) -> Any:
+        nonlocal number
+        found = read(self, table)
+        number += 1
+        if number < 12:
+            with self.transaction() as t:
+                t.insert("s.a", {"id": 1000 + number, "n": 1, "region": "us"})
+                t.update("s.a", {"id": changes.choice([5, 9, 20])}, {"n": number})
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(db), "rows", changed)
+        memory.connector.capture()
+    memory.connector.capture()
+    other = elsewhere(memory)
+    other.apply()
+    memory.apply()
+    equal(other, "a")
+    equal(memory, "a")
+
+
+def test_rows_that_were_read_again_on_a_condition_are_nothing_to_begin_with(memory: Lake) -> None:
+    filled(memory)
+    condition = [{"data-collection": "s.a", "filter": "n > 2"}]
+    snapshot(memory.connector, "s.a", additional_conditions=condition)
+    memory.connector.capture()
+    snapshot(memory.connector, "s.b", id_="whole")  # and these are not emptied: a row that is gone would stay
+    memory.connector.capture()
+    assert failing(elsewhere(memory)).keys() == {"p.s.a", "p.s.b"}
+
+
+def test_a_table_of_a_backup_says_that_it_cannot_go_on(memory: Lake) -> None:
+    create(memory, "a", "b")
+    put(memory, "b", 1)
+    put(memory, "a", 1)
+    memory.apply()
+    backup = {name: STORED[memory.path(f"s.{name}")] for name in ("a", "b")}
+    put(memory, "a", 2)
+    put(memory, "a", 3)
+    memory.apply()
+    trim(memory)
+    STORED.update({memory.path(f"s.{name}"): stored for name, stored in backup.items()})
+    failed = failing(memory)
+    assert failed.keys() == {"p.s.a"}  # of s.b nothing is gone that the backup lacks
+    assert (
+        "The table of p.s.a stands at batch 2, and cannot go on: batches of the change log before 4" in failed["p.s.a"]
+    )
+    assert (
+        "move the table away and run the apply: before that, `airflow cdc snapshot test s.a --replace"
+        in failed["p.s.a"]
+    )
+    read_again(memory, "a")
+    failed = failing(memory)
+    assert re.search(r"it is built again from batch \d+ on", failed["p.s.a"])
+    del STORED[memory.path("s.a")]
+    memory.apply()
+    equal(memory, "a", "b")
+
+
+@pytest.mark.parametrize("forget", [True, False])
+def test_a_target_whose_report_is_lost_or_of_other_rules_finds_its_tables_again(memory: Lake, *, forget: bool) -> None:
+    """Quiet tables, too, of which the log that is left has nothing."""
+    filled(memory)
+    if forget:
+        AppliedReports(memory.connector.changelog.storage, "test").forget(memory.kind, memory.location)
+    else:
+        memory.tables = TableRules.parse([{"tables": r"s\.other", "mode": "log"}])
+    put(memory, "c", 2)
+    memory.apply()
+    equal(memory, *NAMES)
+    assert memory.reports[-1].failed == {}
+
+
+def test_tables_that_the_source_has_dropped_or_renamed_are_not_missed(memory: Lake) -> None:
+    create(memory, *NAMES, "kept")
+    for name in (*NAMES, "kept"):
+        put(memory, name, 1)
+    db = database(memory)
+    db.drop_table("s.a")
+    memory.connector.capture()
+    put(memory, "kept", 2)
+    memory.apply()
+    trim(memory)
+    db.drop_table("s.b")
+    memory.connector.capture()
+    read_again(memory, "kept", "c")
+    other = elsewhere(memory)
+    other.apply()
+    equal(other, "c", "kept")
+    assert not other.target("s.a").exists()
+    assert not other.target("s.b").exists()
+
+
+def test_a_table_made_by_a_rename_is_built_and_the_name_that_it_gave_up_is_not_missed(memory: Lake) -> None:
+    create(memory, "a", "b")
+    put(memory, "a", 1)
+    put(memory, "b", 1)
+    put(memory, "b", 2)
+    memory.apply()
+    trim(memory)
+    database(memory).rename_tables(("s.a", "s.z"))
+    put(memory, "z", 2)
+    read_again(memory, "b")
+    other = elsewhere(memory)
+    other.apply()
+    equal(other, "b", "z")
+    assert not other.target("s.a").exists()
+
+
+@pytest.mark.parametrize("mode", ["log", "history", "soft_delete"])
+def test_a_mode_that_keeps_what_was_says_where_it_begins(
+    memory: Lake, caplog: pytest.LogCaptureFixture, mode: str
+) -> None:
+    filled(memory)
+    read_again(memory, "a", "b")
+    other = elsewhere(memory, tables=TableRules.parse([{"tables": r"s\.a", "mode": mode}]))
+    with caplog.at_level(logging.WARNING):
+        other.apply()
+    said = [r.getMessage() for r in caplog.records if "what its rows were before that is lost" in r.getMessage()]
+    assert len(said) == 1
+    assert said[0].startswith(f"The table of p.s.a (mode {mode}) begins with batch")
+    assert {row["id"] for row in other.rows("s.a", "id")} == {1, 2, 3, 4} | ({None} if mode == "log" else set())
+    equal(other, "b", "c")
+
+
+def test_a_table_that_several_share_gets_the_rows_of_each_or_names_it(memory: Lake) -> None:
+    rule = {"tables": r"s\.[ab]", "location": f"{memory.folder}/all", "shard": {"of": "{table}"}}
+    memory.tables = TableRules.parse([rule])
+    filled(memory)
+    other = elsewhere(memory, tables=TableRules.parse([{**rule, "location": f"{memory.folder}/others"}]))
+    read_again(memory, "a")
+    assert failing(other).keys() == {"p.s.b"}
+    read_again(memory, "b")
+    other.apply()
+    memory.apply()
+    for location in ("all", "others"):
+        rows = load_format("memory").open(memory.spark, f"{memory.folder}/{location}").rows().collect()
+        assert sorted((row["of"], row["id"]) for row in rows) == [("a", 1), ("a", 2), ("a", 3), ("a", 4), ("b", 1)]
+
+
+# nobody knows what is gone
+
+
+def _cut(lake: Lake, batches: int) -> None:
+    """As a rule of the store does it."""
+    changelog = lake.connector.changelog
+    for number in range(1, batches + 1):
+        changelog.storage.delete(changelog.path_of("test", number))
+        changelog.storage.delete_folder(changelog.storage.path("test", "data", f"{number:012d}"))
+
+
+def test_tables_go_on_and_new_ones_begin_after_a_rule_of_the_store_has_removed_batches(memory: Lake) -> None:
+    create(memory, "a")
+    put(memory, "a", 1)
+    put(memory, "a", 2)
+    memory.apply()
+    _cut(memory, 1)
+    assert memory.connector.changelog.beginning("test") == Mark(2)
+    create(memory, "c")
+    put(memory, "c", 1)
+    put(memory, "a", 3)
+    memory.apply()
+    equal(memory, "a", "c")
+    failed = failing(elsewhere(memory))
+    assert failed.keys() == {"p.s.a", "p.s.c"}
+    assert "by a rule of the store, or by a person" in failed["p.s.c"]
+    assert "nobody knows whether any of them had changes of it" in failed["p.s.c"]

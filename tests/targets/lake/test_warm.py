@@ -1,0 +1,577 @@
+"""An apply that goes on: batches are applied as they come, tables that fail do not stop the others, and the next one takes over."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.changelog import retry as retry_module
+from airflow_provider_cdc.changelog import turns as turns_module
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, StorageUnavailable, TargetError, TransientError
+from airflow_provider_cdc.targets.lake.apply.run_report import Report
+from airflow_provider_cdc.targets.lake.jobs import continuous_apply as module
+from airflow_provider_cdc.targets.lake.jobs.continuous_apply import WarmApply
+from dev import paths
+from dev.bootstrap.jars import ensure
+from tests.support.patience import LONGEST_S
+from tests.targets.lake.lake import Lake, spark_environment
+
+pytestmark = [pytest.mark.spark]
+
+
+def until(condition: Callable[[], object], what: str = "") -> None:
+    end = time.monotonic() + LONGEST_S
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.02)
+
+
+class Running:
+    """A warm apply in a thread.
+
+    :param alone: it has turns of its own, and so knows of nobody else
+    """
+
+    def __init__(self, lake: Lake, owner: str = "me", *, seconds: float = LONGEST_S, alone: bool = False) -> None:
+        changelog, name = lake.connector.changelog, lake.connector.name
+        self.lake, self.result = lake, None
+        self.turns = Turns(changelog.storage, name, lake.kind, owner if alone else lake.location)
+        self.turn = self.turns.take(owner)
+        self.warm = WarmApply(lake.job(), changelog, name, self.turn)
+        self.error: BaseException | None = None
+        self._seconds, self._thread = seconds, threading.Thread(target=self._run)
+
+    result: Report | None
+
+    def _run(self) -> None:
+        try:
+            with self.turn:
+                self.result = self.warm.run(self._seconds)
+        except BaseException as e:
+            self.error = e
+
+    def __enter__(self) -> Running:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.warm.stop()
+        self.join()
+
+    def join(self) -> None:
+        self._thread.join(LONGEST_S)
+        assert not self._thread.is_alive()
+
+    def stop(self) -> Report:
+        """Stop it; what it has done.
+
+        :raises BaseException: its error
+        """
+        self.warm.stop()
+        self.join()
+        if self.error is not None:
+            raise self.error
+        assert self.result is not None
+        return self.result
+
+    def report(self) -> dict[str, Any]:
+        reports = AppliedReports(self.lake.connector.changelog.storage, self.lake.connector.name)
+        return reports.read(self.lake.kind, self.lake.location) or {"last_batch": -1, "tables": [], "failed": {}}
+
+    def reached(self) -> None:
+        """Wait until the newest batch is applied."""
+        newest = max(self.lake.connector.changelog.batches(self.lake.connector.name), default=0)
+        until(lambda: self.report()["last_batch"] >= newest or self.error, "the newest batch is applied")
+        assert self.error is None
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, seconds in (("LOOK_S", 0.05), ("QUIET_S", 0.5)):
+        monkeypatch.setattr(module, name, seconds)
+    monkeypatch.setattr(retry_module, "SHORTEST_S", 0.1)
+    monkeypatch.setattr(turns_module, "LOOK_S", 0.05)
+
+
+@pytest.fixture
+def tables(lake: Lake) -> Lake:
+    for name in ("a", "b"):
+        lake.connector.database.create_table(f"s.{name}", {"id": "int64!", "n": "int32"}, key=("id",))
+    _more(lake, 1)
+    return lake
+
+
+def _more(lake: Lake, n: int, *names: str) -> None:
+    with lake.connector.database.transaction() as t:
+        for name in names or ("a", "b"):
+            t.insert(f"s.{name}", {"id": n, "n": n})
+            if n > 2:
+                t.update(f"s.{name}", {"id": 2}, {"n": n})
+    lake.connector.capture()
+
+
+def test_batches_are_applied_as_they_come(tables: Lake) -> None:
+    with Running(tables) as running:
+        running.reached()
+        for n in (2, 3, 4):
+            _more(tables, n)
+            running.reached()
+            tables.check()
+        tables.connector.database.add_column("s.a", "c", "string", "x")
+        tables.connector.database.truncate("s.b")
+        tables.connector.database.create_table("s.new", {"id": "int64!"}, key=("id",))
+        with tables.connector.database.transaction() as t:
+            t.insert("s.new", {"id": 1})
+        tables.connector.capture()
+        running.reached()
+        whole = running.stop()
+    tables.check()
+    assert [one.topic for one in whole.tables] == ["p.s.a", "p.s.b", "p.s.new"]
+    assert whole.tables[0].rows == {"r": 1, "c": 3, "u": 2}
+    assert (running.turns.find("me") or {})["report"]["tables"][0]["rows"] == whole.tables[0].rows
+    assert tables.apply().tables == []
+
+
+def test_a_look_that_finds_nothing_reads_one_file_however_many_tables_and_batches_there_are(
+    tables: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_S", 60.0)
+    for n in range(2, 6):
+        _more(tables, n)
+    changelog = tables.connector.changelog
+    used: list[str] = []
+    for name in ("list", "read", "replace", "open_input"):
+        method = getattr(changelog.storage, name)
+
+        def noted(path: str, *more: Any, _name: str = name, _method: Any = method) -> Any:
+            if threading.current_thread().name != "cdc-turn":
+                used.append(_name)
+            return _method(path, *more)
+
+        monkeypatch.setattr(changelog.storage, name, noted)
+    with Running(tables) as running:
+        running.reached()
+        until(lambda: running.warm._rounds == 1)
+        time.sleep(0.5)
+        used.clear()
+        for _ in range(5):
+            assert not running.warm._round()
+        assert used == ["read"] * 5
+
+
+def test_a_table_without_events_for_a_while_is_known_to_the_next_run_without_spark(tables: Lake) -> None:
+    from airflow_provider_cdc.targets.lake.apply.skip_check import nothing_new
+
+    with Running(tables) as running:
+        running.reached()
+        _more(tables, 2)
+        running.reached()
+        assert "" in {entry["stamp"] for entry in running.report()["stands"].values()}
+        until(lambda: "" not in {entry["stamp"] for entry in running.report()["stands"].values()})
+        running.stop()
+    assert nothing_new(tables.connector.changelog, "test", tables.kind, tables.location) is not None
+
+
+def test_a_table_that_cannot_be_looked_at_in_a_quiet_moment_ends_no_run(
+    tables: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Running(tables) as running:
+        running.reached()
+        one_table = running.warm._job._one_table  # type: ignore[attr-defined]
+        settled = one_table.settled
+
+        def sometimes(name: str, stood: Any) -> Any:
+            if name == "p.s.a":
+                raise OSError("the lake does not answer")
+            return settled(name, stood)
+
+        monkeypatch.setattr(one_table, "settled", sometimes)
+        _more(tables, 2)
+        running.reached()
+        until(lambda: "the lake does not answer" in caplog.text or running.error)
+        until(lambda: running.report()["stands"]["p.s.b"]["stamp"] or running.error)
+        _more(tables, 3)
+        running.reached()
+        running.stop()
+    tables.check()
+
+
+def test_a_table_that_somebody_has_removed_is_built_again_also_if_it_has_no_events(
+    tables: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    monkeypatch.setattr(module, "CLOSER_S", 0.3)
+    with Running(tables) as running:
+        running.reached()
+        shutil.rmtree(tables.path("s.a"))
+        until(lambda: tables.version("s.a") >= 0)
+        until(lambda: sum(one["rows"]["r"] for one in running.report()["tables"] if one["topic"] == "p.s.a") == 2)
+        running.stop()
+    tables.check()
+
+
+class Trouble:
+    """Writes to one table fail as long as it is ``on``."""
+
+    def __init__(self, location: str) -> None:
+        self.location, self.on, self.tries = location, True, 0
+
+    def __call__(self, location: str, name: str, write: Callable[[], Any]) -> Any:
+        if location == self.location and self.on:
+            self.tries += 1
+            raise OSError("no space left in s.a")
+        return write()
+
+
+def test_a_table_that_fails_does_not_stop_the_others_and_is_named_at_the_end(tables: Lake) -> None:
+    tables.hook = trouble = Trouble(tables.path("s.a"))
+    with Running(tables) as running:
+        running.reached()
+        for n in (2, 3):
+            _more(tables, n)
+            running.reached()
+            tables.check("s.b")
+        until(lambda: trouble.tries >= 3)
+        with pytest.raises(TargetError, match=r"1 of 2 tables[\s\S]*p\.s\.a: no space left"):
+            running.stop()
+    assert running.report()["lagging"] == {"p.s.a": 0}
+    assert (running.turns.find("me") or {})["report"]["failed"] == {"p.s.a": "no space left in s.a"}
+    tables.hook = None
+    tables.apply()
+    tables.check()
+
+
+def test_a_table_that_has_failed_for_a_while_catches_up_and_the_end_is_green(tables: Lake) -> None:
+    trouble = Trouble(tables.path("s.a"))
+    trouble.on = False
+    tables.hook = trouble
+    with Running(tables) as running:
+        running.reached()
+        trouble.on = True
+        for n in (2, 3, 4):
+            _more(tables, n)
+            running.reached()
+        trouble.on = False
+        until(lambda: not running.report()["failed"])
+        _more(tables, 5)
+        running.reached()
+        tables.check()
+        assert running.stop().failed == {}
+
+
+def test_pauses_grow_and_have_an_end() -> None:
+    retries = [retry_module.Retry(1.0)]
+    for _ in range(10):
+        retries.append(retries[-1].longer())
+    pauses = [retry.pause for retry in retries]
+    assert pauses[:4] == [1, 2, 4, 8]
+    assert pauses[-1] == module.LONGEST_S
+
+
+def test_a_storage_that_does_not_answer_for_a_moment_is_asked_again(
+    tables: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Running(tables) as running:
+        running.reached()
+        read, failures = tables.connector.changelog.manifest, [3]
+
+        def sometimes(*given: Any) -> Any:
+            if failures[0]:
+                failures[0] -= 1
+                raise StorageUnavailable("503 slow down")
+            return read(*given)
+
+        monkeypatch.setattr(tables.connector.changelog, "manifest", sometimes)
+        until(lambda: not failures[0])
+        _more(tables, 2)
+        running.reached()
+        running.stop()
+    tables.check()
+
+
+def test_a_change_log_that_stays_unreadable_is_an_error(tables: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PATIENCE_S", 0.3)
+    with Running(tables) as running:
+        running.reached()
+
+        def never(*_: Any) -> Any:
+            raise StorageUnavailable("403 forbidden")
+
+        monkeypatch.setattr(tables.connector.changelog, "manifest", never)
+        running.join()
+        assert isinstance(running.error, StorageUnavailable)
+
+
+def test_a_batch_that_is_missing_is_an_error_and_not_an_end(tables: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLOSER_S", 0.2)
+    with Running(tables) as running:
+        running.reached()
+        folder = Path(tables.connector.changelog.storage.path("test", "manifests"))
+        last = max(folder.iterdir())
+        (folder / f"{int(last.stem) + 2:012d}.json").write_bytes(last.read_bytes())
+        running.join()
+        assert isinstance(running.error, ChangeLogDamaged)
+
+
+def test_an_ended_spark_is_an_error_at_once(tables: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The session of all tests cannot be ended for this one: it only says so."""
+    tables.hook = Trouble(tables.path("s.a"))
+    running = Running(tables)
+    monkeypatch.setattr(running.warm._job.spark.sparkContext, "_jsc", None)  # type: ignore[attr-defined]
+    with running:
+        running.join()
+    assert type(running.error) is CdcError
+    assert "Spark session of the apply has ended" in str(running.error)
+
+
+def test_the_next_one_takes_over_and_both_end_well(tables: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    with Running(tables, "first") as first:
+        first.reached()
+        with Running(tables, "second") as second:
+            first.join()
+            assert first.error is None
+            assert "second has taken over" in caplog.text
+            for n in (2, 3):
+                _more(tables, n)
+                second.reached()
+            assert second.stop().tables[0].rows == {"c": 2, "u": 1}
+    tables.check()
+    assert (first.turns.find("first") or {})["ended"]
+
+
+def test_a_run_whose_time_is_over_ends(tables: Lake) -> None:
+    with Running(tables, seconds=0.1) as running:
+        running.join()
+        assert running.error is None
+    tables.check()
+
+
+def test_one_that_has_waited_in_vain_for_all_its_time_is_no_success(tables: Lake) -> None:
+    with Running(tables, "hangs") as first:
+        first.reached()
+        first.warm._turn = _Deaf("hangs")  # type: ignore[assignment]
+        with Running(tables, "second", seconds=0.5) as second:
+            second.join()
+            assert isinstance(second.error, TransientError)
+            assert "has applied nothing: a run before it has not ended" in str(second.error)
+        with Running(tables, "third") as third:
+            assert third.error is None
+            third.warm.stop()
+            third.join()
+        assert third.error is None  # it was asked to end
+
+
+@dataclasses.dataclass
+class _Deaf:
+    """The turn of one that does not see who comes next."""
+
+    owner: str = ""
+    successor: str = ""
+
+    def done(self, report: Any) -> None:
+        pass
+
+
+def test_two_at_once_that_do_not_know_of_each_other_give_the_same_tables(tables: Lake) -> None:
+    tables.connector.database.create_table("s.bag", {"n": "int32"})
+    with Running(tables, "one", alone=True) as one, Running(tables, "two", alone=True) as two:
+        for n in range(2, 9):
+            with tables.connector.database.transaction() as t:
+                t.insert("s.bag", {"n": n % 3})
+                if n > 4:
+                    t.delete("s.bag", {"n": 2})
+            _more(tables, n)
+        for running in (one, two):
+            until(lambda running=running: running.report()["last_batch"] >= 8 or running.error)  # type: ignore[misc]
+        newest = max(tables.connector.changelog.batches("test"))
+        for running in (one, two):
+            until(lambda r=running: r.warm._report.last_batch >= newest or r.error)  # type: ignore[misc]
+            assert running.stop().failed == {}
+    tables.check()
+
+
+def resident_mb(pid: int) -> int:
+    found = re.search(r"VmRSS:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    assert found is not None
+    return int(found[1]) >> 10
+
+
+# -- processes --------------------------------------------------------------------------------------------------------
+
+
+EARLY, LATE = 100, 300
+"""Rounds after which memory is compared."""
+
+
+class Process:
+    """``spark-submit apply_changes.py --run-for``."""
+
+    def __init__(self, lake: Lake, owner: str, log: Path) -> None:
+        self.log = log
+        submit = Path(sys.executable).with_name("spark-submit")
+        command = [
+            submit, "--master", "local[2]", "--driver-memory", "1g", "--conf", "spark.ui.enabled=false",
+            "--conf", "spark.sql.codegen.wholeStage=false", "--conf", "spark.sql.codegen.factoryMode=NO_CODEGEN",
+            "--jars", ",".join(map(str, ensure(lake.kind))), paths.ROOT / "spark_jobs" / "apply_changes.py",
+            "--target", lake.kind, "--changelog", lake.connector.changelog.storage.root, "--connector", lake.connector.name,
+            "--location", lake.location, "--run-for", 3600, "--owner", owner,
+        ]  # fmt: skip
+        with log.open("wb") as out:
+            self.process = subprocess.Popen(
+                list(map(str, command)), stdout=out, stderr=subprocess.STDOUT, env=spark_environment(), start_new_session=True
+            )  # fmt: skip
+
+    def driver(self) -> int:
+        """The driver's process, a child of the JVM."""
+        children = Path(f"/proc/{self.process.pid}/task")
+        found = [int(c) for task in children.iterdir() for c in (task / "children").read_text().split()]
+        for pid in found:
+            if "apply_changes.py" in Path(f"/proc/{pid}/cmdline").read_text():
+                return pid
+        raise AssertionError(self.said())
+
+    def heap_mb(self) -> int:
+        """What the JVM's heap holds after a collection."""
+        subprocess.run(["jcmd", str(self.process.pid), "GC.run"], check=True, capture_output=True)
+        info = subprocess.run(
+            ["jcmd", str(self.process.pid), "GC.heap_info"], check=True, capture_output=True, text=True
+        )
+        # by generation where the collector has some
+        return sum(map(int, re.findall(r"(?:heap|generation) .*used (\d+)K", info.stdout))) >> 10
+
+    def said(self) -> str:
+        return self.log.read_text(errors="replace")[-4000:]
+
+    def wait(self) -> int:
+        return self.process.wait(LONGEST_S)
+
+    def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(LONGEST_S)
+
+
+@pytest.fixture
+def start(tables: Lake, tmp_path: Path) -> Iterator[Callable[[str], Process]]:
+    started: list[Process] = []
+
+    def begin(owner: str) -> Process:
+        started.append(Process(tables, owner, tmp_path / f"{owner}.log"))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+
+
+def _reached(lake: Lake, process: Process) -> None:
+    seen = replace(lake)
+    newest = max(seen.connector.changelog.batches("test"))
+    reports = AppliedReports(seen.connector.changelog.storage, "test")
+
+    def there() -> bool:
+        assert process.process.poll() is None, process.said()
+        return (reports.read(lake.kind, lake.location) or {"last_batch": 0})["last_batch"] >= newest
+
+    until(there, "the newest batch is applied")
+
+
+def _pauses(lake: Lake, began: float) -> tuple[float, list[float]]:
+    """Seconds between two commits: while the second one took over, and otherwise since it began."""
+    turns = Turns(lake.connector.changelog.storage, "test", lake.kind, lake.location)
+    ended = (turns.find("first") or {})["at"]
+    commits = sorted(f.stat().st_mtime for f in lake.log("s.a").glob("*.json"))
+    pairs = [(x, y) for x, y in pairwise(commits) if y > began]
+    (handed,) = (y - x for x, y in pairs if x <= ended < y)
+    return handed, [y - x for x, y in pairs if not x <= ended < y]
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_process_is_taken_over_by_the_next_one_and_sigterm_ends_that_cleanly(
+    tables: Lake, start: Callable[[str], Process]
+) -> None:
+    first = start("first")
+    _reached(tables, first)
+    began, second = time.time(), start("second")
+    for n in range(2, 500):  # the first one goes on until the second one can
+        if first.process.poll() is not None:
+            break
+        _more(tables, n)
+        time.sleep(0.5)
+    assert first.wait() == 0, first.said()
+    assert "second has taken over" in first.said()
+    for n in range(500, 505):
+        _more(tables, n)
+        _reached(tables, second)
+    handed, others = _pauses(tables, began)
+    print(f"seconds between commits: {handed:.1f} at the hand-over, {max(others):.1f} otherwise while two were there")
+    # the second one was warm before: cold, its first round takes as long as some of them together
+    assert handed < 2 * max(others) + 2
+    _more(tables, 1000)
+    _reached(tables, second)
+    os.kill(second.driver(), signal.SIGTERM)
+    assert second.wait() == 0, second.said()
+    assert "as it was asked to" in second.said()
+    tables.check()
+    assert re.search(r"Round \d+: 2 tables, \d+ events up to batch \d+ in [\d.]+ s, freshness [\d.]+ s", first.said())
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.only_kind("delta")
+def test_memory_does_not_grow_with_the_rounds(tables: Lake, start: Callable[[str], Process]) -> None:
+    """Delta keeps some of what came since its last checkpoint; at the same distance from one, as much is in use as many rounds before."""
+    if shutil.which("jcmd") is None:
+        pytest.skip("the JVM's memory is asked for with jcmd, which is part of a JDK")
+    process = start("many")
+    _reached(tables, process)
+    found: dict[int, tuple[int, int]] = {}
+    for n in range(2, LATE + 1):
+        _more(tables, n)
+        _reached(tables, process)
+        if n in (EARLY, LATE):
+            found[n] = process.heap_mb(), resident_mb(process.driver())
+    print(f"heap of the JVM and memory of Python in MB after rounds: {found}")
+    assert found[LATE][0] < found[EARLY][0] + 25
+    assert found[LATE][1] < found[EARLY][1] + 10
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_after_kill_9_the_next_one_takes_over(
+    tables: Lake, start: Callable[[str], Process], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turns_module, "DEAD_S", 3.0)
+    killed = start("killed")
+    _reached(tables, killed)
+    for n in range(2, 8):
+        _more(tables, n)
+        time.sleep(0.3)
+    killed.kill()
+    with Running(tables, "next") as running:
+        running.reached()
+        running.stop()
+    tables.check()
+    document = json.loads(json.dumps(running.turns.find("killed")))
+    assert "no sign of life" in document["error"]

@@ -1,0 +1,80 @@
+"""Tables on a change log whose first batches were removed, for tests."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.retention import Limits, Plan, Retention
+from airflow_provider_cdc.core.errors import TargetError
+from tests.support.signals import snapshot
+from tests.targets.lake.lake import Lake
+
+COLUMNS = {"id": "int64!", "n": "int32", "region": "string"}
+NAMES = ("a", "b", "c")
+
+
+def database(lake: Lake) -> Any:
+    return lake.connector.database  # type: ignore[attr-defined]
+
+
+def put(lake: Lake, table: str, *ids: int, region: str = "eu") -> None:
+    """Rows of a table, captured as a batch."""
+    with database(lake).transaction() as t:
+        for i in ids:
+            t.insert(f"s.{table}", {"id": i, "n": i, "region": region})
+    lake.connector.capture()
+
+
+def create(lake: Lake, *names: str, key: tuple[str, ...] = ("id",)) -> None:
+    for name in names:
+        database(lake).create_table(f"s.{name}", COLUMNS, key=key)
+
+
+def trim(lake: Lake) -> Plan:
+    """Remove whatever no target needs."""
+    return Retention(lake.connector.changelog, lake.connector.name, Limits(ms=0)).run()
+
+
+def filled(lake: Lake) -> None:
+    """``s.a`` has rows in batches that are removed and in later ones, ``s.b`` only in removed ones, ``s.c`` begins after them."""
+    create(lake, "a", "b")
+    put(lake, "a", 1, 2)
+    put(lake, "b", 1)
+    put(lake, "a", 3)
+    lake.apply()
+    assert trim(lake).batches >= 2
+    create(lake, "c")
+    put(lake, "c", 1)
+    put(lake, "a", 4)
+    lake.apply()
+
+
+def elsewhere(lake: Lake, **more: Any) -> Lake:
+    """Another target of the same connector."""
+    return replace(lake, name="elsewhere", reports=[], **more)
+
+
+def failing(lake: Lake, **options: Any) -> dict[str, str]:
+    """Topic → why its table could not be brought up to date; the others are."""
+    job = lake.job(**options)
+    with pytest.raises(TargetError):
+        job.run()
+    found = AppliedReports(lake.connector.changelog.storage, lake.connector.name).read(lake.kind, lake.location)
+    assert found is not None
+    return dict(found["failed"])
+
+
+def equal(lake: Lake, *names: str) -> None:
+    """Tables have the rows of the source."""
+    for name in names:
+        rows = database(lake).rows(f"s.{name}")
+        assert lake.rows(f"s.{name}", *(rows[0] if rows else ())) == sorted(rows, key=repr), name
+
+
+def read_again(lake: Lake, *names: str) -> None:
+    snapshot(lake.connector, *(f"s.{name}" for name in names), replace=True)
+    lake.connector.capture()
