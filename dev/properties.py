@@ -41,7 +41,7 @@ def page(text: str) -> str:
 
 def databases(text: str) -> str:
     """The page about relational targets with its table of types as the dialects are now."""
-    from airflow_provider_cdc.sink.type_table import type_table
+    from dev.type_table import type_table
 
     return _replaced(text, "types", type_table())
 

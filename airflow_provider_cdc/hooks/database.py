@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -83,7 +83,7 @@ def open_database(conn_id: str, sink: Mapping[str, Any]) -> Iterator[tuple[sa.En
     :param sink: properties that say otherwise than that tables equal the source
     :raises ConfigError: a property or the connection cannot be used
     """
-    from airflow_provider_cdc.sink.database import open_engine
+    from airflow_provider_cdc.targets.database.engine import open_engine
 
     config = SinkConfig.parse({**EQUAL, **sink, **CdcDatabaseHook(conn_id).properties()})
     engine = open_engine(config)

@@ -230,8 +230,8 @@ def _of_database(place: str, table: str, key: Row, conn_ids: Sequence[str]) -> R
     import sqlalchemy as sa
 
     from airflow_provider_cdc.changelog.plain import plain_value
-    from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
-    from airflow_provider_cdc.sink.database import open_engine, place_of
+    from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+    from airflow_provider_cdc.targets.database.engine import open_engine, place_of
 
     for conn_id in conn_ids:
         try:

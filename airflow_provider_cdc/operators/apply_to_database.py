@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.unannounced import Unannounced
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.runtime import ConnectorDefinition
-    from airflow_provider_cdc.sink.apply import Sink
-    from airflow_provider_cdc.sink.done import Done
+    from airflow_provider_cdc.targets.database.apply.database_apply import Sink
+    from airflow_provider_cdc.targets.database.apply.run_result import Done
 
 
 class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
@@ -67,8 +67,8 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
         self._done: Done
 
     def execute(self, context: Context) -> dict[str, Any]:
-        from airflow_provider_cdc.sink.apply import Sink
-        from airflow_provider_cdc.sink.done import Done
+        from airflow_provider_cdc.targets.database.apply.database_apply import Sink
+        from airflow_provider_cdc.targets.database.apply.run_result import Done
 
         began, sink, failed = time.monotonic(), None, True
         try:
@@ -121,7 +121,7 @@ class ApplyToDatabaseOperator(ConnectorFields, BaseOperator):
 def measured(access: ConnectorAccess, done: Mapping[str, Any], log: Any, **more: Any) -> None:
     """Report what was measured, which costs the task nothing if it fails.
 
-    :param done: as of :meth:`airflow_provider_cdc.sink.apply.Done.document`
+    :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`
     :param more: of :func:`~airflow_provider_cdc.operators.apply_metrics.measure_report`
     """
     from airflow_provider_cdc.operators.apply_metrics import measure_report
@@ -138,7 +138,7 @@ def announced(
 ) -> dict[str, Any]:
     """Emit the events of the assets that were changed, also by earlier runs of the task that have failed; what the task returns.
 
-    :param done: as of :meth:`airflow_provider_cdc.sink.apply.Done.document`
+    :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`
     :param keep: what earlier runs have left stays for the next one, too
     """
     from airflow_provider_cdc.changelog.applied import merged
@@ -171,7 +171,7 @@ def announced(
 def left_to_next_run(context: Context, access: ConnectorAccess, done: Mapping[str, Any], log: Any) -> None:
     """Note what a run has changed that has failed or was ended: Airflow takes no events of it, and the next run of the task emits them.
 
-    :param done: as of :meth:`airflow_provider_cdc.sink.apply.Done.document`
+    :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`
     """
     if not done["tables"]:
         return

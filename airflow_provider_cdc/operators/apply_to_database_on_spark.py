@@ -21,7 +21,7 @@ from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 from airflow_provider_cdc.operators.apply_to_database import announced, left_to_next_run, measured
 from airflow_provider_cdc.operators.connector_tables import alias
 from airflow_provider_cdc.operators.spark_job import SubmitsJob
-from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -69,7 +69,7 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
         """
         from airflow.sdk.exceptions import AirflowException
 
-        from airflow_provider_cdc.sink.rebuild import RebuildDatabase
+        from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
 
         names = [self.tables] if isinstance(self.tables, str) else list(self.tables)
         if not names:

@@ -99,8 +99,8 @@ class VerifyDatabaseOperator(ConnectorFields, BaseOperator):
         :param by: who sends signals
         :raises CdcError: the source or the target cannot be read, or the capture does not come to the position
         """
-        from airflow_provider_cdc.sink.database import place_of
-        from airflow_provider_cdc.sink.verify import VerifyDatabase, why_not
+        from airflow_provider_cdc.targets.database.engine import place_of
+        from airflow_provider_cdc.targets.database.verify.verify_database import VerifyDatabase, why_not
 
         with (
             open_database(self.target_conn_id, self.sink) as (engine, config),

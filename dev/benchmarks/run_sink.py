@@ -19,9 +19,9 @@ from dev.benchmarks import machine
 def main() -> int:
     given = json.loads(Path(sys.argv[1]).read_text())
     from airflow_provider_cdc.changelog.log import ChangeLog
-    from airflow_provider_cdc.sink.apply import Sink
-    from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
-    from airflow_provider_cdc.sink.database import open_engine
+    from airflow_provider_cdc.targets.database.apply.database_apply import Sink
+    from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+    from airflow_provider_cdc.targets.database.engine import open_engine
 
     config = SinkConfig.parse({**EQUAL, "connection.url": given["url"]})
     engine, changelog = open_engine(config), ChangeLog(given["changelog"])

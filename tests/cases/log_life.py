@@ -13,10 +13,10 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, TargetError
 from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
-from airflow_provider_cdc.sink.apply import Sink
-from airflow_provider_cdc.sink.config import SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.targets.database.apply.database_apply import Sink
+from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.targets.database.engine import open_engine
 from tests.support.connectors import Connector, memory_connector
 
 Rows = dict[str, list[tuple[Any, ...]]]

@@ -20,16 +20,16 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import TargetError
-from airflow_provider_cdc.sink.events import Events
-from airflow_provider_cdc.sink.steps import _unsplit
+from airflow_provider_cdc.targets.database.events.event_reader import Events
+from airflow_provider_cdc.targets.database.events.table_operations import _unsplit
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.delta import array_commit as delta_commit
 from airflow_provider_cdc.targets.lake.formats.iceberg import copy_on_write
 from airflow_provider_cdc.targets.lake.formats.target import Conflict, Marker, Stand
 from airflow_provider_cdc.targets.lake.write import write_strategy
-from tests.sink.source_table import ID, Table, column
 from tests.support.sampled import Sampled
 from tests.support.signals import snapshot
+from tests.targets.database.source_table import ID, Table, column
 from tests.targets.lake.conftest import spark  # noqa: F401
 from tests.targets.lake.lake import KINDS, Lake, new_lake
 

@@ -15,22 +15,22 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.config.topics import sanitized
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
-from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
-from airflow_provider_cdc.sink.dialects import dialect_of, load_dialect
-from airflow_provider_cdc.sink.exact_names import alterations
-from airflow_provider_cdc.sink.markers import MarkerTable
-from airflow_provider_cdc.sink.rebuild import RebuildDatabase
-from airflow_provider_cdc.sink.tables import table_of
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.dialects import dialect_of, load_dialect
+from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.progress.exact_names import alterations
+from airflow_provider_cdc.targets.database.progress.markers import MarkerTable
+from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
+from airflow_provider_cdc.targets.database.schema.target_table import table_of
 from dev.servers.db2 import Db2
-from tests.sink import conftest as databases
-from tests.sink.conftest import _FIXTURES
-from tests.sink.source_table import ID, Table
-from tests.sink.test_apply import UPPER, in_order, rows, sink
 from tests.support.connectors import Connector, memory_connector
 from tests.support.derby import adapted
 from tests.support.sampled import Sampled
+from tests.targets.database import conftest as databases
+from tests.targets.database.conftest import _FIXTURES
+from tests.targets.database.source_table import ID, Table
+from tests.targets.database.test_apply import UPPER, in_order, rows, sink
 
 oracle, url, every_database = databases.oracle, databases.url, databases.engine
 """Fixtures."""

@@ -11,18 +11,18 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.debezium import Renderer
-from airflow_provider_cdc.sink.config import SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.targets.database.engine import open_engine
 from dev.servers import Db2, Oracle
-from tests.sink.test_apply import rows as rows_of
-from tests.sink.test_apply import sink
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.debezium.written import Topic, write
 from tests.sources.debezium.written import connector as debezium
 from tests.sources.oracle_adapter import OracleAdapter
 from tests.sources.suite import INT, TEXT, Adapter
 from tests.support.connectors import Connector, memory_connector, mysql_connector
+from tests.targets.database.test_apply import rows as rows_of
+from tests.targets.database.test_apply import sink
 
 STATEMENTS = {
     "shift up": ('UPDATE {} SET "id" = "id" + 1',),

@@ -19,22 +19,22 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, TableChange
-from airflow_provider_cdc.sink import texts
-from airflow_provider_cdc.sink.apply import Sink
-from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
-from airflow_provider_cdc.sink.dialects.mysql import MariaDb
-from airflow_provider_cdc.sink.dialects.postgresql import PostgreSql, as_text
-from airflow_provider_cdc.sink.rebuild import RebuildDatabase
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from tests.sink.conftest import _FIXTURES
-from tests.sink.source_table import ID, Table, column
-from tests.sink.test_apply import errors, rows, sink
-from tests.sink.test_staged import staged
-from tests.sink.test_verify import only, verified
+from airflow_provider_cdc.targets.database.apply.database_apply import Sink
+from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.dialects import sql_literals
+from airflow_provider_cdc.targets.database.dialects.mysql import MariaDb
+from airflow_provider_cdc.targets.database.dialects.postgresql import PostgreSql, as_text
+from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
 from tests.support.connectors import memory_connector
 from tests.support.sampled import Sampled
 from tests.support.signals import snapshot
+from tests.targets.database.conftest import _FIXTURES
+from tests.targets.database.source_table import ID, Table, column
+from tests.targets.database.test_apply import errors, rows, sink
+from tests.targets.database.test_staged import staged
+from tests.targets.database.test_verify import only, verified
 
 KINDS = ("sqlite", "postgresql", "mariadb", "mysql")
 
@@ -475,9 +475,11 @@ class PythonHasNoSuchTime(Refusal):
     values, said = {"z": "+292278994-08-16T23:00:00.000000Z"}, "(?i)iso|time zone"
 
     def mend(self) -> None:
-        self.patch.setattr(texts, "zoned", lambda values, zone: pa.nulls(len(values), pa.string()))
-        self.patch.setattr("airflow_provider_cdc.sink.dialects.postgresql.as_text", _without_times)
-        self.patch.setattr("airflow_provider_cdc.sink.dialects.copy_rows.encoded", lambda columns: None)
+        self.patch.setattr(sql_literals, "zoned", lambda values, zone: pa.nulls(len(values), pa.string()))
+        self.patch.setattr("airflow_provider_cdc.targets.database.dialects.postgresql.as_text", _without_times)
+        self.patch.setattr(
+            "airflow_provider_cdc.targets.database.dialects.postgresql_copy.encoded", lambda columns: None
+        )
 
 
 def _without_times(values: pa.Array, kind: Any, _as: Any = as_text) -> pa.Array:
@@ -811,7 +813,7 @@ def test_two_runs_over_one_marker_leave_nothing_out_in_any_order(
     request: pytest.FixtureRequest, tmp_path: Path, kind: str, other: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A3: one catches a table up that was behind, while the other one goes on with the others."""
-    monkeypatch.setattr("airflow_provider_cdc.sink.apply.GROUP_BATCHES", 1)
+    monkeypatch.setattr("airflow_provider_cdc.targets.database.apply.database_apply.GROUP_BATCHES", 1)
     long = request.config.getoption("--long")
     for number in range(150 if long else 6):
         random = Random(f"{kind} {other} {number}")

@@ -19,13 +19,13 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.schema import TableSchema
 from dev.servers.mongodb import ReplicaSet, ShardedCluster
-from tests.sink.test_apply import rows, sink
 from tests.support import mongodb_columns
 from tests.support.fork import Forks
 from tests.support.leftovers import consistent
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.mongodb_work import Work, manners, same
 from tests.support.patience import until
+from tests.targets.database.test_apply import rows, sink
 
 pytestmark = pytest.mark.crash
 

@@ -22,16 +22,16 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import TransientError
-from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.engine import open_engine
 from tests.crash.test_mysql import Bench
-from tests.sink import killed as killed_sink
-from tests.sink.test_apply import sink
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.fork import Forks
 from tests.support.patience import LONGEST_S
 from tests.support.sampled import Sampled
 from tests.support.workload import WORDS, WORDS_OF_MARIADB, Writer
+from tests.targets.database import killed as killed_sink
+from tests.targets.database.test_apply import sink
 
 pytestmark = pytest.mark.crash
 

@@ -16,10 +16,10 @@ from pydantic import Field
 
 from airflow_provider_cdc.core.config.base import Decides
 from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.sink.type_table import NAMES
 from airflow_provider_cdc.sources import SOURCES, load_source
 from dev import paths, pictures
 from dev.properties import DATABASES, PAGE, configs, databases, page
+from dev.type_table import NAMES
 
 PAGES = sorted([*paths.ROOT.glob("*.md"), *(paths.ROOT / "docs").rglob("*.md"), *(paths.ROOT / "dev").glob("*.md")])
 

@@ -9,8 +9,8 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.database import DRIVERS, CdcDatabaseHook
-from airflow_provider_cdc.sink.database import DRIVERS as OF_SINK
-from airflow_provider_cdc.sink.dialects import DIALECTS
+from airflow_provider_cdc.targets.database.dialects import DIALECTS
+from airflow_provider_cdc.targets.database.engine import DRIVERS as OF_SINK
 from tests.support.face import connect
 
 

@@ -2,7 +2,7 @@
 server does, and all with ``--all``.
 
 ``tests/costs.txt`` names them, with the seconds of a core that all their cases take together. ``dev/test --costs`` measures them anew, and
-``dev/test --costs tests/sink`` those of a part.
+``dev/test --costs tests/targets/database`` those of a part.
 """
 
 from __future__ import annotations

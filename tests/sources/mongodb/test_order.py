@@ -21,11 +21,11 @@ from airflow_provider_cdc.sources.mongodb.log.blocks import BlockBuilder, positi
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
 from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 from dev.servers.mongodb import ShardedCluster
-from tests.sink.test_apply import rows, sink
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_json import write
 from tests.support.mongodb_recordings import scenarios
 from tests.support.rendered import captured
+from tests.targets.database.test_apply import rows, sink
 
 
 def test_updates_in_a_row_have_the_last_document_and_each_its_own_step(uri: str, tmp_path: Path, database: Any) -> None:

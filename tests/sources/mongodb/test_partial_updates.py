@@ -14,16 +14,16 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.row_key import RowKey
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sink.config import EQUAL
 from airflow_provider_cdc.sources.mongodb.snapshot.chunk_reader import MongoChunkReader
-from tests.sink.killed import start
-from tests.sink.test_apply import rows, sink
-from tests.sink.test_verify import only, verified
+from airflow_provider_cdc.targets.database.config import EQUAL
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.mongodb_work import Work, same
 from tests.support.patience import LONGEST_S
 from tests.support.row_stories import stories
 from tests.support.signals import send, snapshot
+from tests.targets.database.killed import start
+from tests.targets.database.test_apply import rows, sink
+from tests.targets.database.test_verify import only, verified
 
 NAMED = {"collection__name__format": "${source.table}"}
 

@@ -12,15 +12,15 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.sink.config import SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
+from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.targets.database.engine import open_engine
 from dev.servers.mongodb import MongoDb
-from tests.sink.test_apply import rows, sink
-from tests.sink.test_verify import compare, only, opened, verified
 from tests.support import mongodb_columns
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.mongodb_work import Work, manners, same
 from tests.support.signals import snapshot
+from tests.targets.database.test_apply import rows, sink
+from tests.targets.database.test_verify import compare, only, opened, verified
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -25,12 +25,12 @@ from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member
 from airflow_provider_cdc.sources.mongodb.log.parts import Parts, joined
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
-from tests.sink.test_apply import rows, sink
-from tests.sink.test_verify import only, verified
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.patience import LONGEST_S, until
 from tests.support.shop import operations
 from tests.support.signals import snapshot
+from tests.targets.database.test_apply import rows, sink
+from tests.targets.database.test_verify import only, verified
 
 IMAGES = {"changeStreamPreAndPostImages": {"enabled": True}}
 

@@ -12,16 +12,16 @@ import pytest
 import sqlalchemy as sa
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
-from airflow_provider_cdc.sink.staged import Sizes, StagedSink
-from airflow_provider_cdc.sink.staging import PREFIX
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.parallel.parallel_apply import Sizes, StagedSink
+from airflow_provider_cdc.targets.database.parallel.staging_workers import PREFIX
 from airflow_provider_cdc.targets.lake.executors.executor_workers import executors
-from tests.sink.killed import start
-from tests.sink.test_apply import in_order, rows, work
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S
+from tests.targets.database.killed import start
+from tests.targets.database.test_apply import in_order, rows, work
 
 pytestmark = [pytest.mark.spark]
 

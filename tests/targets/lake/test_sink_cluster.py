@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.sink.config import SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
-from airflow_provider_cdc.sink.staging import PREFIX
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.parallel.staging_workers import PREFIX
 from dev import paths
 from dev.servers import SparkCluster
 from tests.support import large

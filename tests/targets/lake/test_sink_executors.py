@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.sink.config import SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.targets.database.engine import open_engine
 from dev.servers import SparkCluster
-from tests.sink.test_apply import in_order, rows, work
 from tests.support.connectors import memory_connector
+from tests.targets.database.test_apply import in_order, rows, work
 from tests.targets.lake.on_cluster import SinkJob, bare_python
 
 pytestmark = [pytest.mark.spark]

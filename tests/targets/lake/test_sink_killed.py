@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.sink.markers import MarkerTable
-from airflow_provider_cdc.sink.staging import PREFIX
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.targets.database.parallel.staging_workers import PREFIX
+from airflow_provider_cdc.targets.database.progress.markers import MarkerTable
 from dev.servers import SparkCluster
-from tests.sink.test_apply import in_order, rows, work
-from tests.sink.test_staged import left, sink
 from tests.support.connectors import Connector, memory_connector
 from tests.support.patience import LONGEST_S, until
+from tests.targets.database.test_apply import in_order, rows, work
+from tests.targets.database.test_staged import left, sink
 from tests.targets.lake.on_cluster import SinkJob
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]

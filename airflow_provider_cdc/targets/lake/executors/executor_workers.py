@@ -13,8 +13,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.sink.staged import Workers
-from airflow_provider_cdc.sink.staging import Message, Part, Share, Work, read_share, write_partition
+from airflow_provider_cdc.targets.database.parallel.parallel_apply import Workers
+from airflow_provider_cdc.targets.database.parallel.staging_workers import (
+    Message,
+    Part,
+    Share,
+    Work,
+    read_share,
+    write_partition,
+)
 from airflow_provider_cdc.targets.lake.executors.executor_packages import lacks_package, ship
 
 TASK_BYTES, TASK_FILES = 8 << 20, 50

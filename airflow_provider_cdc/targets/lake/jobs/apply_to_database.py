@@ -24,10 +24,10 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TerminalError
 from airflow_provider_cdc.core.spi.monitor import EVERY_S
-from airflow_provider_cdc.sink.config import EQUAL, SinkConfig
-from airflow_provider_cdc.sink.database import open_engine
-from airflow_provider_cdc.sink.done import Done
-from airflow_provider_cdc.sink.staged import Sizes, StagedSink
+from airflow_provider_cdc.targets.database.apply.run_result import Done
+from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.engine import open_engine
+from airflow_provider_cdc.targets.database.parallel.parallel_apply import Sizes, StagedSink
 from airflow_provider_cdc.targets.lake.executors.executor_workers import executors
 from airflow_provider_cdc.targets.lake.jobs.apply_arguments import seconds
 from airflow_provider_cdc.targets.lake.session import job_logging
@@ -56,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 class Told:
     """What was done, in a file for who has started the job: from the first moment on, so that it is there if the job is killed.
 
-    :param file: JSON, as of :meth:`airflow_provider_cdc.sink.apply.Done.document`, with ``ended``, and with ``error`` and ``terminal`` if it has failed; ``None``: nobody asks
+    :param file: JSON, as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`, with ``ended``, and with ``error`` and ``terminal`` if it has failed; ``None``: nobody asks
     """
 
     def __init__(self, file: Path | None) -> None:

@@ -1,5 +1,0 @@
-"""Brings change batches into relational tables, exactly once: SQL, dialects and markers. It knows neither Airflow nor Spark.
-
-:mod:`.apply` does it, by :mod:`.config`. A batch's rows, the DDL that they need and the marker that names the batch are one transaction of the target database.
-For loads that outgrow one machine, :mod:`.staged` has workers (:mod:`.staging`) fill staging tables first; it does not know who runs them.
-"""

@@ -1,0 +1,139 @@
+"""Tables of databases that look at foreign keys after each statement: what others refer to is written first, and goes last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from airflow_provider_cdc.changelog.keys import among
+from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.targets.database.dialects.dialect import Dialect
+from airflow_provider_cdc.targets.database.events.table_operations import Step
+from airflow_provider_cdc.targets.database.schema.target_table import SinkTable
+
+Topics = Sequence[tuple[str, Pending]]
+
+
+class Refused(Exception):
+    """Rows that were to go last cannot go: then each table is written by itself."""
+
+
+class Held:
+    """Deletes that wait until all tables of a transaction are written: until then, rows of others may refer to these."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect, self._keys, self._at_once = dialect, dict[str, pa.Table](), set[str]()
+
+    def begin(self, topic: str, *, at_once: bool = False) -> None:
+        """Forget what waits of a table, which is written once more, or not at all.
+
+        :param at_once: its deletes do not wait: a value that is unique may go from a row that goes to another one
+        """
+        self._keys.pop(topic, None)
+        (self._at_once.add if at_once else self._at_once.discard)(topic)
+
+    def take(self, connection: sa.Connection, table: SinkTable, step: Step) -> Step | None:
+        """A step as it is to be made now; ``None`` if it waits."""
+        topic = table.topic
+        if step.what == "delete" and topic not in self._at_once:
+            known = self._keys.get(topic)
+            self._keys[topic] = step.rows if known is None else pa.concat_tables([known, step.rows])
+            return None
+        if topic not in self._keys:
+            return step
+        if step.what == "empty":
+            self.begin(topic)
+        elif step.what == "move":
+            self.end(connection, table)
+        elif (again := self._again(topic, step.rows)) is not None:
+            if step.rows.num_columns < len(
+                table.fields
+            ):  # values that the event leaves out are not those of the row that goes
+                self._dialect.delete(connection, table, again)
+            return replace(step, new=False)
+        return step
+
+    def end(self, connection: sa.Connection, table: SinkTable) -> None:
+        """Delete what has waited."""
+        if (keys := self._keys.pop(table.topic, None)) is not None and keys.num_rows:
+            self._dialect.delete(connection, table, keys)
+
+    def _again(self, topic: str, rows: pa.Table) -> pa.Table | None:
+        """Keys that come again, and do not wait any more."""
+        held = self._keys[topic]
+        come = among(held, rows.select(held.column_names))
+        if not come.any():
+            return None
+        self._keys[topic] = held.filter(pa.array(~come))
+        return held.filter(pa.array(come))
+
+
+def references(
+    dialect: Dialect,
+    connection: sa.Connection,
+    topics: Topics,
+    wanted: Callable[[Pending], SinkTable],
+    *,
+    at_once: bool = False,
+) -> dict[str, set[str]]:
+    """Topic → topics whose tables its own refers to, by foreign keys that are looked at after each statement.
+
+    :param at_once: as of :meth:`Dialect.defer`
+    """
+    if not dialect.REFERENCES:
+        return {}
+    query = dialect.REFERENCES if at_once else dialect.REFERENCES + dialect.UNLESS_DEFERRED
+    by_name = dict[tuple[str, str], str]()
+    found = dict[str, set[str]]()
+    for child_schema, child, parent_schema, parent, schema in connection.exec_driver_sql(query).all():
+        if not by_name:
+            by_name = _names(topics, wanted, schema.strip())
+        one, other = by_name.get((child_schema.strip(), child)), by_name.get((parent_schema.strip(), parent))
+        if one is not None and other is not None and one != other:
+            found.setdefault(one, set()).add(other)
+    return found
+
+
+def _names(topics: Topics, wanted: Callable[[Pending], SinkTable], schema: str) -> dict[tuple[str, str], str]:
+    """Schema and name of tables → topic.
+
+    :param schema: of names without one
+    """
+    found = dict[tuple[str, str], str]()
+    for topic, pending in topics:
+        try:
+            name = wanted(pending).name
+        except CdcError:
+            continue  # it is told when its turn comes
+        found[name.schema or schema, name.table] = topic
+    return found
+
+
+def parents_first(topics: Iterable[str], refers: Mapping[str, set[str]]) -> list[str]:
+    """Topics so that those come first that others refer to; in a circle, in any order.
+
+    >>> parents_first(["lines", "orders", "people"], {"lines": {"orders"}, "orders": {"people"}})
+    ['people', 'orders', 'lines']
+    """
+    found, seen = list[str](), set[str]()
+    for first in topics:
+        todo: list[tuple[str, bool]] = [(first, False)]
+        while todo:
+            topic, after = todo.pop()
+            if after:
+                found.append(topic)
+            elif topic not in seen:
+                seen.add(topic)
+                todo += [(topic, True), *((one, False) for one in sorted(refers.get(topic, ()), reverse=True))]
+    return found
+
+
+def ordered(topics: Topics, refers: Mapping[str, set[str]]) -> list[Any]:
+    """As :func:`parents_first`, with what is pending."""
+    pending = dict(topics)
+    return [(topic, pending[topic]) for topic in parents_first(pending, refers)]

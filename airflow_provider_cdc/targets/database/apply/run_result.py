@@ -1,0 +1,62 @@
+"""What runs of the sink have done, as reports and tasks tell it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_cdc.changelog.applied import joined
+from airflow_provider_cdc.changelog.pending import Pending
+
+
+@dataclass(slots=True)
+class Done:
+    """What a run has done.
+
+    :param place: of the tables, see :func:`~airflow_provider_cdc.targets.database.engine.place_of`
+    :param batch: that all tables have now, but those that are behind
+    :param tables: topic → what was done to its table, as reports have it
+    :param failed: topic → why its table stays behind
+    :param behind: topic → the last batch of its table
+    """
+
+    place: str
+    batch: int = 0
+    tables: dict[str, dict[str, Any]] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    behind: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def events(self) -> int:
+        """Change events that were applied."""
+        return sum(sum(table["rows"].values()) for table in self.tables.values())
+
+    def document(self) -> dict[str, Any]:
+        """What tasks and jobs tell of it."""
+        return {
+            "place": self.place, "batch": self.batch, "events": self.events, "tables": self.tables, "failed": self.failed,
+            "seconds": self.seconds,
+        }  # fmt: skip
+
+    def add(self, later: Done) -> None:
+        """What was done next."""
+        for topic, table in later.tables.items():
+            self.tables[topic] = joined(self.tables[topic], table) if topic in self.tables else table
+        self.batch = later.batch or self.batch  # 0 if it has not come to an end
+        self.failed, self.behind = later.failed, later.behind
+        self.seconds = round(self.seconds + later.seconds, 3)
+
+    def count(self, pending: Pending, table: str, began: float, committed_ms: int) -> None:
+        """Add what was done to one table.
+
+        :param committed_ms: when the newest of its events was committed at the source, in ms since 1970; 0 if that is not known
+        """
+        fresh = round(max(time.time() - committed_ms / 1000, 0.0), 3) if committed_ms else None
+        known = self.tables.get(pending.topic)
+        one = {
+            "topic": pending.topic, "location": table, "first_batch": pending.first, "last_batch": pending.last, "rows": pending.counts(),
+            "position": pending.position, "seconds": round(time.monotonic() - began, 3), "committed_ms": committed_ms, "freshness_s": fresh,
+        }  # fmt: skip
+        self.tables[pending.topic] = one if known is None else joined(known, one)

@@ -1,0 +1,144 @@
+"""Where tables begin on a change log whose first batches were removed, and that they are not ahead of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+
+from airflow_provider_cdc.changelog.beginning import Beginning
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.core.errors import BatchesRemoved, TargetError
+from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.targets.database.progress.markers import ALL, Markers
+from airflow_provider_cdc.targets.database.schema.topic_filter import chosen
+
+
+class Beginnings:
+    """The beginnings of the tables of one run.
+
+    :param groups: gives the batches after one, in groups
+    :param where: the tables are
+    """
+
+    def __init__(
+        self,
+        changelog: ChangeLog,
+        connector: str,
+        config: SinkConfig,
+        groups: Callable[[int], Iterator[Batches]],
+        where: str,
+    ) -> None:
+        self._beginning, self._config, self._groups, self._where = (
+            Beginning(changelog, connector),
+            config,
+            groups,
+            where,
+        )
+
+    @cached_property
+    def before(self) -> int:
+        """The last batch that was removed; 0 if none was."""
+        mark = self._beginning.mark()
+        return mark.first - 1 if mark is not None else 0
+
+    @cached_property
+    def _kept(self) -> list[Batches]:
+        return list(self._groups(self.before))
+
+    def of(self, topic: str, at: int) -> int:
+        """The batch after which a table goes on.
+
+        :param at: it has everything up to this batch; 0 if it has nothing
+        :raises BatchesRemoved: it needs something that is gone
+        """
+        # the statement that empties it, which is among the events, takes whatever rows it has
+        new = at == 0 or self._config.truncate_enabled
+        return self._beginning.start(topic, at, new=new, kept=lambda _: self._kept, where=self._where).after
+
+    def all(self, at: int, behind: Mapping[str, int]) -> tuple[dict[str, int], dict[str, str]]:
+        """What does not simply go on with the first batch that is kept.
+
+        :param at: tables have everything up to this batch
+        :param behind: topics that have less
+        :return: topic → the later batch after which its table begins; topic → why it cannot begin
+        """
+        later, failed = dict[str, int](), dict[str, str]()
+        for topic in sorted(self._topics() - set(behind)):
+            try:
+                after = self.of(topic, at)
+            except BatchesRemoved as e:
+                failed[topic] = str(e)
+            else:
+                if after > self.before:
+                    later[topic] = after
+        return later, failed
+
+    def _topics(self) -> set[str]:
+        """Those that have events, or had some before the first batch and whose table is still there."""
+        found = {topic for group in self._kept for topic in group.topics}
+        mark = self._beginning.mark()
+        if mark is not None and mark.topics is not None:
+            gone = set(mark.dropped | mark.renamed)
+            for group in self._kept:
+                gone |= group.dropped | group.renamed
+            found |= {topic for topic, one in mark.topics.items() if one.table.full_name not in gone}
+        return {topic for topic in found if chosen(topic, self._config)}
+
+
+def refuse_another(changelog: ChangeLog, connector: str, markers: Markers, where: str, forgetting: str) -> str:
+    """Make sure that the change log is the one of the tables, and not behind them: what it has, or will have, under the numbers of their batches would never come into
+    them. It costs one request, if no table is behind and the batch is kept.
+
+    :param where: the tables are
+    :param forgetting: the statement that deletes the markers
+    :return: the identity of the change log
+    :raises TargetError: it ends before a batch that they have, or has other batches under these numbers
+    """
+    at = max([markers.batch, *markers.behind.values()])
+    if not at:
+        return changelog.identity(connector)
+    remedy = (
+        "restore the change log from a backup, with the state tables; if it is lost for good, move the tables away, have the database forget "
+        f"what they have ({forgetting}), and run the apply again: they are built again from the batches that there are"
+    )
+    there = changelog.manifest(connector, at)
+    # it may also have been removed, as the tables have it
+    if there is not None or (last := changelog.last(connector)) >= at:
+        identity = changelog.identity(connector) if there is None else there.changelog
+        if reason := _of_another(changelog, connector, markers, there, identity):
+            raise TargetError(
+                f"The tables of {connector} were made from another change log: {reason}. What they lack of the one that is there, numbers of batches do not say.",
+                where=where,
+                safe="No table was changed; the change log keeps the batches.",
+                remedy=remedy,
+            )
+        return identity
+    raise TargetError(
+        f"The tables of {connector} stand at batch {at}, and the change log ends with batch {last}: it is another change log, or its end is lost.",
+        where=where,
+        safe="No table was changed.",
+        remedy=remedy,
+    )
+
+
+def _of_another(changelog: ChangeLog, connector: str, markers: Markers, newest: Manifest | None, identity: str) -> str:
+    """Why batches of the markers are not those of the change log; empty if nothing says so.
+
+    :param newest: manifest of the last of these batches, if it is kept
+    :param identity: of the change log
+    """
+    known = dict[int, Manifest | None]({newest.batch: newest} if newest is not None else {})
+    for topic, batch in {ALL: markers.batch, **markers.behind}.items():
+        log, writer = markers.logs.get(topic, ("", ""))
+        if batch and log != identity:
+            return f"they are of {log or 'one without an identity'}, and it is {identity or 'one without'}"
+        if not (batch and writer):
+            continue
+        if batch not in known:
+            known[batch] = changelog.manifest(connector, batch)
+        found = known[batch]
+        if found is not None and found.writer != writer:
+            return f"its batch {batch} is another one, as if it had been put back to an earlier state and had gone on from there"
+    return ""

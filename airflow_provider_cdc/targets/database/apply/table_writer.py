@@ -1,0 +1,470 @@
+"""What is done to one table of a database within a transaction: its DDL, and the rows of what is pending."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.partial import DocumentsLost
+from airflow_provider_cdc.changelog.pending import Pending, names_at
+from airflow_provider_cdc.core.commands import cdc
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
+from airflow_provider_cdc.core.read_ahead import read_ahead
+from airflow_provider_cdc.targets.database.apply.errors_table import ErrorsTable
+from airflow_provider_cdc.targets.database.apply.existing_rows import moved_values, update_refused, update_statements
+from airflow_provider_cdc.targets.database.apply.foreign_key_order import Held
+from airflow_provider_cdc.targets.database.apply.table_evolution import KeyChange, bring_up, brought_up
+from airflow_provider_cdc.targets.database.config import InsertMode, OnError, SinkConfig
+from airflow_provider_cdc.targets.database.dialects import sql_literals
+from airflow_provider_cdc.targets.database.dialects.dialect import Dialect, There, run
+from airflow_provider_cdc.targets.database.engine import unavailable
+from airflow_provider_cdc.targets.database.events import event_windows
+from airflow_provider_cdc.targets.database.events.earlier_batches import EarlierBatches
+from airflow_provider_cdc.targets.database.events.key_changes import KeyedPart, key_before, parted
+from airflow_provider_cdc.targets.database.events.late_moves import in_table, late_moves
+from airflow_provider_cdc.targets.database.events.partial_updates import Completion, completes, present_in
+from airflow_provider_cdc.targets.database.events.table_operations import Step, steps
+from airflow_provider_cdc.targets.database.progress.markers import Overtaken
+from airflow_provider_cdc.targets.database.progress.table_claims import Claim, TableClaims
+from airflow_provider_cdc.targets.database.schema.target_table import Name, SinkTable, name_of, table_of
+from airflow_provider_cdc.targets.database.schema.value_types import kind_of
+
+log = logging.getLogger(__name__)
+
+_CLAIMED = 5
+"""How often tables are claimed, if other runs do the same."""
+Alone = Callable[[Callable[[sa.Connection], None]], None]
+"""Does something in a transaction of its own, in which the marker is held and is where it was when the run began with these batches."""
+
+
+class TableWriter:
+    """Brings single tables up to what is pending of them; which, and in which transaction, is up to :class:`~airflow_provider_cdc.targets.database.apply.database_apply.Sink`.
+
+    :param errors: where rows are kept that the database refuses
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        dialect: Dialect,
+        config: SinkConfig,
+        changelog: ChangeLog,
+        connector: str,
+        errors: ErrorsTable,
+    ) -> None:
+        self._engine, self._dialect, self._config = engine, dialect, config
+        self._changelog, self._connector, self._errors = changelog, connector, errors
+        self._claims = TableClaims(config, connector)
+        self._newest = dict[str, int]()
+        self._had = dict[str, frozenset[str]]()
+        """Columns that tables had before this run's DDL, where that is not undone."""
+        self._at_work = ""
+        self._held: Held | None = None
+        self._not_new = set[str]()
+        """Topics whose tables had rows already that the source called new: none of theirs are taken for new any more."""
+        self._written: Collection[str] = ()
+        """Topics whose tables an apply has written, by its report."""
+        self._lost = set[str]()
+        """Topics that lack documents which later batches may have: their batches are applied together."""
+        self._retry = set[str]()
+        """Topics that have failed before batches of this run that have more of them."""
+        self._gives_up = False
+        """Whether a lock timeout stops the table. If not, the transaction is retried."""
+        self._at_once = False
+        """Whether constraints are looked at with each statement that the database could look at when the transaction ends."""
+
+    def fold(self, name: str) -> str:
+        """What the database makes of a name without quotes."""
+        return name if self._config.quote_identifiers else self._dialect.fold(name)
+
+    def _prepare(self, tables: Sequence[Pending], alone: Alone) -> dict[str, str]:
+        """DDL of a database that ends transactions by it. Where the key of a table changes, the rows with the key before are written, too: they may come again.
+
+        :param alone: as of :data:`Alone`
+        :return: topic → why its table cannot be brought up
+        """
+        if self._dialect.DDL_IN_TRANSACTION:
+            return {}
+        self._gives_up = True
+        try:
+            failed = {one.topic: self._isolated(one.topic, self._prepared, one, alone) for one in tables}
+        finally:
+            self._gives_up = False
+        return {topic: error for topic, error in failed.items() if error}
+
+    def _prepared(self, pending: Pending, alone: Alone) -> None:
+        parts = self._parts(pending)
+        self._had.pop(pending.topic, None)
+        for part in parts:
+            try:
+                with self._engine.begin() as connection:
+                    self._dialect.defer(connection)
+                    self._dialect.limit_waiting(connection)
+                    _, had = self._bring_up(connection, part, parts[-1])
+                self._had[pending.topic] = had
+            except sa.exc.DBAPIError as e:
+                if len(parts) > 1 or not self._dialect.transient(e):
+                    raise
+                # what is missing is found in the transaction
+                log.warning("The table of %s could not be brought up: %s", pending.topic, e)
+            if part is not parts[-1]:
+                alone(lambda connection, part=part: self._either_way(connection, [part]))  # type: ignore[misc]
+
+    def _parts(self, pending: Pending) -> list[KeyedPart]:
+        return parted(self._changelog, pending, self._config)
+
+    def _bring_up(self, connection: sa.Connection, part: KeyedPart, last: KeyedPart) -> tuple[There, frozenset[str]]:
+        """Have the table there for a part; also the columns that it had before, if the part has changes."""
+        table = self._wanted(part.pending)
+        former = {frozenset(map(self.fold, key)) for key in part.former}
+        there = self._dialect.inspect_table(connection, table) if part.pending.changes else None
+        if there is not None and there.key and {*there.key} != {one.name for one in table.key}:
+            former.add(frozenset(map(self.fold, key_before(self._changelog, self._connector, part.pending))))
+        had = frozenset(there.columns if there is not None else ())
+        change = KeyChange(former, self._wanted(last.pending))
+        earlier = EarlierBatches(
+            self._changelog, self._connector, self._config, self._written, part.pending, last.pending
+        )
+        given = (self._dialect, connection, table, part.pending, self._config, self._connector)
+        return bring_up(*given, change, earlier), had
+
+    def _name(self, pending: Pending) -> str:
+        return str(name_of(pending.topic, pending.schema, self._config, self.fold))
+
+    def _wanted(self, pending: Pending) -> SinkTable:
+        """
+        :raises ConfigError: as :func:`table_of`; or the table is that of another topic
+        """
+        table = table_of(pending.topic, pending.schema, self._config, self._dialect)
+        if (why := self._claims.refused.get(pending.topic)) is not None:
+            raise why
+        self._refuse_repeated_hours(table)
+        return table
+
+    def _refuse_repeated_hours(self, table: SinkTable) -> None:
+        """:raises ConfigError: two keys would be told alike"""
+        moments = [field.name for field in table.key if kind_of(field.column).name == "timestamp_tz"]
+        if moments and not self._dialect.MOMENTS and sql_literals.repeats_hours(self._config.zone):
+            raise ConfigError(
+                f"The key of {table.topic} has moments ({', '.join(moments)}), and in {self._config.zone} an hour comes twice when summer time ends: two rows would "
+                "have one key.",
+                safe="The table was not changed; other tables go on.",
+                remedy="set database.time_zone=UTC, in which the times of all tables are written then, and build those that are there again by "
+                f"`{cdc('rebuild', self._connector, table.topic)}`; or apply this topic by a sink of its own",
+            )
+
+    def _claim(self, tables: Sequence[Pending]) -> None:
+        """Make sure that each topic's table is its own, before anything is done to it."""
+        wanted, names, moved = dict[str, Claim](), dict[str, str](), dict[str, set[str]]()
+        for pending in (one for one in tables if one.files or one.changes or one.schemas):
+            topic = pending.topic
+            try:
+                name = table_of(topic, pending.schema, self._config, self._dialect).name
+            except CdcError:
+                continue  # it is told when its turn comes
+            claim = self._claim_of(topic, name, pending.schema.id.full_name)
+            if self._claims.has(claim):
+                continue
+            wanted[topic], names[topic] = claim, str(name)
+            before = {change.previous_id for change in pending.changes.values()} - {None, pending.schema.id}
+            moved[topic] = {one.full_name for one in before if one is not None}
+
+        if not wanted:
+            return
+
+        def once(connection: sa.Connection) -> None:
+            for topic, claim in wanted.items():
+                for source in moved[topic]:
+                    self._claims.move(connection, topic, claim.table, source)
+            self._claims.claim(connection, wanted, names)
+
+        for attempt in range(_CLAIMED):
+            try:
+                self._retried(once)
+                break
+            except sa.exc.IntegrityError:
+                if attempt + 1 == _CLAIMED:
+                    raise
+                # another run was faster
+
+    def _claim_of(self, topic: str, name: Name, source: str = "") -> Claim:
+        schema = name.schema or self._engine.dialect.default_schema_name or ""
+        return Claim(self._dialect.same_table(f"{schema}.{name.table}"), self._connector, topic, source)
+
+    def _empty(self, connection: sa.Connection, table: SinkTable) -> None:
+        """
+        :raises TargetError: it has rows of another topic, too
+        """
+        if (other := self._claims.other(connection, self._claim_of(table.topic, table.name))) is not None:
+            raise TargetError(
+                f"The table {table.name} is to be emptied, as that of {table.topic} was, and has rows of {other}, too (collection.name.shared).",
+                where=f"topic {table.topic}",
+                safe="The table was not changed; other tables go on.",
+                remedy=f"delete the rows of {table.topic} by hand, and apply this once with truncate.enabled=false; "
+                "or give each topic a table of its own with collection.name.format",
+            )
+        self._dialect.empty(connection, table)
+
+    def _table(self, connection: sa.Connection, topic: str, pending: Pending) -> str:
+        """Apply what is pending to one table; why it could not be done, or nothing."""
+
+        def written() -> None:
+            self._dialect.limit_waiting(connection)
+            parts = self._parts(pending)
+            self._either_way(connection, parts if self._dialect.DDL_IN_TRANSACTION else parts[-1:])
+
+        return self._isolated(topic, written) if pending.files or pending.changes else ""
+
+    def _isolated(self, topic: str, what: Callable[..., None], *given: Any) -> str:
+        """Do something with one table; why it could not be done, or nothing. Only what concerns all of them is raised."""
+        self._at_work = topic
+        try:
+            what(*given)
+        except sa.exc.DBAPIError as e:
+            if self._dialect.transient(e) and not self._locked_out(e):
+                raise
+            return f"The table {topic} cannot take a change: {e.orig}"
+        except (Overtaken, TransientError):
+            raise
+        except DocumentsLost as e:
+            self._lost.add(topic)
+            return str(e)
+        except CdcError as e:  # the configuration does not fit this table, or a file of it is damaged; the others go on
+            return str(e)
+        except Exception as e:
+            log.exception("The changes of %s cannot be made into rows.", topic)
+            return str(_unexpected(topic, e))
+        return ""
+
+    def _locked_out(self, error: sa.exc.DBAPIError) -> bool:
+        """Return whether another session has locked one table for so long that the others no longer wait for it."""
+        return self._gives_up and self._dialect.locked(error)
+
+    def _either_way(self, connection: sa.Connection, parts: Sequence[KeyedPart]) -> None:
+        """Apply parts of what is pending to one table.
+
+        What the database refuses in arrays is done again one event after the other: a value that is unique may go from one row to another.
+        """
+        try:
+            self._saved(connection, parts, each=False)
+        except Exception as e:
+            if not self._is_of_a_row(e):
+                raise
+            topic = parts[0].pending.topic
+            log.info("The table of %s refuses rows, which are written one by one now: %s", topic, _told(e))
+            self._saved(connection, parts, each=True)
+
+    def _is_of_a_row(self, error: Exception) -> bool:
+        """Whether it may be one row that cannot be written: the database refuses it, or has no such value, or Python has not."""
+        if isinstance(error, sa.exc.DBAPIError):
+            return not self._dialect.transient(error)
+        return not isinstance(error, (CdcError, Overtaken, OSError, MemoryError))
+
+    def _saved(self, connection: sa.Connection, parts: Sequence[KeyedPart], *, each: bool) -> None:
+        """Apply parts of what is pending to one table; if that fails, what other tables have got in the transaction stays."""
+        if self._held is not None:
+            self._held.begin(parts[0].pending.topic, at_once=each or len(parts) > 1)
+        savepoint = connection.begin_nested()
+        try:
+            for part in parts:
+                table = self._wanted(part.pending)
+                if self._dialect.DDL_IN_TRANSACTION:
+                    there, had = self._bring_up(connection, part, parts[-1])
+                else:
+                    there = brought_up(self._dialect, connection, table)
+                    had = self._had.get(part.pending.topic, frozenset(there.columns))
+                if had:
+                    self._update_existing_rows(connection, table, part, had)
+                self._apply(connection, table, part.pending, there, each=each)
+        except sa.exc.DBAPIError as e:
+            # after a deadlock there is nothing left to go back to: the database has undone the whole transaction
+            if not self._dialect.transient(e) or self._locked_out(e):
+                savepoint.rollback()
+            raise
+        except Exception:
+            savepoint.rollback()
+            raise
+        savepoint.commit()
+
+    def _update_existing_rows(
+        self, connection: sa.Connection, table: SinkTable, part: KeyedPart, had: frozenset[str]
+    ) -> None:
+        """Give rows that are there what the source's rows have in columns that were made again, or renamed.
+
+        :raises TargetError: the database refuses it; rows are found by these columns, or are those of another topic, too; or it might be done twice
+        """
+        pending, config, dialect = part.pending, self._config, self._dialect
+        if config.insert_mode is InsertMode.INSERT or (pending.taken is not None and config.truncate_enabled):
+            return  # rows are those of events; or none stays
+        try:
+            moved = moved_values(dialect, table, pending, part.since, had, config)
+        except LookupError as e:
+            raise update_refused(self._connector, table, str(e)) from e
+        if not moved:
+            return
+        if (other := self._claims.other(connection, self._claim_of(table.topic, table.name))) is not None:
+            # a column that is new at the source may be there for another topic
+            gone = {name for change in pending.changes.values() for name in change.dropped}
+            before = {*names_at(pending, part.since), *gone}
+            if any(field.name in had and field.column.name in before for field, _ in moved):
+                raise update_refused(self._connector, table, f"it has rows of {other}, too (collection.name.shared)")
+            return
+        if keys := ", ".join(field.name for field, _ in moved if field.key):
+            raise update_refused(self._connector, table, f"rows are found by {keys}")
+        if not (part.last or dialect.DDL_IN_TRANSACTION) and any(origin.column for _, origin in moved):
+            raise update_refused(self._connector, table, "the key changes in the same batches")
+        try:
+            for statement in update_statements(dialect, table, moved):
+                run(connection, statement)
+        except sa.exc.DBAPIError as e:
+            if dialect.transient(e):
+                raise
+            raise update_refused(self._connector, table, str(e.orig)) from e
+
+    def _apply(
+        self, connection: sa.Connection, table: SinkTable, pending: Pending, there: There, *, each: bool
+    ) -> None:
+        def committed(ms: int) -> None:
+            self._newest[table.topic] = max(ms, self._newest.get(table.topic, 0))
+
+        given = (self._changelog, self._connector, pending, table, self._config)
+        if (documents := completes(pending, table, self._config)) is not None:
+            present = present_in(self._dialect, connection, table, documents)
+            whole = Completion(
+                pending, table, documents, present, inserts=self._config.insert_mode is not InsertMode.UPDATE
+            )
+            # each step is made before the next one is read: it is read from the table
+            for step in steps(*given, each=each, committed=committed, completed=whole):
+                self._made(connection, table, step, there, each=each)
+            return
+        if (moves := late_moves(*given, in_table(self._dialect, connection, table))) is not None:
+            for step in steps(*given, each=each, committed=committed, completed=moves):
+                self._made(connection, table, step, there, each=each)
+            return
+        in_order = each or there.takes_others(table) or not event_windows.fit(pending, table, self._config)
+        if not in_order and not self._dialect.refers_to_itself(connection, table.name):
+            made = event_windows.Windows(*given, committed=committed).steps()
+        else:
+            made = steps(*given, each=each, committed=committed)
+        with read_ahead(made) as coming:
+            for step in coming:
+                self._made(connection, table, step, there, each=each)
+
+    def _made(self, connection: sa.Connection, table: SinkTable, step: Step, there: There, *, each: bool) -> None:
+        try:
+            if each and self._config.errors_tolerance is OnError.ALL:
+                self._or_kept(connection, table, step, there)
+            else:
+                self._step(connection, table, step, there)
+        except Exception as e:
+            if not each or not self._is_of_a_row(e):
+                raise
+            raise self._refused(table, step, e) from e
+
+    def _or_kept(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
+        """Make a step of one event, or keep its row with the errors."""
+        savepoint = connection.begin_nested()
+        try:
+            self._step(connection, table, step, there)
+        except Exception as e:
+            if not self._is_of_a_row(e):
+                if not isinstance(e, sa.exc.DBAPIError) or self._locked_out(e):
+                    savepoint.rollback()
+                raise
+            savepoint.rollback()
+            log.warning("%s", self._refused(table, step, e))
+            self._errors.keep(connection, table, step, _told(e))
+        else:
+            savepoint.commit()
+
+    def _step(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> None:
+        if self._held is not None and (step := self._held.take(connection, table, step)) is None:  # type: ignore[assignment]
+            return
+        match step.what:
+            case "empty":
+                self._empty(connection, table)
+            case "delete":
+                self._dialect.delete(connection, table, step.rows)
+            case "move":
+                self._dialect.move(connection, table, step.rows)
+            case "write" if self._config.insert_mode is InsertMode.INSERT:
+                self._dialect.insert(connection, table, step.rows)
+            case "write" if self._config.insert_mode is InsertMode.UPDATE:
+                self._dialect.update(connection, table, step.rows)
+            case _:
+                if not (step.new and self._inserted(connection, table, step, there)):
+                    self._dialect.upsert(connection, table, step.rows, unique=there.takes_others(table))
+
+    def _inserted(self, connection: sa.Connection, table: SinkTable, step: Step, there: There) -> bool:
+        """Insert new rows, which is cheaper than to look whether they are there; whether the table took them."""
+        if table.topic in self._not_new or set(there.key) != {field.name for field in table.key}:
+            return False
+        savepoint = connection.begin_nested()
+        try:
+            self._dialect.insert(connection, table, step.rows)
+        except sa.exc.DBAPIError as e:
+            if self._dialect.transient(e):
+                if self._locked_out(e):
+                    savepoint.rollback()
+                raise
+            savepoint.rollback()
+            self._not_new.add(table.topic)
+            return False
+        except Exception:
+            savepoint.rollback()
+            raise
+        savepoint.commit()
+        return True
+
+    def _refused(self, table: SinkTable, step: Step, error: Exception) -> TargetError:
+        there = step.rows.column_names if step.rows.num_rows else []
+        names = [one.name for one in table.key if one.name in there] or there
+        shown = ", ".join(f"{name}={sql_literals.shown(step.rows[name])[:80]}" for name in names)
+        return TargetError(
+            f"{table.name} cannot take a row: {_told(error)}",
+            where=f"topic {table.topic}, event {int(step.seq[0])}, row with {shown}",
+            safe="The table has everything up to the batch before; other tables go on.",
+            remedy="mend the row or the table, then run the apply again: it goes on with this batch",
+        )
+
+    # -- transactions -------------------------------------------------------------------------------------------------
+
+    def _in_transaction(self, what: Any) -> Any:
+        with self._engine.begin() as connection:
+            self._dialect.defer(connection, self._at_once)
+            return what(connection)
+
+    def _retried(self, what: Any) -> Any:
+        """A transaction that is tried again after what passes: deadlocks, lost connections."""
+        soon = self._gives_up
+        for attempt in range(self._config.flush_max_retries + 1):
+            self._gives_up = soon or attempt == self._config.flush_max_retries
+            try:
+                return self._in_transaction(what)
+            except sa.exc.DBAPIError as e:
+                if not self._dialect.transient(e):
+                    raise
+                if attempt == self._config.flush_max_retries:
+                    raise unavailable(self._engine, e) from e
+                log.warning("The transaction is tried again (%d): %s", attempt + 1, e.orig)
+                time.sleep(self._config.flush_retry_delay_ms / 1000 * (attempt + 1))
+            finally:
+                self._gives_up = soon
+        raise AssertionError("unreachable")
+
+
+def _unexpected(topic: str, error: Exception) -> TargetError:
+    return TargetError(
+        f"The changes of {topic} cannot be made into rows: {type(error).__name__}: {error}",
+        safe="The table has everything up to the batch before; other tables go on.",
+        remedy="the log of the task has the place: leave the column that has such values out with field.exclude.list, or the topic with topics.regex, and report it",
+    )
+
+
+def _told(error: Exception) -> str:
+    return str(error.orig) if isinstance(error, sa.exc.DBAPIError) else f"{type(error).__name__}: {error}"

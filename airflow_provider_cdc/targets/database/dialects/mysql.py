@@ -1,0 +1,599 @@
+"""MySQL and MariaDB: rows come in statements of many, whose text is made on arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.read_ahead import read_ahead
+from airflow_provider_cdc.targets.database.dialects import sql_literals
+from airflow_provider_cdc.targets.database.dialects.collations import collations, is_text, refuse_merging, text_keys
+from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere, There, fields_of, run
+from airflow_provider_cdc.targets.database.dialects.staging_dialect import StagingDialect, slices
+from airflow_provider_cdc.targets.database.schema import type_widening
+from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
+from airflow_provider_cdc.targets.database.schema.value_types import Kind, kind_of
+
+_LONG = "longtext CHARACTER SET utf8mb4"
+_TYPES = {
+    "bool": "boolean", "int8": "tinyint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "float", "double": "double",
+    "date": "date", "time_tz": "varchar(32)", "json": "json", "xml": _LONG, "uuid": "char(36)", "ltree": _LONG,
+    "year": "year", "duration": "bigint", "interval": "varchar(64)", "geometry": "geometry", "vector": "longtext",
+}  # fmt: skip
+_QUOTED = frozenset(
+    {"text", "enum", "set", "json", "xml", "uuid", "ltree", "interval", "time_tz", "date", "time", "timestamp", "timestamp_tz", "vector"}
+)  # fmt: skip
+_NUMBERS = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})
+_STATEMENT = 1 << 20
+"""Characters of a statement; a server takes 16 MB at least, if nobody has said otherwise."""
+_MOST_DIGITS, _MOST_SCALE = 65, 30
+_BITS, _SIGNS = 64, 3
+_KEY_LENGTH, _VARCHAR = 255, 16_000
+_ROW_BYTES = 60_000
+"""What columns of a row may have together, without those that are kept apart from it, as long texts are."""
+_SESSION = "STRICT_ALL_TABLES,NO_AUTO_VALUE_ON_ZERO,NO_ENGINE_SUBSTITUTION"
+"""Values that a column cannot have are errors, 0 is a value of any column, and a backslash is what it is in our texts, whatever the server is set to."""
+_KEY_BYTES, _OTHER_KEY = 3072, 16
+"""What the columns of a key may have together, and what one has at most that is neither text nor bytes, about."""
+_BYTES_EACH = {"text": 4, "bytes": 1}
+_MADE = " ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
+"""Without it, the server's default may have no transactions, or shorter keys."""
+_WITHOUT_TRANSACTIONS = frozenset(
+    {"MYISAM", "ARIA", "MEMORY", "HEAP", "CSV", "ARCHIVE", "BLACKHOLE", "MRG_MYISAM", "FEDERATED"}
+)
+_TOO_WIDE = "1118"
+_STAGE = "cdc_stage"
+_MOST_PACKET = 1 << 30
+
+
+class MariaDb(StagingDialect):
+    """MariaDB through PyMySQL."""
+
+    name: ClassVar[str] = "mariadb"
+    DEFER: ClassVar[tuple[str, ...]] = (
+        "SET SESSION foreign_key_checks = 0",
+        f"SET SESSION sql_mode = '{_SESSION}'",
+    )
+    AXES: ClassVar[str] = ""
+    """Argument that says the order of coordinates, which the change log has as x and y."""
+    LONGEST: ClassVar[int] = 64
+    MOMENTS: ClassVar[bool] = False
+    LOCKED: ClassVar[frozenset[str]] = frozenset({"1205"})
+    PATIENCE: ClassVar[str] = "SET SESSION lock_wait_timeout = 30"
+    TRANSIENT: ClassVar[frozenset[str]] = frozenset(
+        {"1205", "1213", "1040", "1053", "1077", "2006", "2013", "1927", "4031"}
+    )
+
+    SYSTEM_COLUMNS: ClassVar[frozenset[str]] = frozenset({"db_row_id", "db_trx_id", "db_roll_ptr"})
+    """Of InnoDB."""
+
+    def __init__(self, zone: str = "UTC") -> None:
+        super().__init__(zone)
+        self._ignores_case, self._longest = False, 0
+
+    def look(self, connection: sa.Connection) -> None:
+        self._ignores_case = connection.exec_driver_sql("SELECT @@lower_case_table_names").scalar_one() != 0
+
+    def length_of(self, name: str) -> int:
+        return len(name)
+
+    def same_table(self, name: str) -> str:
+        return name.lower() if self._ignores_case else name
+
+    def same_column(self, name: str) -> str:
+        return name.lower()
+
+    @property
+    def exact(self) -> str:
+        """The collation of keys: texts are equal that have the same characters, in the same case and with the same spaces at the end."""
+        return "utf8mb4_nopad_bin"
+
+    def quote(self, name: str) -> str:
+        return "`" + name.replace("`", "``") + "`"
+
+    def type_of(self, kind: Kind, *, key: bool) -> str:
+        match kind.name:
+            case "int8" | "int16" | "int32" | "int64" if kind.told.partition(" ")[0] in _NUMBERS:
+                base, _, rest = kind.told.lower().partition(" ")
+                return f"{base}{f'({kind.length})' if kind.length else ''} {rest}".strip()
+            case "decimal" | "number":
+                return self._decimal(kind, key=key)
+            case "bits":
+                bits = kind.length or 1
+                return f"bit({bits})" if bits <= _BITS else f"varbinary({(bits + 7) // 8})"
+            case "text":
+                return self._characters(self._length(kind, key=key), key=key)
+            case "bytes":
+                length = self._length(kind, key=key)
+                return f"varbinary({length})" if length else "longblob"
+            case "enum" | "set" if kind.members:
+                return f"{kind.name}({', '.join(map(self._text, kind.members))}) CHARACTER SET utf8mb4 COLLATE {self.exact}"
+            case "enum" | "set":
+                return self._characters(_KEY_LENGTH if key else None, key=key)
+            case "time" | "timestamp" | "timestamp_tz":
+                digits = min(6 if kind.scale is None else kind.scale, 6)
+                return f"{'time' if kind.name == 'time' else 'datetime'}({digits})"
+            case _:
+                return _TYPES[kind.name]
+
+    def _decimal(self, kind: Kind, *, key: bool) -> str:
+        """A decimal; a text if it has more digits than a decimal has. Numbers whose digits are not declared have as many as there can be."""
+        if kind.length is None:
+            return f"decimal({_MOST_DIGITS}, {_MOST_SCALE})"
+        if _too_fine(kind):
+            return self._characters(kind.length + _SIGNS, key=key)
+        return f"decimal({kind.length}, {kind.scale or 0})"
+
+    def _length(self, kind: Kind, *, key: bool) -> int | None:
+        """Characters or bytes of a column; ``None`` if it is to hold any."""
+        if key:
+            return min(kind.length or _KEY_LENGTH, _VARCHAR)
+        return kind.length if kind.told and (kind.length or 0) <= _VARCHAR else None
+
+    def _characters(self, length: int | None, *, key: bool) -> str:
+        plain = f"varchar({length})" if length else "longtext"
+        return f"{plain} CHARACTER SET utf8mb4{f' COLLATE {self.exact}' if key else ''}"
+
+    def create(self, table: SinkTable) -> str:
+        return f"{super().create(self._fitting(table))}{_MADE}"
+
+    def make(self, connection: sa.Connection, table: SinkTable) -> None:
+        """Where a page has no room for a row of the longest values, texts and bytes are kept apart from it; and if that is too long as well, the server is to look
+        at the rows that come."""
+        try:
+            run(connection, self.create(table))
+        except sa.exc.DBAPIError as e:
+            if self.code(e) != _TOO_WIDE:
+                raise
+            self.alter(connection, f"{super().create(_apart(self._fitting(table)))}{_MADE}")
+
+    def alter(self, connection: sa.Connection, statement: str) -> None:
+        try:
+            run(connection, statement)
+        except sa.exc.DBAPIError as e:
+            if self.code(e) != _TOO_WIDE:
+                raise
+            self._unless_strict(connection, statement)
+
+    def _unless_strict(self, connection: sa.Connection, statement: str) -> None:
+        """Run DDL of a table of which only rows with long values are too long for a page.
+
+        :raises TargetError: that takes a privilege
+        """
+        try:
+            run(connection, "SET SESSION innodb_strict_mode = OFF")
+        except sa.exc.DBAPIError as e:
+            raise TargetError(
+                f"A row of so many columns may be too long for a page of the server, and the account may not say that this is right: {e.orig}",
+                safe="The table was not changed; other tables go on.",
+                remedy="GRANT SESSION_VARIABLES_ADMIN ON *.* to the account; or have an administrator run SET SESSION innodb_strict_mode = OFF; "
+                f"{statement}; then run the apply again. Or leave columns out with field.exclude.list",
+            ) from e
+        try:
+            run(connection, statement)
+        finally:
+            run(connection, "SET SESSION innodb_strict_mode = DEFAULT")
+
+    def code(self, error: sa.exc.DBAPIError) -> str:
+        # the server's number: the driver has the SQLSTATE, too, which is the same for most of them
+        arguments: Any = getattr(error.orig, "args", ())
+        return str(arguments[0]) if arguments else ""
+
+    def column_name(self, name: str) -> str:
+        # SQLAlchemy reads SHOW CREATE TABLE, and leaves names of columns as they are there
+        return name.replace("``", "`")
+
+    def engine_without_transactions(self, inspector: Any, name: Name) -> str:
+        # read with the columns
+        options = inspector.get_table_options(name.table, schema=name.schema)
+        engine = str(options.get(f"{inspector.dialect.name}_engine") or "")
+        return engine if engine.upper() in _WITHOUT_TRANSACTIONS else ""
+
+    def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
+        wanted = {field.name: field for field in fields}
+        whole = replace(table, fields=tuple(wanted.get(field.name, field) for field in table.fields))
+        return super().add(table, [field for field in self._fitting(whole).fields if field.name in wanted])
+
+    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+        default = f" DEFAULT {there.default}" if there.default else ""
+        null = "" if nullable else " NOT NULL"
+        return f"ALTER TABLE {self.full(table.name)} MODIFY COLUMN {self.quote(there.name)} {type_}{default}{null}"
+
+    def assignments(self, table: SinkTable, values: Mapping[str, str]) -> list[str]:
+        # assigned from left to right: a column is read before it gets its own value
+        rest, ordered = dict(values), dict[str, str]()
+        while unread := [name for name in rest if self.quote(name) not in rest.values()]:
+            ordered |= {name: rest.pop(name) for name in unread}
+        found = super().assignments(table, ordered)
+        if not rest:
+            return found
+        # columns that go round; without a limit, servers would read the table itself, which they refuse
+        key = [field.name for field in table.key]
+        same = " AND ".join(f"t.{self.quote(name)} <=> s.{self.quote(name)}" for name in key)
+        sets = ", ".join(f"t.{self.quote(name)} = s.{value}" for name, value in rest.items())
+        rows = f"SELECT {self.listed([*key, *rest])} FROM {self.full(table.name)} LIMIT 18446744073709551615"
+        return [*found, f"UPDATE {self.full(table.name)} t JOIN ({rows}) s ON {same} SET {sets}"]
+
+    def key_change(self, connection: sa.Connection, table: SinkTable, there: There) -> list[str]:
+        """One statement: what it cannot do, it does nothing of."""
+        fields = self._fitting(table).key
+        changes = [f"MODIFY COLUMN {self.quote(f.name)} {self._key_type(f, there)} NOT NULL" for f in fields]
+        key = self.listed(field.name for field in fields)
+        return [
+            f"ALTER TABLE {self.full(table.name)} {', '.join(('DROP PRIMARY KEY', *changes))}, ADD PRIMARY KEY ({key})"
+        ]
+
+    def _key_type(self, field: Field, there: There) -> str:
+        """The type of a column that becomes part of a key: its own, if that can be part of one, and tells texts apart."""
+        kind, column = kind_of(field.column), there.columns.get(field.name)
+        own = (
+            column is None
+            or self.type_of(kind, key=True) != self.type_of(kind, key=False)
+            or is_text(self.typed(field))
+        )
+        return self.typed(field) if own or column is None else column.type or self.typed(field)
+
+    def widened(self, there: ColumnThere, field: Field) -> str | None:
+        kind = kind_of(field.column)
+        if kind.name in ("enum", "set") and (members := type_widening.members(there.type, kind.name)):
+            new = tuple(member for member in kind.members if member not in members)
+            return self.type_of(replace(kind, members=(*members, *new)), key=field.key) if new else None
+        return super().widened(there, field)
+
+    def _fitting(self, table: SinkTable) -> SinkTable:
+        """The table with texts and bytes of any length, if it has more of those with a length than a row has room for; and with bytes instead of texts in a key
+        that would be too long."""
+        kinds = {field.name: kind_of(field.column) for field in table.fields}
+        told = [kind for field in table.rest if (kind := kinds[field.name]).told]
+        wide = sum((kind.length or 0) * _BYTES_EACH.get(kind.name, 0) for kind in told) >= _ROW_BYTES
+        keys = {field.name: self._key_bytes(field) for field in table.key}
+        if wide:
+            table = _apart(table)
+        if not self._key_is_long(table):
+            return table
+        texts_ = [name for name in keys if kinds[name].name in _BYTES_EACH]
+        room = (_KEY_BYTES - sum(size for name, size in keys.items() if name not in texts_)) // max(len(texts_), 1)
+        fields = [
+            field
+            if field.name not in texts_
+            else replace(field, column=_as_bytes(field.column, min(keys[field.name], room)))
+            for field in table.fields
+        ]
+        return replace(table, fields=tuple(fields))
+
+    def _key_bytes(self, field: Field) -> int:
+        kind = kind_of(field.column)
+        return (self._length(kind, key=True) or 0) * _BYTES_EACH.get(kind.name, 0) or _OTHER_KEY
+
+    def refuse_merging(self, connection: sa.Connection, table: SinkTable, rebuild: str) -> None:
+        if not (keys := text_keys(table)):
+            return
+        there = collations(connection, table.name, default="DATABASE()", type_="COLUMN_TYPE")
+        found = [(field, *there[field.name]) for field in keys if field.name in there]
+        wanted = f"CHARACTER SET utf8mb4 COLLATE {self.exact} NOT NULL"
+        merging = [
+            # texts of any length can be no key
+            (f.name, str(c), f"{self.typed(f)} NOT NULL" if "text" in t else f"{t} {wanted}")
+            for f, c, t in found
+            if c and not self.tells_apart(c)
+        ]
+        refuse_merging(
+            self,
+            table,
+            merging,
+            rebuild=rebuild,
+            equal="their case, accents or spaces at the end",
+            alter="MODIFY {column}",
+        )
+
+    def tells_apart(self, collation: str) -> bool:
+        """Whether no two texts are equal in a collation."""
+        return collation == self.exact or collation.endswith("_nopad_bin")
+
+    def refers_to_itself(self, connection: sa.Connection, name: Name) -> bool:
+        return False  # foreign keys are not looked at in this session
+
+    def default(self, kind: Kind, text: str) -> str | None:
+        if kind.name in ("json", "xml") or (kind.name in ("text", "bytes") and self._length(kind, key=False) is None):
+            return None  # MySQL has no plain defaults of long columns
+        return self._text(text) if kind.name in ("text", "enum", "set") else super().default(kind, text)
+
+    def _text(self, text: str) -> str:
+        return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"
+
+    def cast(self, text: str, type_: str) -> str:
+        return text  # assigned to a column, it becomes of its type
+
+    def readable(self, column: str, type_: str) -> str:
+        # a float is shown with six digits, if nothing is done with it
+        return f"{column} * 1e0" if type_.upper().startswith("FLOAT") else column
+
+    def drop_session_table(self, name: Name) -> str:
+        return f"DROP TEMPORARY TABLE {self.full(name)}"
+
+    def empty_session_table(self, name: Name, made: str) -> list[str]:
+        # rows that are deleted would stay until the transaction ends
+        return [self.drop_session_table(name), made]
+
+    def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
+        self._insert(connection, self.full(table.name), table, rows)
+
+    def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
+        key = [field.name for field in table.key]
+        rest = [name for name in rows.column_names if name not in key]
+        if not unique:
+            self._insert(connection, self.full(table.name), table, rows, self._or_update(rest or key[:1]))
+            return
+        self._write_by_key(connection, table, self._staged(connection, table, rows), rows.column_names)
+
+    def _write_by_key(self, connection: sa.Connection, table: SinkTable, stage: str, names: Sequence[str]) -> None:
+        """ON DUPLICATE KEY UPDATE would change whatever row has a unique value of these, and tell nobody."""
+        key = [field.name for field in table.key]
+        if rest := [name for name in names if name not in key]:
+            self._from_stage(connection, table, stage, {name: name for name in key}, rest)
+        same = " AND ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in key)
+        columns = ", ".join(f"s.{self.quote(name)}" for name in names)
+        run(
+            connection,
+            f"INSERT INTO {self.full(table.name)} ({self.listed(names)}) SELECT {columns} FROM {stage} s "
+            f"LEFT JOIN {self.full(table.name)} t ON {same} WHERE t.{self.quote(key[0])} IS NULL",
+        )
+
+    # -- from staging tables ------------------------------------------------------------------------------------------
+
+    def stage(self, connection: sa.Connection, table: SinkTable, name: str, rows: pa.Table) -> None:
+        self._make_stage(connection, table, rows, f"CREATE TABLE {self.quote(name)}", " ENGINE=InnoDB")
+        for some in slices(rows):
+            self._insert(connection, self.quote(name), table, some)
+
+    def write_staged(
+        self, connection: sa.Connection, table: SinkTable, name: str, columns: Sequence[str], *, unique: bool
+    ) -> None:
+        if unique:
+            self._write_by_key(connection, table, self.quote(name), columns)
+            return
+        key = [field.name for field in table.key]
+        rest = [column for column in columns if column not in key] or key[:1]
+        sets = ", ".join(f"{self.full(table.name)}.{self.quote(n)} = s.{self.quote(n)}" for n in rest)
+        taken = ", ".join(f"s.{self.quote(column)}" for column in columns)
+        run(
+            connection,
+            f"INSERT INTO {self.full(table.name)} ({self.listed(columns)}) SELECT {taken} FROM {self.quote(name)} s "
+            f"ON DUPLICATE KEY UPDATE {sets}",
+        )
+
+    def delete_staged(self, connection: sa.Connection, table: SinkTable, name: str) -> None:
+        same = " AND ".join(f"t.{self.quote(f.name)} = s.{self.quote(f.name)}" for f in table.key)
+        run(connection, f"DELETE t FROM {self.full(table.name)} t JOIN {self.quote(name)} s ON {same}")
+
+    def unstage(self, connection: sa.Connection, name: str) -> None:
+        run(connection, "SET SESSION lock_wait_timeout = 5")
+        try:
+            run(connection, f"DROP TABLE IF EXISTS {self.quote(name)}")
+        finally:
+            run(connection, "SET SESSION lock_wait_timeout = DEFAULT")
+
+    def _or_update(self, names: list[str]) -> str:
+        return " ON DUPLICATE KEY UPDATE " + ", ".join(f"{self.quote(n)} = VALUES({self.quote(n)})" for n in names)
+
+    def _update(
+        self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
+    ) -> None:
+        self._from_stage(connection, table, self._staged(connection, table, rows), key, rest)
+
+    def _from_stage(
+        self, connection: sa.Connection, table: SinkTable, stage: str, key: Mapping[str, str], rest: Sequence[str]
+    ) -> None:
+        same = " AND ".join(f"t.{self.quote(name)} = s.{self.quote(staged)}" for name, staged in key.items())
+        sets = ", ".join(f"t.{self.quote(name)} = s.{self.quote(name)}" for name in rest)
+        run(connection, f"UPDATE {self.full(table.name)} t JOIN {stage} s ON {same} SET {sets}")
+
+    def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
+        head = f"DELETE FROM {self.full(table.name)} WHERE ({self.listed(keys.column_names)}) IN ("
+        self._run_all(connection, table, keys, head, ")")
+
+    def _staged(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> str:
+        """A table of the session's own that has these rows."""
+        fields = fields_of(self._fitting(table) if self._key_is_long(table) else table, rows)
+        types = [self.typed(field) for field in fields]
+        # also keys that rows had before, which are no key here
+        exact = [f"{one} COLLATE {self.exact}" if is_text(one) and "COLLATE" not in one else one for one in types]
+        columns = ", ".join(f"{self.quote(f.name)} {type_}" for f, type_ in zip(fields, exact, strict=True))
+        key = self.listed(f.name for f in fields if f.key)
+        stage = self.quote(_STAGE)
+        run(connection, f"DROP TEMPORARY TABLE IF EXISTS {stage}")
+        run(connection, f"CREATE TEMPORARY TABLE {stage} ({columns}, PRIMARY KEY ({key}))")
+        self._insert(connection, stage, table, rows)
+        return stage
+
+    def _key_is_long(self, table: SinkTable) -> bool:
+        return sum(map(self._key_bytes, table.key)) > _KEY_BYTES
+
+    def _insert(self, connection: sa.Connection, into: str, table: SinkTable, rows: pa.Table, tail: str = "") -> None:
+        head = f"INSERT INTO {into} ({self.listed(rows.column_names)}) VALUES "
+        self._run_all(connection, table, rows, head, tail)
+
+    def _run_all(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, head: str, tail: str) -> None:
+        """Run statements with all rows between a head and a tail."""
+        room = self._packet(connection) - len(f"{head}{tail}".encode()) - 1  # the command's own byte
+        with read_ahead(self._statements(table, rows, room)) as statements:
+            for values in statements:
+                whole = (
+                    f"{head}{values}{tail}"
+                    if isinstance(values, str)
+                    else b"".join((head.encode(), values, tail.encode()))
+                )
+                run(connection, whole)
+
+    def _packet(self, connection: sa.Connection) -> int:
+        """Bytes that the server takes at once; it closes the connection at more."""
+        if not self._longest:
+            self._longest = int(connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar_one())
+        return self._longest
+
+    def _statements(self, table: SinkTable, rows: pa.Table, room: int) -> Iterator[str | bytes]:
+        """``(…),(…)`` of as many rows as a statement takes; bytes where they are no text.
+
+        :param room: bytes
+        """
+        piece = max(1, rows.num_rows * _STATEMENT // max(rows.nbytes, 1))
+        for begin in range(0, rows.num_rows, piece):
+            some = rows.slice(begin, piece)
+            columns = [self._literals(sql_literals.whole(some[f.name]), f) for f in fields_of(table, rows)]
+            made = pc.binary_join_element_wise(*columns, ",") if len(columns) > 1 else columns[0]
+            made = sql_literals.around(made, "(", "),")
+            step = max(1, len(made) * _STATEMENT // max(made.nbytes, 1))
+            for at in range(0, len(made), step):
+                found = sql_literals.joined(made.slice(at, step))[:-1]
+                if len(found) <= room:
+                    yield found.decode()
+                else:
+                    yield from self._one_by_one(table, some.slice(at, step), made.slice(at, step), room)
+
+    def _one_by_one(self, table: SinkTable, rows: pa.Table, made: pa.Array, room: int) -> Iterator[bytes]:
+        """Rows that are too much together; bytes of one that is too long stand there as they are, which is half as long.
+
+        :raises sqlalchemy.exc.DataError: a row is too long
+        """
+        for at in range(len(made)):
+            found = sql_literals.joined(made.slice(at, 1))[:-1]
+            if len(found) > room:
+                found = self._shorter(table, rows.slice(at, 1))
+            if len(found) > room:
+                raise _too_long(len(found), self._longest)
+            yield found
+
+    def _shorter(self, table: SinkTable, row: pa.Table) -> bytes:
+        values = list[bytes]()
+        for field in fields_of(table, row):
+            value = sql_literals.whole(row[field.name])
+            if kind_of(field.column).name == "bytes" and value[0].is_valid:
+                escaped = value[0].as_py().replace(b"\\", b"\\\\").replace(b"'", b"\\'")
+                values.append(b"_binary'" + escaped + b"'")
+            else:
+                values.append(self._literals(value, field)[0].as_py().encode())
+        return b"(" + b",".join(values) + b")"
+
+    def _literals(self, values: pa.Array, field: Field) -> pa.Array:
+        """Values in SQL, NULL among them."""
+        kind = kind_of(field.column)
+        _refuse_finer(values, kind, field)
+        text = self._as_text(values, kind)
+        if kind.name in _QUOTED or _too_fine(kind):
+            there = sql_literals.joined(text)
+            for what, instead in (("\\", "\\\\"), ("'", "''")):
+                if what.encode() in there:
+                    text = pc.replace_substring(text, what, instead)
+            text = sql_literals.around(text, "'", "'")
+        return pc.coalesce(text, "NULL")
+
+    def _as_text(self, values: pa.Array, kind: Kind) -> pa.Array:
+        match kind.name:
+            case "bytes":
+                return sql_literals.around(sql_literals.hexadecimal(values), "X'", "'")
+            case "geometry":
+                wkb = sql_literals.around(
+                    sql_literals.hexadecimal(pc.struct_field(values, "wkb")), "ST_GeomFromWKB(X'", "'"
+                )
+                srid = pc.coalesce(pc.struct_field(values, "srid"), 0).cast(pa.string())
+                return sql_literals.around(pc.binary_join_element_wise(wkb, srid, ", "), "", f"{self.AXES})")
+            case "bits":
+                return sql_literals.around(sql_literals.bits(values, kind.length or 1), "b'", "'")
+            case "time":
+                return sql_literals.clock(values, min(kind.scale or 0, 6))
+            case "timestamp" if not pa.types.is_string(values.type):
+                return sql_literals.moments(values)
+            case "timestamp_tz":
+                return sql_literals.zoned(values, self.zone)
+            case "vector":
+                return sql_literals.lists(values, "[", "]")
+            case "decimal" if _too_fine(kind):
+                return sql_literals.decimals(values)
+            case "float":  # read as a double first: the shortest text of the largest one is out of its range
+                return values.cast(pa.float64()).cast(pa.string())
+            case _:
+                return values.cast(pa.string())
+
+
+class MySql(MariaDb):
+    """MySQL through PyMySQL."""
+
+    name: ClassVar[str] = "mysql"
+    AXES: ClassVar[str] = ", 'axis-order=long-lat'"
+
+    def __init__(self, zone: str = "UTC") -> None:
+        super().__init__(zone)
+        self._version: tuple[Any, ...] = ()
+
+    def look(self, connection: sa.Connection) -> None:
+        self._version = tuple(connection.dialect.server_version_info or ())
+
+    @property
+    def exact(self) -> str:
+        return "utf8mb4_0900_bin" if self._version >= (8, 0, 17) else "utf8mb4_bin"
+
+    def _or_update(self, names: list[str]) -> str:
+        if self._version < (8, 0, 20):
+            return super()._or_update(names)
+        return " AS new ON DUPLICATE KEY UPDATE " + ", ".join(f"{self.quote(n)} = new.{self.quote(n)}" for n in names)
+
+
+def _too_long(size: int, most: int) -> sa.exc.DataError:
+    """The error for a row at which the server would close the connection."""
+    wanted = 1 << (size + _STATEMENT).bit_length()
+    text = (
+        f"the row needs a statement of {size:,} bytes, and max_allowed_packet is {most:,}: "
+        f"run SET GLOBAL max_allowed_packet = {min(wanted, _MOST_PACKET)} and set it in the server's configuration, or leave the long column out with field.exclude.list"
+        if size < _MOST_PACKET
+        else f"the row needs a statement of {size:,} bytes, and no server takes more than {_MOST_PACKET:,} (max_allowed_packet): leave the long column out with "
+        "field.exclude.list"
+    )
+    return sa.exc.DataError("", None, Exception(text))
+
+
+def _apart(table: SinkTable) -> SinkTable:
+    """The table with texts and bytes of any length, which are kept apart from a row that has no room for them."""
+    fields = [
+        field
+        if field.key or kind_of(field.column).name not in _BYTES_EACH
+        else Field(field.name, _untold(field.column))
+        for field in table.fields
+    ]
+    return replace(table, fields=tuple(fields))
+
+
+def _as_bytes(column: Column, length: int) -> Column:
+    return column.model_copy(
+        update={"type": "binary", "semantic": None, "declared": column.declared.model_copy(update={"length": length})}
+    )
+
+
+def _untold(column: Column) -> Column:
+    """A column whose type the source does not tell."""
+    return column.model_copy(update={"parameters": {}})
+
+
+def _too_fine(kind: Kind) -> bool:
+    """Whether a decimal has more digits than the database's."""
+    return kind.name == "decimal" and ((kind.length or 0) > _MOST_DIGITS or (kind.scale or 0) > _MOST_SCALE)
+
+
+def _refuse_finer(values: pa.Array, kind: Kind, field: Field) -> None:
+    """:raises TargetError: a number has digits that the database would cut off without an error"""
+    if kind.length is not None or kind.name not in ("decimal", "number"):
+        return
+    text = values.cast(pa.string())
+    found = pc.filter(text, pc.match_substring_regex(text, rf"\.\d{{{_MOST_SCALE + 1},}}"))
+    if len(found):
+        raise TargetError(
+            f"The column {field.name} has room for {_MOST_SCALE} digits after the point, and a value has more: {found[0]}.",
+            safe="The table was not changed.",
+            remedy="leave the column out with field.exclude.list, or have the source write other values with decimal.handling.mode=string",
+        )

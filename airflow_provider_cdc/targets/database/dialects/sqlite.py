@@ -1,0 +1,169 @@
+"""SQLite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from airflow_provider_cdc.targets.database.dialects import sql_literals
+from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere, Dialect, There, fields_of
+from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
+from airflow_provider_cdc.targets.database.schema.value_types import Kind, kind_of
+
+_TYPES = {
+    "bool": "BOOLEAN", "int8": "SMALLINT", "int16": "SMALLINT", "int32": "INTEGER", "int64": "BIGINT", "year": "INTEGER", "float": "REAL",
+    "double": "DOUBLE", "bytes": "BLOB", "geometry": "BLOB", "date": "DATE", "timestamp": "DATETIME", "timestamp_tz": "DATETIME", "time": "TIME",
+    "duration": "BIGINT",
+}  # fmt: skip
+
+
+class Sqlite(Dialect):
+    """SQLite. Decimals are texts, as it would make floating-point numbers of them."""
+
+    name: ClassVar[str] = "sqlite"
+    DEFER: ClassVar[tuple[str, ...]] = ("PRAGMA defer_foreign_keys = ON",)
+    LONGEST: ClassVar[int] = 1000
+    MOMENTS: ClassVar[bool] = False
+    CHANGES: ClassVar[bool] = False
+    DDL_IN_TRANSACTION: ClassVar[bool] = True
+    STEADY: ClassVar[str | None] = None
+
+    def type_of(self, kind: Kind, *, key: bool) -> str:
+        return _TYPES.get(kind.name, "TEXT")
+
+    def length_of(self, name: str) -> int:
+        return len(name)
+
+    def same_table(self, name: str) -> str:
+        return "".join(letter.lower() if letter.isascii() else letter for letter in name)
+
+    def same_column(self, name: str) -> str:
+        return self.same_table(name)
+
+    def there(self, connection: sa.Connection, name: Name) -> There | None:
+        # SQLAlchemy finds tables in letters of any case, and their columns by their own name only
+        asked = f"SELECT name FROM {self.quote(name.schema or 'main')}.sqlite_master WHERE name = ? COLLATE NOCASE"
+        found = connection.exec_driver_sql(asked, (name.table,)).scalar()
+        return super().there(connection, name if found is None else Name(str(found), name.schema))
+
+    def transient(self, error: sa.exc.DBAPIError) -> bool:
+        return "database is locked" in str(error.orig) or bool(error.connection_invalidated)
+
+    def cast(self, text: str, type_: str) -> str:
+        return text
+
+    def session_table(self, name: str) -> Name:
+        return Name(name, "temp")
+
+    def insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table) -> None:
+        self._insert(connection, table, rows)
+
+    def upsert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, *, unique: bool) -> None:
+        key = [field.name for field in table.key]
+        rest = [name for name in rows.column_names if name not in key]
+        if unique:  # the table may have another key
+            self.update(connection, table, rows)
+            self._insert_absent(connection, table, rows, key)
+            return
+        sets = ", ".join(f"{self.quote(name)} = excluded.{self.quote(name)}" for name in rest)
+        what = f"UPDATE SET {sets}" if rest else "NOTHING"
+        self._insert(connection, table, rows, f" ON CONFLICT ({self.listed(key)}) DO {what}")
+
+    def _insert_absent(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Sequence[str]) -> None:
+        numbers = {name: f"?{number}" for number, name in enumerate(rows.column_names, 1)}
+        same = " AND ".join(f"{self.quote(name)} = {numbers[name]}" for name in key)
+        full = self.full(table.name)
+        statement = (
+            f"INSERT INTO {full} ({self.listed(numbers)}) SELECT {', '.join(numbers.values())} "
+            f"WHERE NOT EXISTS (SELECT 1 FROM {full} WHERE {same})"
+        )
+        self._each(connection, statement, table, rows)
+
+    def digits_added(self, table: SinkTable, field: Field) -> str | None:
+        kind, name = kind_of(field.column), self.quote(field.name)
+        if kind.name not in ("decimal", "time") or not kind.scale or kind.scale < 0:
+            return None
+        pointed = f"CASE instr({name}, '.') WHEN 0 THEN {name} || '.' ELSE {name} END"
+        zeros = f"substr('{'0' * kind.scale}', 1, instr({pointed}, '.') + {kind.scale} - length({pointed}))"
+        return (
+            f"UPDATE {self.full(table.name)} SET {name} = {pointed} || {zeros} "
+            f"WHERE typeof({name}) = 'text' AND length({pointed}) < instr({pointed}, '.') + {kind.scale}"
+        )
+
+    def changes_key(self, connection: sa.Connection, table: SinkTable) -> bool:
+        made = connection.exec_driver_sql("SELECT sql FROM sqlite_schema WHERE name = ?", (table.name.table,)).scalar()
+        return not re.search(r"\b(CHECK|COLLATE|GENERATED|REFERENCES|UNIQUE)\b", str(made), re.IGNORECASE)
+
+    def key_change(self, connection: sa.Connection, table: SinkTable, there: There) -> list[str]:
+        """A table is made again: there is no other way. Its indexes and triggers are, too."""
+        name, keys = Name(f"{table.name.table} cdc", table.name.schema), [field.name for field in table.key]
+        fields = {field.name: field for field in table.fields}
+        # columns that are to come are added before
+        lacking = [ColumnThere(n, self.typed(fields[n]), nullable=True) for n in keys if n not in there.columns]
+        columns = [*there.columns.values(), *lacking]
+        parts = [self._again(column, fields, keys) for column in columns]
+        copied = self.listed(column.name for column in columns)
+        more = connection.exec_driver_sql(
+            "SELECT sql FROM sqlite_schema WHERE tbl_name = ? AND type <> 'table' AND sql IS NOT NULL",
+            (table.name.table,),
+        )
+        return [
+            f"CREATE TABLE {self.full(name)} ({', '.join(parts)}, PRIMARY KEY ({self.listed(keys)}))",
+            f"INSERT INTO {self.full(name)} ({copied}) SELECT {copied} FROM {self.full(table.name)}",
+            f"DROP TABLE {self.full(table.name)}",
+            f"ALTER TABLE {self.full(name)} RENAME TO {self.quote(table.name.table)}",
+            *(row[0] for row in more),
+        ]
+
+    def _again(self, column: ColumnThere, fields: Mapping[str, Field], keys: Sequence[str]) -> str:
+        default = "" if column.default is None else f" DEFAULT {column.default}"
+        required = column.name in keys or (not column.nullable and column.name in fields)
+        return f"{self.quote(column.name)} {column.type}{default}{' NOT NULL' if required else ''}"
+
+    def _update(
+        self, connection: sa.Connection, table: SinkTable, rows: pa.Table, key: Mapping[str, str], rest: Sequence[str]
+    ) -> None:
+        sets = ", ".join(f"{self.quote(name)} = ?" for name in rest)
+        where = " AND ".join(f"{self.quote(name)} = ?" for name in key)
+        statement = f"UPDATE {self.full(table.name)} SET {sets} WHERE {where}"
+        self._each(connection, statement, table, rows.select([*rest, *key.values()]))
+
+    def delete(self, connection: sa.Connection, table: SinkTable, keys: pa.Table) -> None:
+        where = " AND ".join(f"{self.quote(name)} = ?" for name in keys.column_names)
+        self._each(connection, f"DELETE FROM {self.full(table.name)} WHERE {where}", table, keys)
+
+    def _insert(self, connection: sa.Connection, table: SinkTable, rows: pa.Table, tail: str = "") -> None:
+        places = ", ".join("?" * rows.num_columns)
+        head = f"INSERT INTO {self.full(table.name)} ({self.listed(rows.column_names)}) VALUES ({places})"
+        self._each(connection, head + tail, table, rows)
+
+    def _each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
+        columns = [
+            _values(sql_literals.whole(rows[f.name]), kind_of(f.column), self.zone) for f in fields_of(table, rows)
+        ]
+        if rows.num_rows:
+            connection.exec_driver_sql(statement, list(zip(*columns, strict=True)))
+
+
+def _values(values: pa.Array, kind: Kind, zone: str) -> list[Any]:
+    """Values as the driver takes them."""
+    match kind.name:
+        case "geometry":
+            values = sql_literals.geometries(values)
+        case "bits":
+            values = sql_literals.bits(values, kind.length or 1)
+        case "time":
+            values = sql_literals.clock(values, min(kind.scale or 0, 6))
+        case "timestamp" if not pa.types.is_string(values.type):
+            values = sql_literals.moments(values)
+        case "timestamp_tz":
+            values = sql_literals.zoned(values, zone)
+        case "vector":
+            values = sql_literals.lists(values, "[", "]")
+        case "date" | "decimal" | "number":
+            values = values.cast(pa.string())
+    return list(values.to_pylist())

@@ -1,0 +1,222 @@
+"""SQL Server: rows are bound as arrays, if the driver can."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from airflow_provider_cdc.targets.database.dialects import sql_literals
+from airflow_provider_cdc.targets.database.dialects.collations import collations, is_text, refuse_merging, text_keys
+from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere
+from airflow_provider_cdc.targets.database.dialects.merge_dialect import MergeDialect
+from airflow_provider_cdc.targets.database.schema.target_table import Field, Name, SinkTable
+from airflow_provider_cdc.targets.database.schema.value_types import Kind
+
+_TYPES = {
+    "bool": "bit", "int8": "smallint", "int16": "smallint", "int32": "int", "int64": "bigint", "float": "real", "double": "float(53)",
+    "date": "date", "time_tz": "varchar(32)", "enum": "nvarchar(255)", "xml": "xml", "uuid": "varchar(36)", "year": "int",
+    "duration": "bigint", "interval": "varchar(64)", "geometry": "varbinary(max)",
+}  # fmt: skip
+_EXACT = "Latin1_General_100_BIN2"
+"""The collation in which no texts are equal, but those that differ in spaces at the end: there is none without that."""
+_NUMBER_SCALE, _SECOND_DIGITS = 18, 7
+_KEY_BYTES = 900
+_BYTES, _CHARACTERS = 8000, 4000
+_ROWS = 10_000
+_SNAPSHOTS = "SELECT name, snapshot_isolation_state FROM sys.databases WHERE database_id = DB_ID()"
+_NATIVE = re.compile(r"\((\d+)\) \(SQL")
+_WORD = re.compile(r"\[(?:[^\]]|\]\])*\]|\?")
+
+
+class SqlServer(MergeDialect):
+    """SQL Server from 2016 on, through pyodbc, which binds arrays, or pymssql, which sends one row after the other."""
+
+    name: ClassVar[str] = "mssql"
+    HINT: ClassVar[str] = " WITH (HOLDLOCK) AS"
+    END: ClassVar[str] = ";"
+    LONGEST: ClassVar[int] = 128
+    DDL_IN_TRANSACTION: ClassVar[bool] = True
+    DIGITS: ClassVar[int] = 38
+    EXACT_DIGITS: ClassVar[int] = _NUMBER_SCALE
+    REFERENCES: ClassVar[str] = (
+        "SELECT OBJECT_SCHEMA_NAME(parent_object_id), OBJECT_NAME(parent_object_id), OBJECT_SCHEMA_NAME(referenced_object_id), "
+        "OBJECT_NAME(referenced_object_id), SCHEMA_NAME() FROM sys.foreign_keys WHERE is_disabled = 0"
+    )
+    TRANSIENT: ClassVar[frozenset[str]] = frozenset(
+        {
+            "1205", "1222", "3960", "4221", "6005", "10053", "10054", "10060", "10928", "10929", "20003", "20004", "20006", "20047", "40197", "40501",
+            "40613", "49918", "49919", "49920", "40001", "08S01", "08001",
+        }
+    )  # fmt: skip
+    """Numbers of the server and of pymssql, and SQLSTATEs of pyodbc."""
+
+    def __init__(self, zone: str = "UTC") -> None:
+        super().__init__(zone)
+        self._ignores_case = True
+
+    def look(self, connection: sa.Connection) -> None:
+        found = connection.exec_driver_sql("SELECT CONVERT(nvarchar(128), DATABASEPROPERTYEX(DB_NAME(), 'Collation'))")
+        self._ignores_case = "_CI_" in str(found.scalar_one()).upper()
+
+    def length_of(self, name: str) -> int:
+        return len(name.encode("utf-16-le")) // 2
+
+    def same_table(self, name: str) -> str:
+        return name.lower() if self._ignores_case else name
+
+    def same_column(self, name: str) -> str:
+        return self.same_table(name)
+
+    def quote(self, name: str) -> str:
+        return "[" + name.replace("]", "]]") + "]"
+
+    def type_of(self, kind: Kind, *, key: bool) -> str:
+        match kind.name:
+            case "number":
+                return f"decimal({self.DIGITS}, {_NUMBER_SCALE})"
+            case "decimal":
+                digits = self.digits(kind)
+                return f"decimal({digits[0]}, {digits[1]})" if digits else self.type_of(self.as_text(kind), key=key)
+            case "time" | "timestamp" | "timestamp_tz":
+                name = {"time": "time", "timestamp": "datetime2", "timestamp_tz": "datetimeoffset"}[kind.name]
+                return f"{name}({min(6 if kind.scale is None else kind.scale, _SECOND_DIGITS)})"
+            case "bits":
+                size = ((kind.length or 1) + 7) // 8
+                return f"varbinary({size if size <= _BYTES else 'max'})"
+            case "bytes":
+                if key:
+                    return f"varbinary({min(kind.length or _KEY_BYTES, _KEY_BYTES)})"
+                return f"varbinary({kind.length if kind.told and kind.length and kind.length <= _BYTES else 'max'})"
+            case "text" | "set" | "json" | "ltree" | "vector":
+                if key:
+                    return f"nvarchar({min(kind.length or _KEY_BYTES, _KEY_BYTES // 2)})"
+                # characters are UTF-16 here: some take two
+                length = (kind.length or 0) * 2 if kind.told else 0
+                return f"nvarchar({length if 0 < length <= _CHARACTERS else 'max'})"
+            case _:
+                return _TYPES[kind.name]
+
+    def typed(self, field: Field) -> str:
+        return super().typed(field) + self.collation(field)
+
+    def collation(self, field: Field) -> str:
+        return f" COLLATE {_EXACT}" if field.key and is_text(super().typed(field)) else ""
+
+    def refuse_merging(self, connection: sa.Connection, table: SinkTable, rebuild: str) -> None:
+        if not (keys := text_keys(table)):
+            return
+        there = collations(connection, table.name, default="SCHEMA_NAME()", type_="DATA_TYPE")
+        merging = [
+            (field.name, str(there[field.name][0]), f"{self.typed(field)} NOT NULL")
+            for field in keys
+            if field.name in there and not str(there[field.name][0]).endswith(("_BIN", "_BIN2"))
+        ]
+        refuse_merging(
+            self, table, merging, rebuild=rebuild, equal="their case or accents", alter="ALTER COLUMN {column}"
+        )
+
+    def add(self, table: SinkTable, fields: Sequence[Field]) -> list[str]:
+        return [f"ALTER TABLE {self.full(table.name)} ADD {', '.join(map(self.column, fields))}"]
+
+    def not_null(self, field: Field) -> str:
+        return f"ALTER COLUMN {self.quote(field.name)} {self.typed(field)} NOT NULL"
+
+    def change(self, table: SinkTable, there: ColumnThere, type_: str, *, nullable: bool) -> str:
+        # what is not said here is lost: the collation becomes the database's, and NOT NULL goes
+        collation = re.search(r" COLLATE \S+", there.type)
+        kept = collation[0] if collation and "char" in type_ and collation[0] not in type_ else ""
+        null = "NULL" if nullable else "NOT NULL"
+        return f"ALTER TABLE {self.full(table.name)} ALTER COLUMN {self.quote(there.name)} {type_}{kept} {null}"
+
+    def rename(self, table: SinkTable, old: str, new: str) -> str:
+        place, name = (text.replace("'", "''") for text in (f"{self.full(table.name)}.{self.quote(old)}", new))
+        return f"EXEC sp_rename N'{place}', N'{name}', 'COLUMN'"
+
+    def exact(self, number: Decimal) -> bool:
+        _, digits, exponent = number.as_tuple()
+        zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+        return not isinstance(exponent, int) or exponent + zeros >= -_NUMBER_SCALE
+
+    def default(self, kind: Kind, text: str) -> str | None:
+        made = super().default(kind, text)
+        return f"N{made}" if made is not None and made.startswith("'") else made
+
+    def truth(self, value: bool) -> str:
+        return str(int(value))
+
+    # -- comparisons --------------------------------------------------------------------------------------------------
+
+    STEADY: ClassVar[str | None] = "SNAPSHOT"
+
+    def not_comparable(self, connection: sa.Connection, rebuild: str) -> tuple[str, str] | None:
+        name, state = connection.exec_driver_sql(_SNAPSHOTS).one()
+        if state == 1:
+            return None
+        return (
+            f"the database {name} does not allow snapshots, in which nothing has to stand still",
+            f"run ALTER DATABASE {self.quote(name)} SET ALLOW_SNAPSHOT_ISOLATION ON",
+        )
+
+    def session_table(self, name: str) -> Name:
+        return Name(f"#{name}")
+
+    def make_session_table(self, name: Name, columns: str, table: str) -> str:
+        # of a query with UNION, a column that counts by itself becomes a plain one
+        empty = f"FROM {table} WHERE 1 = 0"
+        return f"SELECT {columns} INTO {self.full(name)} {empty} UNION ALL SELECT {columns} {empty}"
+
+    def readable(self, column: str, type_: str) -> str:
+        # the drivers cut off what is less than microseconds, and some know no offsets
+        match type_.partition("(")[0].upper():
+            case "DATETIME2" | "TIME":
+                return f"CONVERT(varchar(27), {column}, 121)"
+            case "DATETIMEOFFSET":
+                return f"CONVERT(varchar(34), SWITCHOFFSET({column}, '+00:00'), 121)"
+            case _:
+                return column
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def each(self, connection: sa.Connection, statement: str, table: SinkTable, rows: pa.Table) -> None:
+        columns = [self.values(values, kind) for values, kind in self.bound(table, rows)]
+        made = list(zip(*columns, strict=True))
+        text = statement if connection.dialect.paramstyle == "qmark" else formatted(statement)
+        for at in range(0, len(made), _ROWS):
+            connection.exec_driver_sql(text, made[at : at + _ROWS])
+
+    def values(self, values: pa.Array, kind: Kind) -> list[Any]:
+        """Values as the drivers take them: times as texts, which keep all digits."""
+        match kind.name:
+            case "geometry":
+                values = sql_literals.geometries(values)
+            case "decimal" if self.digits(kind) is None:
+                values = sql_literals.decimals(values)
+            case "time":
+                values = sql_literals.clock(values, min(kind.scale or 0, 6))
+            case "timestamp" if not pa.types.is_string(values.type):
+                values = sql_literals.moments(values, digits=_SECOND_DIGITS)
+            case "timestamp_tz":
+                values = sql_literals.around(sql_literals.zoned(values, "UTC"), "", " +00:00")
+            case "vector":
+                values = sql_literals.lists(values, "[", "]")
+            case "date":
+                values = values.cast(pa.string())
+        return list(values.to_pylist())
+
+    def code(self, error: sa.exc.DBAPIError) -> str:
+        found = _NATIVE.search(str(error.orig))
+        return found[1] if found else super().code(error)
+
+
+def formatted(statement: str) -> str:
+    """A statement with ``%s`` for question marks, as pymssql reads it.
+
+    >>> formatted("UPDATE [a?b] SET [100%] = ?")
+    'UPDATE [a?b] SET [100%%] = %s'
+    """
+    return _WORD.sub(lambda found: "%s" if found[0] == "?" else found[0], statement.replace("%", "%%"))

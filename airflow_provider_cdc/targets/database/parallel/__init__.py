@@ -1,0 +1,1 @@
+"""Apply by many workers, through staging tables."""

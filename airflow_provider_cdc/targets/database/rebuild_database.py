@@ -1,0 +1,181 @@
+"""Builds tables of a database again from the change log: a table that is lost, emptied or changed by somebody.
+
+Its rows go and its marker is set back, in one transaction; then it is brought up to the others, as any table that is behind. Capture and apply go on. If that is killed, the next
+apply goes on with it. Readers see the table fill up.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.beginning import unbuildable
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.rebuilt import RebuildReports
+from airflow_provider_cdc.core.errors import ConfigError, TargetError
+from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.targets.database.apply.database_apply import TARGET, Sink
+from airflow_provider_cdc.targets.database.config import SinkConfig
+from airflow_provider_cdc.targets.database.progress.markers import Markers
+from airflow_provider_cdc.targets.database.schema.target_table import name_of
+from airflow_provider_cdc.targets.database.schema.topic_filter import chosen
+
+log = logging.getLogger(__name__)
+
+WHY = "it is being built again from the change log"
+"""What the marker says of a table meanwhile."""
+
+
+@dataclass(slots=True)
+class _Topic:
+    """A topic of the change log.
+
+    :param emptied: the last batch in which its table was emptied; 0 if there is none
+    """
+
+    schema: TableSchema
+    emptied: int = 0
+
+
+class RebuildDatabase:
+    """Builds tables of one database again.
+
+        >>> RebuildDatabase(engine, config, ChangeLog("/data/changelog"), "shop").run(["inventory.orders"])["tables"][0]["batch"]
+        1203
+
+    :param engine: of the target database
+    :param noted: as of :class:`~airflow_provider_cdc.targets.database.apply.database_apply.Sink`
+    :raises TargetUnavailable: the database cannot be reached
+    """
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        config: SinkConfig,
+        changelog: ChangeLog,
+        connector: str,
+        *,
+        noted: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._sink = Sink(engine, config, changelog, connector, noted=noted)
+        self._config, self._changelog, self._connector = config, changelog, connector
+
+    def run(self, names: Collection[str], run: str = "") -> dict[str, Any]:
+        """Build some tables.
+
+        :param names: topics, or names of tables at the source
+        :param run: id of the run
+        :return: the report, see :class:`airflow_provider_cdc.changelog.rebuilt.RebuildReports`
+        :raises ConfigError: no such table is applied; nothing was changed
+        :raises BatchesRemoved: the change log has no longer all of a table; nothing was changed
+        :raises TargetError: the change log ends before a batch that the tables have, or a table would not take its rows; nothing was changed
+        :raises TargetUnavailable: the database cannot be reached
+        """
+        began = time.monotonic()
+        topics = self._topics()
+        meant = self._meant(names, topics)
+        after = {topic: self._after(topic, topics[topic]) for topic in meant}
+        for topic in meant:
+            self._sink.refuse_unfit(topic, topics[topic].schema)
+        self._hold_back(after)
+        for topic in meant:
+            self._sink.set_back(topic, topics[topic].schema, after[topic], WHY)
+            log.info("The table of %s is built again from batch %d on.", topic, after[topic] + 1)
+        problem = ""
+        try:
+            self._sink.apply()
+        except TargetError:  # of others their own apply tells
+            if not self._sink.done.failed:
+                raise
+            failed = {topic: why for topic, why in self._sink.done.failed.items() if topic in after}
+            problem = "\n".join(f"{topic}: {why}" for topic, why in sorted(failed.items()))
+        now = self._sink.markers()
+        report = {
+            "connector": self._connector, "target": TARGET, "location": self._sink.done.place, "run": run,
+            "tables": [self._built(topic, topics[topic], now, began) for topic in meant if topic not in now.behind],
+            "problem": problem, "seconds": round(time.monotonic() - began, 3),
+        }  # fmt: skip
+        RebuildReports(self._changelog.storage, self._connector).write(report)
+        return report
+
+    def _built(self, topic: str, found: _Topic, now: Markers, began: float) -> dict[str, Any]:
+        location = str(name_of(topic, found.schema, self._config, self._sink.fold))
+        return {"topic": topic, "location": location, "batch": now.batch, "seconds": round(time.monotonic() - began, 3)}
+
+    def _topics(self) -> dict[str, _Topic]:
+        """What the change log has."""
+        mark = self._changelog.beginning(self._connector)
+        found = dict[str, _Topic]()
+        for manifest in self._changelog.manifests(self._connector, after=mark.first - 1 if mark else 0):
+            for topic, versions in manifest.schemas.items():
+                known = found.get(topic)
+                schema = versions[max(versions, key=int)]
+                found[topic] = _Topic(schema, known.emptied if known else 0)
+            for file in manifest.files:
+                if "t" in file.counts and file.topic in found:
+                    found[file.topic].emptied = manifest.batch
+        return {topic: one for topic, one in found.items() if chosen(topic, self._config)}
+
+    def _meant(self, names: Collection[str], topics: Mapping[str, _Topic]) -> list[str]:
+        """
+        :raises ConfigError: there is no such table
+        :raises BatchesRemoved: there is nothing of it any more
+        """
+        found = list[str]()
+        for name in names:
+            meant = [t for t, one in topics.items() if name in (t, str(one.schema.id), one.schema.id.full_name)]
+            if not meant:
+                self._refuse_gone(name)
+                known = ", ".join(sorted(str(one.schema.id) for one in topics.values())[:20]) or "none"
+                raise ConfigError(
+                    f"The change log of {self._connector} has no table {name} that is applied here.",
+                    where=f"tables: {known}",
+                    safe="No table was changed.",
+                    remedy="name tables as <database>.<table>, or topics",
+                )
+            found += [topic for topic in meant if topic not in found]
+        return found
+
+    def _refuse_gone(self, name: str) -> None:
+        """
+        :raises BatchesRemoved: only batches that were removed had anything of the table
+        """
+        mark = self._changelog.beginning(self._connector)
+        if mark is None:
+            return
+        for topic, gone in (mark.topics or {}).items():
+            if name in (topic, str(gone.table)) and chosen(topic, self._config):
+                place = self._sink.done.place
+                raise unbuildable(self._connector, mark, topic, 0, new=True, base=0, where=place)
+
+    def _after(self, topic: str, found: _Topic) -> int:
+        """The batch after which a table is built.
+
+        :raises BatchesRemoved: the change log has no longer all of it
+        """
+        mark = self._changelog.beginning(self._connector)
+        if mark is None:
+            return 0
+        if not mark.may_lack(topic, 0):
+            return mark.first - 1
+        if not found.emptied:
+            raise unbuildable(
+                self._connector, mark, topic, 0, new=True, base=0, where=self._sink.done.place,
+                table=str(found.schema.id),
+            )  # fmt: skip
+        return found.emptied - 1
+
+    def _hold_back(self, after: Mapping[str, int]) -> None:
+        """Have the batches kept that are needed, before it is begun."""
+        reports = AppliedReports(self._changelog.storage, self._connector)
+        report = reports.register(TARGET, self._sink.done.place)
+        stands = dict(report["stands"])
+        for topic, batch in after.items():
+            stands[topic] = {"location": "", "stamp": "", **stands.get(topic, {}), "batch": batch}
+        reports.write({**report, "stands": stands, "lagging": {**report["lagging"], **after}})

@@ -1,0 +1,287 @@
+"""What a target table is to look like: its name, its columns and its key, by the schema of a topic and the configuration."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.schema import HEADER, Column, TableSchema
+from airflow_provider_cdc.targets.database.config import PrimaryKeyMode, SinkConfig
+
+COORDINATES = (
+    Column(name="__connect_topic", type="string", nullable=False),
+    Column(name="__connect_partition", type="int32", nullable=False),
+    Column(name="__connect_offset", type="int64", nullable=False),
+)
+"""Key columns of ``primary.key.mode=kafka``: topic, 0, and the event's number in the change log."""
+PREVIOUS = "cdc previous {}"
+"""Name of a key column, by its place in the key, in rows that get another key."""
+_PLACE = re.compile(r"\$\{(topic|source\.db|source\.schema|source\.table)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A column of a target table.
+
+    :param name: in the target, as its dialect folds it
+    :param column: of the source, or one of :data:`COORDINATES`
+    :param key: whether it is part of the key
+    """
+
+    name: str
+    column: Column
+    key: bool = False
+
+    @property
+    def required(self) -> bool:
+        """Whether it may not be NULL."""
+        return self.key or not self.column.nullable
+
+    @property
+    def optional(self) -> Field:
+        """The same that may be NULL."""
+        return replace(self, column=self.column.model_copy(update={"nullable": True}))
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Of a table.
+
+    :param schema: ``None``: that of the connection
+    """
+
+    table: str
+    schema: str | None = None
+
+    @classmethod
+    def parse(cls, text: str, form: str) -> Name:
+        """The name that a text like that of :meth:`__str__` has.
+
+        :param form: ``collection.name.format``, whose points stand between a schema and a table
+        """
+        if "." not in _PLACE.sub("", form):
+            return cls(text)
+        schema, _, table = text.rpartition(".")
+        return cls(table, schema or None)
+
+    def __str__(self) -> str:
+        return self.table if self.schema is None else f"{self.schema}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTable:
+    """A target table as a topic wants it.
+
+    :param fields: key columns first
+    """
+
+    topic: str
+    name: Name
+    fields: tuple[Field, ...]
+
+    @property
+    def key(self) -> tuple[Field, ...]:
+        return tuple(field for field in self.fields if field.key)
+
+    @property
+    def moving(self) -> SinkTable:
+        """The same with the keys that rows had before, which are in no target: see :data:`PREVIOUS`."""
+        before = tuple(Field(PREVIOUS.format(at), field.column) for at, field in enumerate(self.key))
+        return SinkTable(self.topic, self.name, (*self.fields, *before))
+
+    @property
+    def rest(self) -> tuple[Field, ...]:
+        """What is not part of the key."""
+        return tuple(field for field in self.fields if not field.key)
+
+
+class Names(Protocol):
+    """What a database makes of names, see :class:`airflow_provider_cdc.targets.database.dialects.dialect.Dialect`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def longest(self) -> int: ...
+    @property
+    def SYSTEM_COLUMNS(self) -> frozenset[str]: ...
+    def fold(self, name: str) -> str: ...
+    def length_of(self, name: str) -> int: ...
+    def same_column(self, name: str) -> str: ...
+
+
+def table_of(topic: str, schema: TableSchema, config: SinkConfig, names: Names) -> SinkTable:
+    """The target table of a topic.
+
+    :param names: what the database makes of names
+    :raises ConfigError: the configuration does not fit this table, see :func:`_keys`, or the database cannot have its names
+    """
+    fold = (lambda name: name) if config.quote_identifiers else names.fold
+    chosen = _wanted(topic, schema, config)
+    keys = _keys(topic, schema, chosen, config)
+    own = [] if config.primary_key_mode is not PrimaryKeyMode.KAFKA else list(COORDINATES)
+    fields = [Field(fold(column.name.removeprefix(HEADER)), column, key=True) for column in (*own, *keys)]
+    taken = {field.name for field in fields} if config.primary_key_mode is PrimaryKeyMode.RECORD_HEADER else set()
+    rest = [Field(fold(column.name.removeprefix(HEADER)), column) for column in chosen if column not in keys]
+    # a header that is the key stands for a column of its name
+    fields += [field for field in rest if field.name not in taken]
+    _refuse_twice(topic, fields, names)
+    table = SinkTable(topic, name_of(topic, schema, config, fold), tuple(fields))
+    _refuse_long(table, names)
+    _refuse_columns(table, names)
+    return table
+
+
+def name_of(topic: str, schema: TableSchema, config: SinkConfig, fold: Callable[[str], str]) -> Name:
+    """A table's name: dots of the topic become underscores; one that the format has itself stands between schema and table."""
+    values = {
+        "topic": topic.replace(".", "_"), "source.db": schema.id.database, "source.schema": schema.id.namespace,
+        "source.table": schema.id.name,
+    }  # fmt: skip
+    parts = _joined(config.name_format, values, fold)
+    return Name(parts[-1], ".".join(parts[:-1]) or None)
+
+
+def _joined(form: str, values: dict[str, str], fold: Callable[[str], str]) -> list[str]:
+    """The parts of a format between its own dots, with values in place of ``${…}``, whose dots separate nothing."""
+    parts, at = [""], 0
+    for found in _PLACE.finditer(form):
+        first, *more = form[at : found.start()].split(".")
+        parts[-1] += first
+        parts += more
+        parts[-1] += values[found[1]]
+        at = found.end()
+    first, *more = form[at:].split(".")
+    parts[-1] += first
+    return [fold(part) for part in (*parts, *more)]
+
+
+def _wanted(topic: str, schema: TableSchema, config: SinkConfig) -> list[Column]:
+    """Columns that lists of fields leave, and that can be captured."""
+
+    columns = [column for column in schema.columns if column.type != "null"]
+    key = {*schema.key}
+    if config.primary_key_mode is PrimaryKeyMode.RECORD_HEADER:
+        key |= {column.name for column in columns if column.name.startswith(HEADER)}
+    return [c for c in columns if c.name in key or not leaves_out(topic, c.name, config)]
+
+
+def leaves_out(topic: str, name: str, config: SinkConfig) -> bool:
+    """Return whether a list of fields leaves a column out of a topic's table, unless it is one of the key."""
+
+    def listed(patterns: Iterable[str]) -> bool:
+        return any(re.fullmatch(pattern, f"{topic}:{name}") or re.fullmatch(pattern, name) for pattern in patterns)
+
+    if config.field_include_list:
+        return not listed(config.field_include_list)
+    return listed(config.field_exclude_list)
+
+
+def _keys(topic: str, schema: TableSchema, columns: list[Column], config: SinkConfig) -> list[Column]:
+    """The key columns of the source that the table's key has.
+
+    :raises ConfigError: there are none, or ``primary.key.fields`` names others than there are
+    """
+    mode, fields = config.primary_key_mode, config.primary_key_fields
+    if mode in (PrimaryKeyMode.NONE, PrimaryKeyMode.KAFKA):
+        return []
+    if mode is PrimaryKeyMode.RECORD_HEADER:
+        return _headers(topic, columns, fields)
+    names = {column.name for column in columns}
+    known = list(schema.key) if mode is PrimaryKeyMode.RECORD_KEY else [column.name for column in columns]
+    wanted = [name for name in known if name in names and (not fields or name in fields)]
+    if fields and (unknown := sorted(set(fields) - set(known))):
+        raise ConfigError(
+            f"primary.key.fields names {', '.join(unknown)}, and the events of {topic} have {', '.join(known) or 'no key'}.",
+            safe="The table was not changed; other tables go on.",
+            remedy="correct primary.key.fields, or leave it out: then the key has all of them",
+        )
+    if not wanted:
+        raise ConfigError(
+            f"The events of {topic} have no key, and primary.key.mode={mode} needs one.",
+            safe="The table was not changed; other tables go on.",
+            remedy="give the source's table a primary key, or name columns with message.key.columns of the connector, and have the table read again with "
+            "`airflow cdc snapshot … --replace`, as events from before have none; or leave the topic out with topics.regex",
+        )
+    return [schema.column(name) for name in wanted]
+
+
+def _headers(topic: str, columns: list[Column], fields: tuple[str, ...]) -> list[Column]:
+    """The headers that the table's key has.
+
+    :raises ConfigError: there are none, or not all that ``primary.key.fields`` names
+    """
+    kept = {column.name.removeprefix(HEADER): column for column in columns if column.name.startswith(HEADER)}
+    missing = [name for name in fields if name not in kept]
+    if missing or not kept:
+        raise ConfigError(
+            f"primary.key.mode=record_header takes the key from headers, and the events of {topic} have kept {', '.join(kept) or 'none'}"
+            + (f": there is no {', '.join(missing)}." if missing else "."),
+            safe="The table was not changed; other tables go on.",
+            remedy="name the headers in events.headers of the connector, whose source has to be debezium: other sources have no headers",
+        )
+    return [kept[name] for name in fields] if fields else list(kept.values())
+
+
+def _refuse_twice(topic: str, fields: list[Field], names: Names) -> None:
+    """:raises ConfigError: two columns of the source are one in the target"""
+    first: dict[str, str] = {}
+    for field in fields:
+        if (other := first.setdefault(names.same_column(field.name), field.column.name)) != field.column.name:
+            kept = names.same_column("A") != names.same_column("a")
+            raise ConfigError(
+                f"The columns {other} and {field.column.name} of {topic} are both {field.name} in the target.",
+                safe="The table was not changed; other tables go on.",
+                remedy=("set quote.identifiers=true, which keeps the case of names, or " if kept else "")
+                + f"leave one of them out with {_excluded(topic, field)}",
+            )
+
+
+def _refuse_long(table: SinkTable, names: Names) -> None:
+    """:raises ConfigError: the database would cut a name, or not take it"""
+    most = f"{names.name} has names of {names.longest} {'characters' if names.length_of('ä') == 1 else 'bytes'} at most"
+    for part in filter(None, (table.name.schema, table.name.table)):
+        if (length := names.length_of(part)) > names.longest:
+            raise ConfigError(
+                f"The table of {table.topic} would be {part}, a name of {length}: {most}.",
+                safe="The table was not made; other tables go on.",
+                remedy="give tables shorter names with collection.name.format, as ${source.table}, or leave the topic out with topics.regex",
+            )
+    if long := [field for field in table.fields if names.length_of(field.name) > names.longest]:
+        raise ConfigError(
+            f"The names of {_listed(long)} of {table.topic} are too long: {most}.",
+            safe="The table was not changed; other tables go on.",
+            remedy=_without(table.topic, long),
+        )
+
+
+def _refuse_columns(table: SinkTable, names: Names) -> None:
+    """:raises ConfigError: the database has columns of these names itself"""
+    if taken := [field for field in table.fields if names.same_column(field.name) in names.SYSTEM_COLUMNS]:
+        raise ConfigError(
+            f"The table of {table.topic} cannot have the columns {_listed(taken)}: {names.name} has columns of these names itself.",
+            safe="The table was not changed; other tables go on.",
+            remedy=_without(table.topic, taken),
+        )
+
+
+def _listed(fields: Iterable[Field]) -> str:
+    return ", ".join(field.name for field in fields)
+
+
+def _excluded(topic: str, *fields: Field) -> str:
+    return exclude_columns(topic, *(field.column.name for field in fields))
+
+
+def exclude_columns(topic: str, *columns: str) -> str:
+    """The property that leaves columns of a topic out."""
+    return "field.exclude.list=" + ",".join(f"{re.escape(topic)}:{re.escape(name)}" for name in columns)
+
+
+def _without(topic: str, fields: list[Field]) -> str:
+    """How a table does without some columns."""
+    if keys := [field for field in fields if field.key]:
+        return f"{_listed(keys)} is part of the key, without which no row is found: leave the topic out with topics.regex, or rename the column at the source"
+    return f"leave them out with {_excluded(topic, *fields)}, or rename them at the source"

@@ -1,0 +1,71 @@
+"""Which topics a sink takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.targets.database.config import SinkConfig
+
+
+def chosen(topic: str, config: SinkConfig) -> bool:
+    """Whether the table of a topic is kept; all are if nothing is said.
+
+    >>> chosen("shop.orders", SinkConfig.parse({"topics": "shop.customers"}))
+    False
+    """
+    return _selects(config.topics, config.topics_regex, topic)
+
+
+def topic_selection(config: SinkConfig) -> dict[str, Any]:
+    """Return the topics that a sink takes, as its report records them.
+
+    >>> topic_selection(SinkConfig.parse({"topics": "shop.customers"}))
+    {'topics': ['shop.customers'], 'regex': None}
+    """
+    return {"topics": [*config.topics], "regex": config.topics_regex}
+
+
+def _selects(topics: Collection[str], regex: str | None, topic: str) -> bool:
+    if topics:
+        return topic in topics
+    return regex is None or re.fullmatch(regex, topic) is not None
+
+
+def newly_selected(
+    changelog: ChangeLog,
+    connector: str,
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    stands: Mapping[str, Mapping[str, Any]],
+    until: int,
+) -> dict[str, int]:
+    """Find the topics that a sink takes now and did not take before, of which it lacks batches.
+
+    :param before: the selection of its last run
+    :param stands: topic → where its table was when it was taken last, as reports have it
+    :param until: the batch of the other tables
+    :return: topic → the last batch that its table has; 0 if it has none
+    """
+    found, mark = dict[str, int](), changelog.beginning(connector)
+
+    def lacks(topics: Collection[str], batch: int) -> None:
+        for topic in topics:
+            at = int(stands.get(topic, {}).get("batch", 0))
+            if (
+                topic not in found
+                and batch > at
+                and _selects(**now, topic=topic)
+                and not _selects(**before, topic=topic)
+            ):
+                found[topic] = at
+
+    if mark is not None:
+        for topic in mark.topics or {}:
+            if mark.may_lack(topic, int(stands.get(topic, {}).get("batch", 0))):
+                lacks([topic], mark.first - 1)
+    for manifest in changelog.manifests(connector, after=mark.first - 1 if mark is not None else 0, until=until):
+        lacks({file.topic for file in manifest.files}, manifest.batch)
+    return found

@@ -1,0 +1,1 @@
+"""Comparison of a database's tables with the rows of the source."""

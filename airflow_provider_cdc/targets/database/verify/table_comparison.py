@@ -1,0 +1,248 @@
+"""Compares the rows that a table ought to have with those that it has, a chunk of keys at a time.
+
+What is expected is written into a table of the session's own with the columns of the target, in the way in which the apply writes, and both are read by one statement:
+so values are compared as this database keeps them, whatever its types are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import sqlalchemy as sa
+
+from airflow_provider_cdc.changelog.verified import Compared
+from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.targets.database.dialects import sql_literals
+from airflow_provider_cdc.targets.database.dialects.dialect import Dialect, There, run
+from airflow_provider_cdc.targets.database.schema.target_table import Field, SinkTable
+from airflow_provider_cdc.targets.database.verify.differing_keys import DifferingKeys
+from airflow_provider_cdc.targets.database.verify.expected_rows import Chunk, ExpectedRows
+
+EXAMPLES: Final = 5
+"""Rows that a result names."""
+_STAGE: Final = "cdc_verify"
+_NUMBER: Final = Field("cdc row", Column(name="cdc row", type="int32", nullable=False))
+"""Column of the session's own table that tells which of the expected rows one is."""
+_FETCHED: Final = 5_000
+_TOGETHER: Final = 400
+"""Columns of both sides that one statement reads: databases have a limit for those of a result."""
+Row = Sequence[Any]
+
+
+class CannotHold(Exception):
+    """The table refuses a row that it ought to have."""
+
+
+@dataclass(slots=True)
+class TableComparison:
+    """One table, in a transaction that sees one state of it.
+
+    :param there: the table as it is; it has all columns
+    :param values: whether examples show values; they may be personal data
+    :param seen: file for the keys that were found, which is not there yet
+    """
+
+    dialect: Dialect
+    connection: sa.Connection
+    table: SinkTable
+    there: There
+    result: Compared
+    keys: DifferingKeys
+    values: bool
+    seen: str
+    _names: list[str] = field(init=False)
+    _columns: dict[str, str] = field(init=False)
+    _stage: SinkTable = field(init=False)
+    _made: str = field(init=False, default="")
+
+    def __post_init__(self) -> None:
+        self._names = [one.name for one in self.table.fields]
+        self._columns = {name: self.there.columns[name].type for name in self._names}
+        name = self.dialect.session_table(_STAGE)
+        self._stage = SinkTable(self.table.topic, name, (*self.table.fields, _NUMBER))
+
+    def compare(self, expected: ExpectedRows) -> None:
+        """Put into the result what differs.
+
+        :raises CannotHold: no row can be compared any more
+        """
+        seen = sqlite3.connect(self.seen, isolation_level=None)
+        try:
+            seen.execute("PRAGMA journal_mode = OFF")
+            seen.execute("PRAGMA synchronous = OFF")
+            seen.execute("CREATE TABLE seen (key BLOB PRIMARY KEY) WITHOUT ROWID")
+            seen.execute("BEGIN")
+            matched = 0
+            for chunk in expected.chunks():
+                matched += self._chunk(chunk, seen)
+            self.result.target = self._count()
+            if matched != self.result.target or self.result.different:
+                self._surplus(seen)
+        finally:
+            seen.close()
+
+    @contextlib.contextmanager
+    def staged(self) -> Iterator[None]:
+        """With the session's own table. Some databases end the transaction when they make it: what is compared has to be read after that."""
+        columns = f"{self.dialect.listed(self._names)}, 0 AS {self.dialect.quote(_NUMBER.name)}"
+        self._made = self.dialect.make_session_table(self._stage.name, columns, self.dialect.full(self.table.name))
+        run(self.connection, self._made)
+        self.connection.commit()
+        try:
+            yield
+        finally:
+            if not self.connection.invalidated:
+                self.connection.rollback()
+                run(self.connection, self.dialect.drop_session_table(self._stage.name))
+                self.connection.commit()
+
+    # -- rows of the source -------------------------------------------------------------------------------------------
+
+    def _chunk(self, chunk: Chunk, seen: sqlite3.Connection) -> int:
+        """Compare some rows; how many keys of them the table has."""
+        self._fill(chunk)
+        found, numbers = list[tuple[bytes]](), set[int]()
+        for number, source, target, key in self._both():
+            if key is None:
+                self._differs("missing", chunk, number, there=0)
+                continue
+            found.append((key,))
+            if number in numbers:  # a table that has no key may have a row twice
+                self._differs("surplus", chunk, number, there=2)
+                continue
+            numbers.add(number)
+            if source != target and (columns := self._unlike(source, target, chunk.unknown[number])):
+                self._differs("different", chunk, number, columns, (source, target))
+        seen.executemany("INSERT OR IGNORE INTO seen (key) VALUES (?)", found)
+        self.result.source += chunk.rows.num_rows
+        for names in filter(None, chunk.unknown):
+            for name in names:
+                self.result.unknown[name] = self.result.unknown.get(name, 0) + 1
+        return len(found)
+
+    def _fill(self, chunk: Chunk) -> None:
+        for statement in self.dialect.empty_session_table(self._stage.name, self._made):
+            run(self.connection, statement)
+        numbers = pa.array(range(chunk.rows.num_rows), pa.int32())
+        point = self.connection.begin_nested()
+        try:
+            self.dialect.insert(self.connection, self._stage, chunk.rows.append_column(_NUMBER.name, numbers))
+        except sa.exc.DBAPIError as e:
+            if self.dialect.transient(e):
+                raise
+            point.rollback()
+            raise CannotHold(f"it cannot have rows that the source has: {e.orig}") from e
+        point.commit()
+
+    def _both(self) -> Iterator[tuple[int, Row, Row, bytes | None]]:
+        """The number of each expected row, its values, those of the table's row of the same key, and that row's key; ``None`` if there is none."""
+        key, width = len(self.table.key), len(self._names)
+        if width <= _TOGETHER:
+            read: Iterator[Row] = self._joined(self._names)
+        else:
+            parts = [self._names[at : at + _TOGETHER] for at in range(0, width, _TOGETHER)]
+            read = map(_side_by_side, zip(*(sorted(self._joined(names), key=_number) for names in parts), strict=True))
+        for row in read:
+            source, target = row[1 : 1 + width], row[1 + width :]
+            yield int(row[0]), source, target, None if target[0] is None else _digest(target[:key])
+
+    def _joined(self, names: Sequence[str]) -> Iterator[Row]:
+        """The number of each expected row, its values of some columns, and those of the table's row of the same key."""
+        quote = self.dialect.quote
+        sides = [self._read(f"{side}.{quote(name)}", name) for side in "st" for name in names]
+        same = " AND ".join(f"t.{quote(one.name)} = s.{quote(one.name)}" for one in self.table.key)
+        return self._rows(
+            f"SELECT s.{quote(_NUMBER.name)}, {', '.join(sides)} FROM {self.dialect.full(self._stage.name)} s "
+            f"LEFT JOIN {self.dialect.full(self.table.name)} t ON {same}"
+        )
+
+    def _unlike(self, source: Row, target: Row, unknown: frozenset[str]) -> list[str]:
+        """The columns in which two rows differ."""
+        pairs = zip(self._names, source, target, strict=True)
+        # what is not a number is not even equal to itself
+        return [name for name, a, b in pairs if a != b and repr(a) != repr(b) and name not in unknown]
+
+    # -- rows of the table --------------------------------------------------------------------------------------------
+
+    def _surplus(self, seen: sqlite3.Connection) -> None:
+        """Rows of the table whose key no expected row has."""
+        names = [one.name for one in self.table.key]
+        read = ", ".join(self._read(self.dialect.quote(name), name) for name in names)
+        for row in self._rows(f"SELECT {read} FROM {self.dialect.full(self.table.name)}"):
+            if seen.execute("SELECT 1 FROM seen WHERE key = ?", (_digest(row),)).fetchone() is None:
+                self.result.surplus += 1
+                self.keys.surplus(row)
+                self._example("surplus", dict(zip(names, map(str, row), strict=True)))
+
+    def _count(self) -> int:
+        statement = f"SELECT COUNT(*) FROM {self.dialect.full(self.table.name)}"
+        return int(next(self._rows(statement))[0])
+
+    def _rows(self, statement: str) -> Iterator[Row]:
+        options = {"no_parameters": True, "stream_results": True, "max_row_buffer": _FETCHED}
+        with self.connection.exec_driver_sql(statement, execution_options=options) as result:
+            for part in result.partitions(_FETCHED):
+                yield from map(tuple, part)
+
+    def _read(self, sql: str, name: str) -> str:
+        return self.dialect.readable(sql, self._columns[name])
+
+    # -- what differs -------------------------------------------------------------------------------------------------
+
+    def _differs(
+        self,
+        what: str,
+        chunk: Chunk,
+        number: int,
+        columns: Sequence[str] = (),
+        both: tuple[Row, Row] | None = None,
+        *,
+        there: int = 1,
+    ) -> None:
+        """:param there: rows that the table has of the key"""
+        result = self.result
+        setattr(result, what, getattr(result, what) + 1)
+        self.keys.expected(chunk.rows, number, there=there)
+        for name in columns:
+            result.differing[name] = result.differing.get(name, 0) + 1
+        if len(result.examples) < EXAMPLES:
+            row = chunk.rows.slice(number, 1)
+            key = {one.name: sql_literals.shown(row[one.name]) for one in self.table.key}
+            self._example(what, key, columns, both)
+
+    def _example(
+        self, what: str, key: dict[str, str], columns: Sequence[str] = (), both: tuple[Row, Row] | None = None
+    ) -> None:
+        if len(self.result.examples) >= EXAMPLES:
+            return
+        example: dict[str, Any] = {"key": key, "what": what}
+        if columns:
+            example["columns"] = list(columns)
+        if self.values and both is not None:
+            for side, row in zip(("source", "target"), both, strict=True):
+                example[side] = {name: str(row[self._names.index(name)]) for name in columns}
+        self.result.examples.append(example)
+
+
+def _digest(key: Row) -> bytes:
+    return hashlib.blake2b(repr(tuple(key)).encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _number(row: Row) -> int:
+    return int(row[0])
+
+
+def _side_by_side(parts: Sequence[Row]) -> Row:
+    """A row as one statement would have it: its number, the columns of one side, those of the other one."""
+    halves = [(part[1 : 1 + len(part) // 2], part[1 + len(part) // 2 :]) for part in parts]
+    return (
+        parts[0][0],
+        *(value for half, _ in halves for value in half),
+        *(value for _, half in halves for value in half),
+    )
