@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json
+from airflow_provider_cdc.connector import event_form
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess, access_of, find_connector, storage_options
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.hooks.source_look import Readiness, reached, readiness
-from airflow_provider_cdc.runtime import event_form
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.debezium import Renderer
-    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.changelog.debezium.renderer import Renderer
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 
 
 @command
@@ -81,7 +81,7 @@ def events(args: argparse.Namespace) -> None:
 
 def _renderer(args: argparse.Namespace, changelog: ChangeLog, source: str) -> Renderer:
     """:param source: kind of source, which has the requested form"""
-    from airflow_provider_cdc.changelog.debezium import Renderer
+    from airflow_provider_cdc.changelog.debezium.renderer import Renderer
 
     return Renderer(changelog, args.connector, schemas=args.schemas, form=event_form(source, args.form))
 
@@ -99,7 +99,7 @@ def _manifests(changelog: ChangeLog, connector: str, first: int | None, *, follo
 
 def _changelog(args: argparse.Namespace) -> tuple[ChangeLog, str | None]:
     """The change log, of ``--changelog`` or of the connector's last run, and the kind of source where that is known before a batch is read."""
-    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 
     if args.changelog:
         changelog = ChangeLog(args.changelog, storage_options(args.storage_conn_id))

@@ -107,8 +107,8 @@ def _print(report: dict[str, Any]) -> None:
 @command
 def targets(args: argparse.Namespace) -> None:
     """The targets of a connector, and what they still need of its change log."""
-    from airflow_provider_cdc.changelog.needs import needs_of
-    from airflow_provider_cdc.changelog.retention import Limits, Retention
+    from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
+    from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 
     with open_store(args) as store:
         access = known_access(store, args)
@@ -140,7 +140,7 @@ def targets(args: argparse.Namespace) -> None:
 @command
 def forget_target(args: argparse.Namespace) -> None:
     """Have a target need nothing of the change log any more."""
-    from airflow_provider_cdc.changelog.applied import AppliedReports
+    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
     from airflow_provider_cdc.hooks.actions import forgettable
 
     with open_store(args) as store:

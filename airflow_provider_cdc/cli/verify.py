@@ -13,8 +13,8 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.database import TARGET
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.verified import Verified
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
+    from airflow_provider_cdc.verify.verification_report import Verified
 
 
 @command

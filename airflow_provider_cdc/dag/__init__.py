@@ -14,6 +14,7 @@ again = ad_hoc_snapshot_dag([shop])
 
 from __future__ import annotations
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.dag.apply import apply_dag
 from airflow_provider_cdc.dag.assets import table_asset, watched
 from airflow_provider_cdc.dag.control import lifecycle_dag
@@ -24,7 +25,6 @@ from airflow_provider_cdc.dag.pipeline import cdc_dag, cdc_task_group
 from airflow_provider_cdc.dag.table_work import tables_dag
 from airflow_provider_cdc.hooks.group import CaptureOf
 from airflow_provider_cdc.operators.apply_connectors import TablesOf
-from airflow_provider_cdc.runtime import ConnectorDefinition
 
 __all__ = [
     "CaptureOf",

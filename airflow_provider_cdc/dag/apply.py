@@ -8,11 +8,11 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAny
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.dag.assets import watched
 from airflow_provider_cdc.dag.pipeline import OVERLAP, arguments_of, length_of
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
-from airflow_provider_cdc.runtime import ConnectorDefinition
 
 CAPTURED = "@captured"
 """The schedule of a DAG that runs when one of its connectors has captured something."""

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 from airflow.sdk import Asset, AssetWatcher
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.topics import sanitized
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.dag import forms
 from airflow_provider_cdc.dag.on_demand import _manual
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.lifecycle import TITLES, ConnectorLifecycleOperator
-from airflow_provider_cdc.runtime import ConnectorDefinition
 
 _CHANGE, _SURE = "Where to go on from", "Safety, for what cannot be taken back"
 _REPAIRS = {

@@ -138,7 +138,7 @@ class GroupPart(_Part):
 
 
 class ConnectorPart(_Part):
-    """Arguments of :class:`~airflow_provider_cdc.runtime.ConnectorDefinition`."""
+    """Arguments of :class:`~airflow_provider_cdc.connector.ConnectorDefinition`."""
 
     name: Name
     source: Name

@@ -14,13 +14,13 @@ from typing import Any
 
 from airflow.sdk import DAG, get_parsing_context
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.dag.definition_files import Stack, files
 from airflow_provider_cdc.dag.definition_form import ConnectorPart, Definition, arguments, parse
 from airflow_provider_cdc.dag.definition_text import BadFile, Problem
 from airflow_provider_cdc.dag.pipeline import cdc_dag
 from airflow_provider_cdc.operators.broken_definition import BrokenDefinitionOperator
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sources import config_class
 
 log = logging.getLogger(__name__)
@@ -72,7 +72,7 @@ def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = 
 
         >>> fleet = cdc_dags(Path(__file__).parent / "fleet", default_args={"on_failure_callback": page_somebody})
 
-    A file says what :class:`~airflow_provider_cdc.runtime.ConnectorDefinition` and :func:`~airflow_provider_cdc.dag.pipeline.cdc_dag` take, by
+    A file says what :class:`~airflow_provider_cdc.connector.ConnectorDefinition` and :func:`~airflow_provider_cdc.dag.pipeline.cdc_dag` take, by
     the same names. ``_defaults.yaml`` says what holds for all files in its folder and below: mappings are joined, everything else is replaced.
     docs/airflow.md has the whole.
 

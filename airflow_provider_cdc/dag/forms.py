@@ -10,9 +10,9 @@ from typing import Any
 
 from airflow.sdk import Param
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.dag.tables import named_tables
-from airflow_provider_cdc.runtime import ConnectorDefinition
 
 
 def connector_names(connectors: Sequence[ConnectorDefinition | str]) -> list[str]:

@@ -8,13 +8,13 @@ from typing import Any
 
 from airflow.sdk import DAG, Param, task
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.signals.requests import MOST_CHUNK_ROWS
 from airflow_provider_cdc.dag import forms
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.task_base import failure
 from airflow_provider_cdc.operators.signal import SendSignalOperator
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
 
 TYPES = (

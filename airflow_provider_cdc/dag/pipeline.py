@@ -10,13 +10,13 @@ from typing import Any
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, BaseOperator, TaskGroup, TriggerRule
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.apply_to_database_on_spark import ApplyToDatabaseOnSparkOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
 
 CONTINUOUS = "@continuous"

@@ -28,7 +28,7 @@ from airflow_provider_cdc.hooks.run_actions import NOTHING, Runs, Work, by_run, 
 from airflow_provider_cdc.hooks.signal_texts import halted, progress_text, why_idle
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.needs import Need
+    from airflow_provider_cdc.changelog.retention.target_progress import Need
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.state.store import StateStore
@@ -134,7 +134,7 @@ def _do(store: StateStore, record: ConnectorRecord, asked: Action, by: str, id_:
             type_, data = _signal(asked)
             return store.send(record.connector, SentSignal(id_, type_, data, "airflow", None, by))
         case ForgetTarget():
-            from airflow_provider_cdc.changelog.applied import AppliedReports
+            from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 
             storage = _access(record).changelog().storage
             AppliedReports(storage, record.connector).forget(asked.target, asked.location)
@@ -245,8 +245,8 @@ def forgettable(access: ConnectorAccess, connector: str, target: str, location: 
 
     :raises CdcError: there is no such target, or an apply to it is under way
     """
-    from airflow_provider_cdc.changelog.needs import needs_of
-    from airflow_provider_cdc.changelog.turns import Turns
+    from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+    from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 
     storage = access.changelog().storage
     known = needs_of(storage, connector)

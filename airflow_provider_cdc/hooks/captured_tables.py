@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from airflow_provider_cdc.connector import parse_config
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.core.signals.requests import Refused, unquoted
 from airflow_provider_cdc.hooks.connector import access_of
-from airflow_provider_cdc.runtime import parse_config
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.records import ConnectorRecord

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_cdc.core.config.secrets import secret_values
-from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.extra import extra_of
-from airflow_provider_cdc.hooks.source import CdcSourceHook
-from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.stats import to_airflow
-from airflow_provider_cdc.runtime import (
+from airflow_provider_cdc.connector import (
     Changes,
     ChangesProbe,
     ConnectorDefinition,
@@ -29,16 +23,22 @@ from airflow_provider_cdc.runtime import (
     refuse_secrets,
     source_key,
 )
+from airflow_provider_cdc.core.config.secrets import secret_values
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.extra import extra_of
+from airflow_provider_cdc.hooks.source import CdcSourceHook
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.hooks.stats import to_airflow
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.core.capture.capture import Capture
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.core.spi.source import Source
     from airflow_provider_cdc.state.store import StateStore
-    from airflow_provider_cdc.verification import Verification
+    from airflow_provider_cdc.verify.reference import Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ConnectorAccess:
             yield capture
 
     def source_key(self) -> tuple[str, str]:
-        """What is the same for connectors that can share a source: see :func:`~airflow_provider_cdc.runtime.source_key`.
+        """What is the same for connectors that can share a source: see :func:`~airflow_provider_cdc.connector.source_key`.
 
         :raises ConfigError: there is no such kind of source, or the definition holds a secret
         """
@@ -147,7 +147,7 @@ class ConnectorAccess:
         :param scratch: where its scratch change log is, by default below the connector's
         :param keep: leave it there
         """
-        from airflow_provider_cdc.verification import open_verification
+        from airflow_provider_cdc.verify.reference import open_verification
 
         state = CdcStateHook(self.state_conn_id).address()
         with open_verification(
@@ -169,7 +169,7 @@ class ConnectorAccess:
 
     def changelog(self) -> ChangeLog:
         """The change log."""
-        from airflow_provider_cdc.changelog.log import ChangeLog
+        from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 
         options = {**self.definition.changelog_options, **storage_options(self.storage_conn_id)}
         return ChangeLog(self.definition.changelog, options)

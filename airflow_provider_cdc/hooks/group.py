@@ -7,11 +7,11 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_provider_cdc.connector import Changes, ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.errors import ConfigError, StateUnavailable
 from airflow_provider_cdc.core.spi.control import DesiredState
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import CdcStateHook, records_of
-from airflow_provider_cdc.runtime import Changes, ConnectorDefinition, refuse_secrets
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.offset import Offset

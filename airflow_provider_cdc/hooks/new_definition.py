@@ -16,10 +16,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.topics import sanitized
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.runtime import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 MODES: Mapping[str, str] = {

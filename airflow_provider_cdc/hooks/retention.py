@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from airflow_provider_cdc.core.errors import CdcError
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.retention import Plan
+    from airflow_provider_cdc.changelog.retention.retention import Plan
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.state.store import StateStore
 
@@ -66,7 +66,7 @@ class Retained:
         return [] if self.plan is None else self.plan.lines(self.connector)[1:]
 
     def document(self) -> dict[str, Any]:
-        """As JSON: ``changelog`` and ``state``, with ``problem``, and what :meth:`airflow_provider_cdc.changelog.retention.Plan.document` and ``removed`` say."""
+        """As JSON: ``changelog`` and ``state``, with ``problem``, and what :meth:`airflow_provider_cdc.changelog.retention.retention.Plan.document` and ``removed`` say."""
         return {
             "changelog": {"problem": self._log_problem, **({} if self.plan is None else self.plan.document())},
             "state": {"problem": self._state_problem, "removed": self.rows},
@@ -112,7 +112,7 @@ def retain(
 
 
 def _retain_log(access: ConnectorAccess, *, dry_run: bool) -> Plan:
-    from airflow_provider_cdc.changelog.retention import Limits, Retention
+    from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
 
     definition = access.definition
     retention = Retention(access.changelog(), definition.name, Limits.of(definition.properties))
@@ -120,7 +120,7 @@ def _retain_log(access: ConnectorAccess, *, dry_run: bool) -> Plan:
 
 
 def _index(access: ConnectorAccess) -> int:
-    from airflow_provider_cdc.changelog.key_index import bring_up_index
+    from airflow_provider_cdc.changelog.row_history.key_index import bring_up_index
 
     return bring_up_index(access.changelog(), access.definition.name, seconds=INDEX_S)
 

@@ -19,7 +19,7 @@ Runs = Sequence[tuple[datetime, int]]
 
 def applied_at(story: RowStory, access: ConnectorAccess, store: StateStore) -> None:
     """Add to each change what became of it at each target."""
-    from airflow_provider_cdc.changelog.applied import AppliedReports
+    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 
     for report in AppliedReports(access.changelog().storage, story.connector).all():
         runs = _runs(store, story.connector, report)

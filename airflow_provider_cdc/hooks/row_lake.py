@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_cdc.changelog.storage import Storage
+    from airflow_provider_cdc.changelog.files.storage import Storage
 
 Wanted = Mapping[str, Any]
 """Column of the table → the value that it has to have, as JSON has values of the change log; ``None`` = NULL."""

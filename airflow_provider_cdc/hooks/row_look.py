@@ -21,8 +21,8 @@ from airflow_provider_cdc.hooks.row_source import at_source
 from airflow_provider_cdc.hooks.row_targets import at_targets
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.key_segment import KeyColumns
-    from airflow_provider_cdc.changelog.row_events import RowEvents
+    from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
+    from airflow_provider_cdc.changelog.row_history.key_segment import KeyColumns
     from airflow_provider_cdc.core.model.row_story import RowStory
     from airflow_provider_cdc.core.model.schema import TableId
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
@@ -68,10 +68,10 @@ def look(store: StateStore, asked: Asked, tell: Callable[[int, int], None] | Non
     :raises NotGranted: nobody may see rows of the connector
     :raises ConfigError: there is no such table, or it has no such key
     """
-    from airflow_provider_cdc.changelog.row_events import RowEvents
-    from airflow_provider_cdc.changelog.row_key import key_of_texts
-    from airflow_provider_cdc.changelog.row_masks import RowMasks
-    from airflow_provider_cdc.changelog.row_story import RowStories
+    from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
+    from airflow_provider_cdc.changelog.row_history.row_history import RowStories
+    from airflow_provider_cdc.changelog.row_history.row_key import key_of_texts
+    from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
 
     connector, table = _table_of(store, asked)
     may_show(connector)
@@ -96,7 +96,7 @@ def row_keys(store: StateStore, asked: Asked) -> list[KeyColumn]:
     :param asked: its table and connector are looked at
     :raises ConfigError: there is no such table, or it has no key
     """
-    from airflow_provider_cdc.changelog.row_events import RowEvents
+    from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
     from airflow_provider_cdc.core.model.keys import form
     from airflow_provider_cdc.core.model.schema import Column
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.model.row_story import RowStory, SourceNow
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.row_key import RowKey
+    from airflow_provider_cdc.changelog.row_history.row_key import RowKey
     from airflow_provider_cdc.core.model.schema import TableId, TableSchema
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
 
@@ -23,11 +23,11 @@ def at_source(
     :param known: the table as the connector's schema history has it
     :raises CdcError: the source cannot be asked
     """
-    from airflow_provider_cdc.changelog.key_index import key_columns
+    from airflow_provider_cdc.changelog.row_history.key_index import key_columns
+    from airflow_provider_cdc.connector import parse_config
     from airflow_provider_cdc.core.config.filters import Filters
     from airflow_provider_cdc.core.errors import QueryRefused
     from airflow_provider_cdc.core.spi.chunks import KeyRange
-    from airflow_provider_cdc.runtime import parse_config
 
     current = access.current()
     properties = current.properties()
@@ -54,7 +54,7 @@ def at_source(
 
 def _encoded(config: Any, source: Any, blocks: Sequence[Any], known: TableSchema | None) -> Row | None:
     """The row as an event has it."""
-    from airflow_provider_cdc.changelog.plain import plain
+    from airflow_provider_cdc.changelog.row_history.json_values import plain
     from airflow_provider_cdc.core.config.filters import Filters
     from airflow_provider_cdc.core.writing.envelope import Envelope
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import sqlalchemy as sa
 
-    from airflow_provider_cdc.changelog.row_masks import RowMasks
+    from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
     from airflow_provider_cdc.core.config.table_rules import TableRule
     from airflow_provider_cdc.core.model.schema import TableId
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
@@ -51,7 +51,7 @@ def at_targets(
     :param table: of the source
     :param conn_ids: connections to target databases
     """
-    from airflow_provider_cdc.changelog.applied import AppliedReports
+    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 
     topic = next((change.topic for change in story.changes if change.topic is not None), None)
     found = []
@@ -77,7 +77,7 @@ class _Target:
         conn_ids: Sequence[str],
     ) -> None:
         self._report, self._storage = report, access.changelog().storage
-        from airflow_provider_cdc.changelog.origins import TableOrigins
+        from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
 
         self._table, self._masks, self._conn_ids = table, masks, conn_ids
         self._kind, self._location = str(report["target"]), str(report["location"])
@@ -108,7 +108,7 @@ class _Target:
         """
         :raises NotLookedAt: its report does not say by which rule the table is kept
         """
-        from airflow_provider_cdc.changelog.applied import rules_of
+        from airflow_provider_cdc.changelog.reports.apply_report import rules_of
 
         rules = rules_of(self._report)
         if rules is None:
@@ -122,7 +122,7 @@ class _Target:
         """
         :raises NotLookedAt: nobody has noted it
         """
-        from airflow_provider_cdc.changelog.applied import topic_of
+        from airflow_provider_cdc.changelog.reports.apply_report import topic_of
 
         for name, origin in self._origins.items():
             if origin.get("table") == self._table.full_name and name in self._report["stands"]:
@@ -130,7 +130,7 @@ class _Target:
         raise NotLookedAt("the change log that is kept has no change of the row, so that its table there is not known")
 
     def _of_topic(self, name: str) -> bool:
-        from airflow_provider_cdc.changelog.applied import topic_of
+        from airflow_provider_cdc.changelog.reports.apply_report import topic_of
 
         entry = self._report["stands"][name]
         return topic_of(self._report, name) == self._topic and bool(entry.get("location")) and not entry.get("routed")
@@ -220,7 +220,7 @@ def _by_mode(mode: str, found: pa.Table, masked: Any) -> Held:
 
 
 def _plain(found: pa.Table) -> list[Row]:
-    from airflow_provider_cdc.changelog.plain import plain
+    from airflow_provider_cdc.changelog.row_history.json_values import plain
 
     columns = [plain(column) for column in found.columns]
     return [dict(zip(found.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
@@ -229,7 +229,7 @@ def _plain(found: pa.Table) -> list[Row]:
 def _of_database(place: str, table: str, key: Row, conn_ids: Sequence[str]) -> Row | None:
     import sqlalchemy as sa
 
-    from airflow_provider_cdc.changelog.plain import plain_value
+    from airflow_provider_cdc.changelog.row_history.json_values import plain_value
     from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
     from airflow_provider_cdc.targets.database.engine import open_engine, place_of
 

@@ -13,7 +13,7 @@ from airflow_provider_cdc.hooks.signal_texts import progress_text
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.core.lifecycle.status import Status
     from airflow_provider_cdc.core.model.measured import KeptSeries
     from airflow_provider_cdc.core.model.work import Work
@@ -176,8 +176,8 @@ def _figure(value: Any) -> str:
 
 def applied(changelog: ChangeLog, connector: str) -> list[dict[str, Any]]:
     """What the last apply to each target reported: ``target``, ``location``, ``last_batch``, ``failed``, ``lagging``, ``seconds``, and ``tables``,
-    the metrics of each table (:func:`airflow_provider_cdc.changelog.applied.measured`)."""
-    from airflow_provider_cdc.changelog.applied import AppliedReports, measured, merged
+    the metrics of each table (:func:`airflow_provider_cdc.changelog.reports.apply_report.measured`)."""
+    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, measured, merged
 
     shown = ("target", "location", "last_batch", "failed", "lagging", "seconds")
     return [
@@ -246,7 +246,7 @@ def target_lines(reports: Iterable[Mapping[str, Any]], trouble: str | None, most
 
 def _topics(report: Mapping[str, Any]) -> dict[str, str]:
     """Table → its topic, of those that are not called by it, and have failed or are behind."""
-    from airflow_provider_cdc.changelog.applied import topic_of
+    from airflow_provider_cdc.changelog.reports.apply_report import topic_of
 
     return {
         name: topic_of(report, name)
@@ -259,7 +259,7 @@ _LETTERS = {"r": "read", "c": "created", "u": "updated", "d": "deleted", "t": "t
 
 
 def table_text(table: Mapping[str, Any]) -> str:
-    """What an apply did to one table, as :func:`airflow_provider_cdc.changelog.applied.merged` gives it.
+    """What an apply did to one table, as :func:`airflow_provider_cdc.changelog.reports.apply_report.merged` gives it.
 
     >>> table_text({"topic": "shop.orders", "rows": {"c": 1200}, "seconds": 0.4, "freshness_s": 2.1, "ways": {"commit": 1},
     ...     "rows_written": 1200, "rows_deleted": 0, "bytes_written": 48000, "files_written": 1})

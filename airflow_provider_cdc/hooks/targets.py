@@ -47,7 +47,7 @@ def targets_of(
     :param location: only where these tables are
     :raises CdcError: there is none
     """
-    from airflow_provider_cdc.changelog.applied import AppliedReports
+    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 
     connector = access.definition.name
     reports = AppliedReports(access.changelog().storage, connector).all()
@@ -87,7 +87,7 @@ def database_of(access: ConnectorAccess, location: str, given: str | None = None
     :param given: another connection to it
     :raises CdcError: they are not recorded, and no connection is given
     """
-    from airflow_provider_cdc.changelog.applied import AppliedReports
+    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 
     report = AppliedReports(access.changelog().storage, access.definition.name).read(TARGET, location) or {}
     known = report.get("database") or {}

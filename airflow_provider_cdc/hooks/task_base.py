@@ -6,9 +6,9 @@ import os
 import socket
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, TerminalError
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.runtime import ConnectorDefinition, refuse_secrets
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -16,8 +16,8 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.connector import ConnectorDefinition
     from airflow_provider_cdc.core.spi.records import NotificationRecord
-    from airflow_provider_cdc.runtime import ConnectorDefinition
     from airflow_provider_cdc.state.store import StateStore
 
 

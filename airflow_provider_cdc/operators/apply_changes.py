@@ -13,7 +13,7 @@ from airflow_provider_cdc.operators.links import BatchLink
 from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
 
 __all__ = ["ApplyChangesOperator", "alias", "asset"]
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 
+from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.config.secrets import credentials
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
@@ -17,7 +18,6 @@ from airflow_provider_cdc.hooks.connector import ConnectorAccess, storage_option
 from airflow_provider_cdc.operators.apply_job import AppliesChanges
 from airflow_provider_cdc.operators.connector_tables import ConnectorTables, alias, secret_places
 from airflow_provider_cdc.operators.spark_job import known_threads
-from airflow_provider_cdc.runtime import ConnectorDefinition, refuse_secrets
 
 _SHOWN = 10
 

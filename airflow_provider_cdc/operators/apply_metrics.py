@@ -13,10 +13,10 @@ from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.hooks.stats import to_airflow
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.verified import Compared, Verified
     from airflow_provider_cdc.core.model.measured import Measured
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.operators.connector_tables import ConnectorTables
+    from airflow_provider_cdc.verify.verification_report import Compared, Verified
 
 
 _COUNTED = {
@@ -92,7 +92,7 @@ def _keep(state_conn_id: str, found: Measured) -> None:
 
 
 def _tables(monitor: Monitor, report: Mapping[str, Any] | None, *, own: bool) -> None:
-    from airflow_provider_cdc.changelog.applied import merged
+    from airflow_provider_cdc.changelog.reports.apply_report import merged
 
     if report is None:
         return

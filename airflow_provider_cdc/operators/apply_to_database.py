@@ -20,9 +20,9 @@ from airflow_provider_cdc.operators.connector_tables import alias, asset
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.changelog.unannounced import Unannounced
+    from airflow_provider_cdc.changelog.reports.asset_event_outbox import Unannounced
+    from airflow_provider_cdc.connector import ConnectorDefinition
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
-    from airflow_provider_cdc.runtime import ConnectorDefinition
     from airflow_provider_cdc.targets.database.apply.database_apply import Sink
     from airflow_provider_cdc.targets.database.apply.run_result import Done
 
@@ -141,7 +141,7 @@ def announced(
     :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`
     :param keep: what earlier runs have left stays for the next one, too
     """
-    from airflow_provider_cdc.changelog.applied import merged
+    from airflow_provider_cdc.changelog.reports.apply_report import merged
 
     connector, left = access.definition.name, _unannounced(context, access)
     try:
@@ -182,7 +182,7 @@ def left_to_next_run(context: Context, access: ConnectorAccess, done: Mapping[st
 
 
 def _unannounced(context: Context, access: ConnectorAccess) -> Unannounced:
-    from airflow_provider_cdc.changelog.unannounced import Unannounced
+    from airflow_provider_cdc.changelog.reports.asset_event_outbox import Unannounced
 
     ti = context["ti"]
     task = f"{ti.dag_id}.{ti.task_id}.{getattr(ti, 'map_index', -1)}"

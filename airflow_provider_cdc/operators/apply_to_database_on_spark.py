@@ -26,7 +26,7 @@ from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
 
 PROPERTIES = "CDC_SINK_PROPERTIES"
 """Environment variable in which the job finds the properties of the sink, the login of the database among them, as a JSON object."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.connector import ConnectorDefinition
     from airflow_provider_cdc.core.capture.capture import Capture, CapturedTable, CaptureResult
-    from airflow_provider_cdc.runtime import ConnectorDefinition
 
 _SHOWN = 50
 """Topics that are named in the result and in the log, those with the most events."""

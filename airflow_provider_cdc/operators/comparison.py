@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.commands import cdc
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.changelog.verified import Compared, Verified
-    from airflow_provider_cdc.verification import Verification
+    from airflow_provider_cdc.verify.reference import Verification
+    from airflow_provider_cdc.verify.verification_report import Compared, Verified
 
 
 def result_of(verified: Verified, target: str, repaired: Sequence[str]) -> dict[str, Any]:

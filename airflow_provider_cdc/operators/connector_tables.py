@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.exceptions import AirflowException
 
-    from airflow_provider_cdc.changelog.log import ChangeLog
-    from airflow_provider_cdc.changelog.turns import Turns
-    from airflow_provider_cdc.changelog.unannounced import Unannounced
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+    from airflow_provider_cdc.changelog.reports.asset_event_outbox import Unannounced
 
 _UNANNOUNCED = "cdc_unannounced"
 
@@ -112,7 +112,7 @@ class ConnectorTables:
 
     def written(self) -> dict[str, Any] | None:
         """What the last job wrote beside the change log; nothing, if it has only made its target known."""
-        from airflow_provider_cdc.changelog.applied import AppliedReports, only_registered
+        from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, only_registered
 
         found = AppliedReports(self.changelog.storage, self.name).read(self.target, self.location)
         return None if found is None or only_registered(found) else found
@@ -190,7 +190,7 @@ class ConnectorTables:
         :param for_good: not by the next try of the task, as there is none, but by its next run
         :return: whether anything is known
         """
-        from airflow_provider_cdc.changelog.applied import merged
+        from airflow_provider_cdc.changelog.reports.apply_report import merged
 
         if self.report is None or self._remembered:
             return self._remembered
@@ -219,13 +219,13 @@ class ConnectorTables:
 
     @cached_property
     def _turns(self) -> Turns:
-        from airflow_provider_cdc.changelog.turns import Turns
+        from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 
         return Turns(self.changelog.storage, self.name, self.target, self.location)
 
     def _done(self) -> list[dict[str, Any]]:
         """What there is to tell. If another job has replaced the report meanwhile, its own task tells what that one has done."""
-        from airflow_provider_cdc.changelog.applied import all_done
+        from airflow_provider_cdc.changelog.reports.apply_report import all_done
 
         assert self.report is not None
         mine = self.report.get("owner") in (None, "", self.owner)
@@ -255,7 +255,7 @@ class ConnectorTables:
 
     def _left(self, context: Context) -> Unannounced:
         """What earlier runs of the task have left for this one."""
-        from airflow_provider_cdc.changelog.unannounced import Unannounced
+        from airflow_provider_cdc.changelog.reports.asset_event_outbox import Unannounced
 
         ti = context["ti"]
         task = f"{ti.dag_id}.{ti.task_id}.{getattr(ti, 'map_index', -1)}"
@@ -271,8 +271,8 @@ class ConnectorTables:
 
     def _note_lineage(self, report: dict[str, Any]) -> None:
         """Read now what lineage needs: it is asked for in another process, which has no way to the change log."""
-        from airflow_provider_cdc.changelog.applied import all_done, merged
-        from airflow_provider_cdc.changelog.origins import TableOrigins
+        from airflow_provider_cdc.changelog.reports.apply_report import all_done, merged
+        from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
 
         if not is_installed():
             return
@@ -289,7 +289,7 @@ class ConnectorTables:
 
         :return: the result of the task
         """
-        from airflow_provider_cdc.changelog.applied import measured, merged, name_of
+        from airflow_provider_cdc.changelog.reports.apply_report import measured, merged, name_of
 
         report = self.report
         assert report is not None

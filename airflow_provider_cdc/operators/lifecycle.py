@@ -23,10 +23,10 @@ from airflow_provider_cdc.hooks.task_base import StateFields, failure, sender
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.connector import ConnectorDefinition
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
     from airflow_provider_cdc.core.lifecycle.log_gap import Repair
     from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
-    from airflow_provider_cdc.runtime import ConnectorDefinition
 
 
 class Action(enum.StrEnum):

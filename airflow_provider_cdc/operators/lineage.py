@@ -92,8 +92,8 @@ def captured(tables: Mapping[str, CapturedTable], changelog: str, connector: str
 class AppliedTables:
     """What a run has done with the topics of one connector.
 
-    :param tables: as :func:`airflow_provider_cdc.changelog.applied.merged` gives them
-    :param origins: as :class:`airflow_provider_cdc.changelog.origins.TableOrigins` has them
+    :param tables: as :func:`airflow_provider_cdc.changelog.reports.apply_report.merged` gives them
+    :param origins: as :class:`airflow_provider_cdc.changelog.reports.column_origins.TableOrigins` has them
     :param changelog: folder or URL of the change log
     """
 
@@ -112,7 +112,7 @@ def applied(runs: Iterable[AppliedTables], target: str) -> OperatorLineage[Any, 
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset
 
-    from airflow_provider_cdc.changelog.applied import name_of
+    from airflow_provider_cdc.changelog.reports.apply_report import name_of
 
     inputs: dict[Name, InputDataset] = {}
     steps: dict[Name, list[_Step]] = {}

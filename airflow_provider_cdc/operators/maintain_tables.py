@@ -16,7 +16,7 @@ from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_thr
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
 
 
 class MaintainTablesOperator(SparkJobOperator):
@@ -123,7 +123,7 @@ class MaintainTablesOperator(SparkJobOperator):
         """Submit the job.
 
         :param run: tells its report from those of others
-        :return: the report, see :class:`airflow_provider_cdc.changelog.maintained.MaintenanceReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.maintenance_report.MaintenanceReports`
         :raises AirflowException: some tables could not be maintained, or the job has failed as a whole
         """
         from airflow.sdk.exceptions import AirflowException
@@ -152,7 +152,7 @@ class MaintainTablesOperator(SparkJobOperator):
 
     def _report(self, run: str) -> dict[str, Any] | None:
         """What this run's job has written beside the change log."""
-        from airflow_provider_cdc.changelog.maintained import MaintenanceReports
+        from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
 
         found = MaintenanceReports(self.access.changelog().storage, self.connector).read(self.target, self.location)
         return found if found is not None and found["run"] == run else None

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.connector import access_of, find_connector
 from airflow_provider_cdc.hooks.links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.task_base import StateFields, failure, sender
-from airflow_provider_cdc.runtime import ConnectorDefinition
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

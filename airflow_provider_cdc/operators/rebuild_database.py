@@ -16,7 +16,7 @@ from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
 
 
 class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
@@ -62,7 +62,7 @@ class RebuildDatabaseOperator(ConnectorFields, BaseOperator):
     def rebuild(self) -> dict[str, Any]:
         """Build them.
 
-        :return: the report, see :class:`airflow_provider_cdc.changelog.rebuilt.RebuildReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report.RebuildReports`
         :raises ConfigError: no table is named, or one that there is not
         :raises CdcError: the tables could not be built
         :raises AirflowException: some tables could not be built

@@ -14,7 +14,7 @@ from airflow_provider_cdc.operators.spark_job import SparkJobOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
 
 
 class RebuildTablesOperator(SparkJobOperator):
@@ -82,7 +82,7 @@ class RebuildTablesOperator(SparkJobOperator):
     def rebuild(self, context: Context) -> dict[str, Any]:
         """Submit the job.
 
-        :return: the report, see :class:`airflow_provider_cdc.changelog.rebuilt.RebuildReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report.RebuildReports`
         :raises ConfigError: no table is named, or the time is none
         :raises AirflowException: some tables could not be built, or the job has failed as a whole
         """
@@ -125,7 +125,7 @@ class RebuildTablesOperator(SparkJobOperator):
 
     def _report(self, run: str) -> dict[str, Any] | None:
         """What this run's job has written beside the change log."""
-        from airflow_provider_cdc.changelog.rebuilt import RebuildReports
+        from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
 
         found = RebuildReports(self.access.changelog().storage, self.connector).read(self.target, self.location)
         return found if found is not None and found["run"] == run else None

@@ -15,7 +15,7 @@ from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
 
 
 class RetentionOperator(ConnectorFields, BaseOperator):
@@ -28,7 +28,7 @@ class RetentionOperator(ConnectorFields, BaseOperator):
         >>> RetentionOperator(task_id="retention", definition=shop)
 
     Returns ``changelog`` with ``first``, ``last``, ``keep``, ``removed``, ``why``, ``applied``, ``targets`` and ``holds``, see
-    :class:`airflow_provider_cdc.changelog.retention.Plan`; and ``state`` with ``removed``: kind of row → how many. What fails of the one keeps
+    :class:`airflow_provider_cdc.changelog.retention.retention.Plan`; and ``state`` with ``removed``: kind of row → how many. What fails of the one keeps
     nothing of the other from being done.
 
     :param definition: the connector, whose properties say how long everything is kept; paths are templated

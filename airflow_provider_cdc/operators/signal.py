@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
 from airflow_provider_cdc.core.signals.requests import Refused, parse
@@ -19,7 +20,6 @@ from airflow_provider_cdc.hooks.links import ConnectorLink
 from airflow_provider_cdc.hooks.signal_texts import failure_text
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.hooks.task_base import StateFields, failure, origin, sender
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.triggers.polls import poll_seconds
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 

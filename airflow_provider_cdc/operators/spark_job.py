@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.exceptions import AirflowException
 
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
 
 STORAGE_OPTIONS = "CDC_STORAGE_OPTIONS"
 """Environment variable in which the job finds the fsspec options of the change log, as a JSON object."""

@@ -18,8 +18,8 @@ from airflow_provider_cdc.operators.comparison import result_of, send_repairs
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.changelog.verified import Verified
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
+    from airflow_provider_cdc.verify.verification_report import Verified
 
 
 class VerifyDatabaseOperator(ConnectorFields, BaseOperator):

@@ -17,9 +17,9 @@ from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_thr
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.changelog.verified import Verified
+    from airflow_provider_cdc.connector import ConnectorDefinition
     from airflow_provider_cdc.core.config.table_rules import TableRules
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.verify.verification_report import Verified
 
 
 class VerifyTablesOperator(SparkJobOperator):
@@ -113,8 +113,8 @@ class VerifyTablesOperator(SparkJobOperator):
         :raises CdcError: the source cannot be read, or the capture does not come to its position
         :raises AirflowException: the job has failed as a whole
         """
-        from airflow_provider_cdc.changelog.verified import Verified
-        from airflow_provider_cdc.changelog.verify_plan import read_report
+        from airflow_provider_cdc.verify.verification_plan import read_report
+        from airflow_provider_cdc.verify.verification_report import Verified
 
         self._refuse_secrets()
         connector = ConnectorAccess(
@@ -139,7 +139,7 @@ class VerifyTablesOperator(SparkJobOperator):
 
     def _rules(self) -> TableRules:
         """By which the last apply has kept the tables, as far as that is known."""
-        from airflow_provider_cdc.changelog.applied import AppliedReports, rules_of
+        from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, rules_of
         from airflow_provider_cdc.core.config.table_rules import NO_RULES
 
         report = AppliedReports(self.access.changelog().storage, self.connector).read(self.target, self.location)

@@ -13,7 +13,7 @@ from airflow_provider_cdc.hooks.task_base import owner_of
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.changelog.storage import Storage
+    from airflow_provider_cdc.changelog.files.storage import Storage
 
 END_S = 30.0
 """How long a job that is to end may take for what it is committing, before it is killed."""
@@ -26,8 +26,8 @@ class WarmTask:
     """
 
     def __init__(self, storage: Storage, connector: str, target: str, location: str, owner: str) -> None:
-        from airflow_provider_cdc.changelog.applied import AppliedReports
-        from airflow_provider_cdc.changelog.turns import Turns
+        from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+        from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 
         self._reports, self._of = AppliedReports(storage, connector), (target, location)
         self._turns, self.owner = Turns(storage, connector, target, location), owner
@@ -49,7 +49,7 @@ class WarmTask:
 
     def error(self) -> str:
         """What it has ended with, in its own words; empty if it has ended well, or had no last word."""
-        from airflow_provider_cdc.changelog.turns import NO_SIGN
+        from airflow_provider_cdc.changelog.reports.apply_turns import NO_SIGN
 
         found = self._turns.find(self.owner)
         return "" if found is None or found["error"] == NO_SIGN else str(found["error"])

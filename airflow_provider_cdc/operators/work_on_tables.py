@@ -21,8 +21,8 @@ from airflow_provider_cdc.hooks.task_base import StateFields, failure
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from airflow_provider_cdc.connector import ConnectorDefinition
     from airflow_provider_cdc.hooks.connector import ConnectorAccess
-    from airflow_provider_cdc.runtime import ConnectorDefinition
 
 
 class Work(enum.StrEnum):

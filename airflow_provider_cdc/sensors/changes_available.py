@@ -17,7 +17,7 @@ from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrig
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
 
 
 class ChangesAvailableSensor(ConnectorFields, WaitingSensor):

@@ -20,7 +20,7 @@ from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
 
 
 class StateSensor(StateFields, WaitingSensor):

@@ -143,7 +143,7 @@ def _first(store: StateStore, connector: str, last: int, fits: Callable[[BatchRe
 
 def _parser(record: ConnectorRecord) -> Callable[[dict[str, Any]], Position]:
     """The function that builds positions of the connector's source. Needs no connection to the source."""
-    from airflow_provider_cdc.runtime import open_source
+    from airflow_provider_cdc.connector import open_source
 
     access = access_of(record)
     if access is None:

@@ -16,8 +16,8 @@ from airflow_provider_cdc.triggers.shared_source import shared_source
 from airflow_provider_cdc.triggers.shared_state import shared_state
 
 if TYPE_CHECKING:
+    from airflow_provider_cdc.connector import Changes
     from airflow_provider_cdc.core.spi.records import ConnectorRecord
-    from airflow_provider_cdc.runtime import Changes
     from airflow_provider_cdc.triggers.shared_source import SharedSource
     from airflow_provider_cdc.triggers.shared_state import SharedState
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pymysql
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from dev.airflow import Airflow
 from dev.servers import MariaDb
 from dev.servers.mysql_family import CAPTURE_PRIVILEGES

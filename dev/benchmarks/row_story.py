@@ -28,15 +28,15 @@ import numpy as np
 import orjson
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.key_hashes import BITS, form
-from airflow_provider_cdc.changelog.key_index import FOLDER, KeyIndex, bring_up_index
-from airflow_provider_cdc.changelog.key_segment import Stretch, entries, packed
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.row_events import RowEvents
-from airflow_provider_cdc.changelog.row_key import RowKey
-from airflow_provider_cdc.changelog.row_story import RowStories
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
+from airflow_provider_cdc.changelog.row_history.key_hashes import BITS, form
+from airflow_provider_cdc.changelog.row_history.key_index import FOLDER, KeyIndex, bring_up_index
+from airflow_provider_cdc.changelog.row_history.key_segment import Stretch, entries, packed
+from airflow_provider_cdc.changelog.row_history.row_history import RowStories
+from airflow_provider_cdc.changelog.row_history.row_key import RowKey
+from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.store import StateStore
 from dev.bootstrap.report import Problem

@@ -18,7 +18,7 @@ from typing import Any
 
 def main() -> int:
     given = json.loads(Path(sys.argv[1]).read_text())
-    from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+    from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
     from airflow_provider_cdc.sources import load_source
     from airflow_provider_cdc.state.store import StateStore
     from dev.benchmarks.stages import Stages, watch_capture

@@ -16,7 +16,7 @@ from pathlib import Path
 
 def main() -> int:
     given = json.loads(Path(sys.argv[1]).read_text())
-    from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+    from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 
     if given["source"] == "memory":  # lives within the process: it is part of what is measured
         from dev.benchmarks.fixed import memory_database

@@ -18,7 +18,7 @@ from dev.benchmarks import machine
 
 def main() -> int:
     given = json.loads(Path(sys.argv[1]).read_text())
-    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.targets.database.apply.database_apply import Sink
     from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
     from airflow_provider_cdc.targets.database.engine import open_engine

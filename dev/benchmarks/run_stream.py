@@ -76,7 +76,7 @@ class Probes:
 
 def main() -> int:
     given = json.loads(Path(sys.argv[1]).read_text())
-    from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+    from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
     from airflow_provider_cdc.state.store import StateStore
 
     probes = Probes(given["table"], given["probe"])

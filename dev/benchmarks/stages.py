@@ -84,7 +84,7 @@ def watch_capture(stages: Stages, kind: str) -> None:
 
     :param kind: of source
     """
-    from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
+    from airflow_provider_cdc.changelog.files.parquet_writer import ParquetBatchWriter
     from airflow_provider_cdc.core.writing.envelope import Envelope
     from airflow_provider_cdc.sources import load_source
     from airflow_provider_cdc.state.store import StateStore

@@ -7,8 +7,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from dev.benchmarks import machine
 from dev.benchmarks.figures import Bar
 from dev.benchmarks.ours import Ours

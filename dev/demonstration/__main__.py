@@ -22,10 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 from dev import paths
 from dev.airflow import Airflow, Services, example
 from dev.bootstrap.report import Problem, Report, Step
@@ -129,7 +129,7 @@ class Demo:
 
     def end(self) -> dict[str, Any]:
         """Where the source's log ends now."""
-        from airflow_provider_cdc.runtime import open_source
+        from airflow_provider_cdc.connector import open_source
 
         with open_source(self._reference(), self.kit.secrets()) as source:
             return source.current_position().to_json()
@@ -140,7 +140,7 @@ class Demo:
 
     def captured(self, end: dict[str, Any]) -> bool:
         """Whether everything that the source had committed up to ``end`` is in the change log."""
-        from airflow_provider_cdc.runtime import open_source
+        from airflow_provider_cdc.connector import open_source
 
         with self._store() as store:
             stored = store.load(self.kit.connector).offset
@@ -191,14 +191,14 @@ class Demo:
 
     def _reference(self) -> Any:
         """A second connector with a change log of its own: it reads the tables once, as they are."""
-        from airflow_provider_cdc.runtime import ConnectorDefinition
+        from airflow_provider_cdc.connector import ConnectorDefinition
 
         properties = {"topic.prefix": self.kit.connector, "snapshot.mode": "initial_only", **self.kit.properties}
         return ConnectorDefinition("reference", self.kit.kind, str(FOLDER / "reference"), properties)
 
     def verify(self) -> dict[str, Any]:
         """Compare every row and value of the tables with the source; the result of ``spark_jobs/verify_tables.py``."""
-        from airflow_provider_cdc.runtime import open_capture
+        from airflow_provider_cdc.connector import open_capture
         from airflow_provider_cdc.state.store import StateStore
 
         state = f"sqlite:///{FOLDER}/reference.db"

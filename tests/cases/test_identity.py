@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.runtime import open_lifecycle, open_source
+from airflow_provider_cdc.connector import open_lifecycle, open_source
 from airflow_provider_cdc.sources.mysql.log import failover
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.sampled import Sampled

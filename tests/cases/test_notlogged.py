@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Chunk
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector

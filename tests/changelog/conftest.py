@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.storage import Storage
 
 
 @pytest.fixture(params=["local", "s3"])

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import METRICS, AppliedReports, measured, merged
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import METRICS, AppliedReports, measured, merged
 
 LOCATIONS = ("/lake/{table}", "/lake/{topic}")
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc import __version__
-from airflow_provider_cdc.changelog.debezium import Record, Renderer
+from airflow_provider_cdc.changelog.debezium.renderer import Record, Renderer
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium import Renderer
+from airflow_provider_cdc.changelog.debezium.renderer import Renderer
 from tests.support.connectors import mysql_connector
 
 RECORDED = Path(__file__).parent / "recorded"

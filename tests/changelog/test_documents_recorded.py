@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.changelog.record_values import record_values
-from airflow_provider_cdc.changelog.schemas import envelope_schema, key_schema
+from airflow_provider_cdc.changelog.debezium.connect_schemas import envelope_schema, key_schema
+from airflow_provider_cdc.changelog.debezium.debezium_records import record_values
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, UPDATE, LogBlock, RowBlock, Transactions

@@ -12,11 +12,11 @@ from uuid import uuid4
 import orjson
 import pytest
 
-from airflow_provider_cdc.changelog.exclusive import verify_exclusive
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.put_if_absent import verify_exclusive
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from dev.servers import S3
 from tests.support.connectors import memory_connector

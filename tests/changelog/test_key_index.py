@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog import key_index, key_segment
-from airflow_provider_cdc.changelog.key_hashes import key_hashes
-from airflow_provider_cdc.changelog.key_index import KeyIndex
-from airflow_provider_cdc.changelog.key_segment import Segment, SegmentDamaged, Stretch, entries, packed
-from airflow_provider_cdc.changelog.row_key import RowKey
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.row_history import key_index, key_segment
+from airflow_provider_cdc.changelog.row_history.key_hashes import key_hashes
+from airflow_provider_cdc.changelog.row_history.key_index import KeyIndex
+from airflow_provider_cdc.changelog.row_history.key_segment import Segment, SegmentDamaged, Stretch, entries, packed
+from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
 
@@ -163,7 +163,7 @@ def test_two_at_once_make_the_same(tmp_path: Path) -> None:
 _BRING_UP = """
 import sys
 from airflow_provider_cdc.changelog import key_index, key_segment
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 key_index.STEP, key_segment._PAGE = 10, 8
 changelog = ChangeLog(sys.argv[1])
 print("begins", flush=True)

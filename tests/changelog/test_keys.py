@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.keys import among, goes, numbered
+from airflow_provider_cdc.changelog.reading.arrow_keys import among, goes, numbered
 
 VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
     "numbers": (pa.int64(), [-(2**63), -1, 0, 7, 2**63 - 1, None]),

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_cdc.changelog.log import ChangeLog, batch_name, committed_ms
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog, batch_name, committed_ms
+from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.errors import (
     BatchesRemoved,
     ChangeLogDamaged,

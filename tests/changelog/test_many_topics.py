@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog import writer as module
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files import parquet_writer as module
+from airflow_provider_cdc.changelog.files.storage import Storage
 from tests.support.many_topics import FILES, TABLES, events
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium import Record, Renderer
+from airflow_provider_cdc.changelog.debezium.renderer import Record, Renderer
 from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.notifications import INCREMENTAL, INITIAL, Notification, Type
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.numbers import MOST, Numbers, batch_name
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.batch_numbers import MOST, Numbers, batch_name
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, StorageUnavailable
 from dev.servers import S3
 from tests.support.manifests import manifest

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.changelog.origins import TableOrigins
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
 
 LOCATION = "/lake/{table}"
 

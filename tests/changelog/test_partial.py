@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.changelog.partial import NOWHERE, Changes, Fold
+from airflow_provider_cdc.changelog.reading.partial_updates import NOWHERE, Changes, Fold
 from airflow_provider_cdc.core.spi.partial_updates import partial_updates
 
 Document = dict[str, int]

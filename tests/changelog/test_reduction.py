@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_cdc.changelog.pending import Pending, collect
-from airflow_provider_cdc.changelog.reduction import TOLD, Reduction, arrow_schema, not_on_arrays, reduce
+from airflow_provider_cdc.changelog.reading.last_events import TOLD, Reduction, arrow_schema, not_on_arrays, reduce
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, collect
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector

@@ -13,14 +13,14 @@ from typing import Any
 import orjson
 import pytest
 
-from airflow_provider_cdc.changelog import retention
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.kept import Kept, Mark
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.needs import needs_of
-from airflow_provider_cdc.changelog.numbers import batch_name
-from airflow_provider_cdc.changelog.retention import Limits, Plan, Retention
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.batch_numbers import batch_name
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.files.truncation_marker import Kept, Mark
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.retention import retention
+from airflow_provider_cdc.changelog.retention.retention import Limits, Plan, Retention
+from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, ConfigError
 from airflow_provider_cdc.core.model.manifest import DataFile, SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import TableChange, TableId

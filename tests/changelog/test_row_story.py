@@ -10,10 +10,10 @@ from random import Random
 
 import pytest
 
-from airflow_provider_cdc.changelog import key_index, key_segment
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.retention import Limits, Retention
-from airflow_provider_cdc.changelog.row_key import RowKey
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
+from airflow_provider_cdc.changelog.row_history import key_index, key_segment
+from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector

@@ -14,9 +14,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog import scratch
-from airflow_provider_cdc.changelog.scratch import BEAT_S, DEAD_S, LOOK_AGAIN_S, scratch_changelog, scratch_folder
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files import temporary_log
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.files.temporary_log import (
+    BEAT_S,
+    DEAD_S,
+    LOOK_AGAIN_S,
+    scratch_changelog,
+    scratch_folder,
+)
 from airflow_provider_cdc.core.errors import StorageFull
 from airflow_provider_cdc.core.processes import is_running, this_process
 
@@ -88,7 +94,7 @@ def test_what_killed_processes_have_left_is_removed_and_nothing_else(tmp_path: P
 
 def test_it_shows_that_it_is_used_and_a_kept_one_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 4 * BEAT_S < DEAD_S
-    monkeypatch.setattr(scratch, "BEAT_S", 0.01)
+    monkeypatch.setattr(temporary_log, "BEAT_S", 0.01)
     with scratch_changelog(str(tmp_path), {}, keep=True) as changelog:
         sign = Path(changelog.storage.root, "alive.json")
         first = json.loads(sign.read_text())
@@ -116,8 +122,8 @@ def test_temporary_folders_of_killed_processes_are_removed(tmp_path: Path, monke
 
 
 def test_a_disk_that_is_full_for_a_while_ends_no_sign_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scratch, "BEAT_S", 0.01)
-    beat, refused = scratch._beat, [3]
+    monkeypatch.setattr(temporary_log, "BEAT_S", 0.01)
+    beat, refused = temporary_log._beat, [3]
 
     def sometimes(storage: Storage) -> None:
         if refused[0]:
@@ -127,7 +133,7 @@ def test_a_disk_that_is_full_for_a_while_ends_no_sign_of_life(tmp_path: Path, mo
 
     with scratch_changelog(str(tmp_path), {}) as changelog:
         sign = Path(changelog.storage.root, "alive.json")
-        monkeypatch.setattr(scratch, "_beat", sometimes)
+        monkeypatch.setattr(temporary_log, "_beat", sometimes)
         deadline = time.monotonic() + 30
         while refused[0]:
             assert time.monotonic() < deadline
@@ -152,7 +158,7 @@ def test_a_process_that_needs_many_folders_for_a_moment_looks_for_those_of_kille
     with scratch_folder(look_s=LOOK_AGAIN_S):
         pass
     assert left.exists()
-    monkeypatch.setattr(scratch, "_looked", time.monotonic() - LOOK_AGAIN_S)
+    monkeypatch.setattr(temporary_log, "_looked", time.monotonic() - LOOK_AGAIN_S)
     with scratch_folder(look_s=LOOK_AGAIN_S):
         pass
     assert not list(tmp_path.iterdir())

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.storage import DurableFile, Storage, storage_error
+from airflow_provider_cdc.changelog.files.storage import DurableFile, Storage, storage_error
 from airflow_provider_cdc.core.errors import ConfigError, StorageFull, StorageUnavailable
 from tests.support.patience import LONGEST_S
 
@@ -86,7 +86,7 @@ def test_a_file_in_the_making_lies_in_the_scratch_folder_and_may_be_cleared_away
 
 RACE = """
 import sys
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.storage import Storage
 storage = Storage(sys.argv[1])
 won = []
 sys.stdin.readline()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog import turns as module
-from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.changelog.turns import Turn, Turns
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports import apply_turns as module
+from airflow_provider_cdc.changelog.reports.apply_turns import Turn, Turns
 from airflow_provider_cdc.core.errors import StorageFull, StorageUnavailable
 from tests.support.patience import LONGEST_S
 

@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.storage import Storage
 from dev.servers import S3
 from tests.support.manifests import manifest
 
@@ -23,7 +23,7 @@ PART = 5 << 20
 
 KILLED = """
 import json, os, sys
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.storage import Storage
 url, options = json.loads(sys.argv[1])
 storage = Storage(url, options)
 file = storage.open(storage.path("c", "data", "000000000001", "f.parquet"))

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.values import as_integers, column_schema, converter, placeholder
+from airflow_provider_cdc.changelog.debezium.debezium_values import as_integers, column_schema, converter, placeholder
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared
 
 ZONED = "io.debezium.time.ZonedTimestamp"

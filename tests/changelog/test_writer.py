@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog import writer as module
-from airflow_provider_cdc.changelog.part import Packed
-from airflow_provider_cdc.changelog.storage import DurableFile, Storage
-from airflow_provider_cdc.changelog.writer import COMMITTED, ParquetBatchWriter
+from airflow_provider_cdc.changelog.files import parquet_writer as module
+from airflow_provider_cdc.changelog.files.parquet_writer import COMMITTED, ParquetBatchWriter
+from airflow_provider_cdc.changelog.files.part_file import Packed
+from airflow_provider_cdc.changelog.files.storage import DurableFile, Storage
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.topics import Topics

@@ -14,8 +14,8 @@ import pytest
 from airflow.cli.cli_config import ActionCommand, GroupCommand
 
 from airflow_provider_cdc.cli.definition import commands
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.state.store import StateStore
 from tests.cli.conftest import run
 from tests.support.connectors import mysql_connector
@@ -65,7 +65,7 @@ def test_every_command_is_known_as_one_that_looks_or_one_that_changes() -> None:
 
 _RUN = """
 import json, sys
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 definition, state, secrets = json.loads(sys.argv[1])
 connections = {"source": "shop", "state": "cdc_state_default"}
 with open_capture(ConnectorDefinition(**definition), state, secrets=secrets, connections=connections) as capture:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.hooks.database import noted
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from tests.cli.conftest import capture, clean, run

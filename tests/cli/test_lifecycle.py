@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.board import WorkBoard
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.spi.progress import WorkProgress
 from tests.cli.conftest import capture, clean, run
@@ -39,7 +39,7 @@ def keys(shop: Shop) -> list[Any]:
     """Keys of the events in the change log, in their order."""
     import pyarrow.parquet as pq
 
-    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 
     log = ChangeLog(shop.definition.changelog)
     files = [f for m in log.manifests("shop") for f in m.files]

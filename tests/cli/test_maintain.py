@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.maintained import MaintenanceReports
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop, connect
 

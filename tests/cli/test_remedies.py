@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.beginning import unbuildable
-from airflow_provider_cdc.changelog.kept import Gone, Mark
-from airflow_provider_cdc.changelog.needs import Need
-from airflow_provider_cdc.changelog.numbers import Numbers
-from airflow_provider_cdc.changelog.partial import Lost, refuse_lost
-from airflow_provider_cdc.changelog.pending import Pending
-from airflow_provider_cdc.changelog.retention import Hold
-from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.changelog.verified import Compared, Verified
+from airflow_provider_cdc.changelog.files.batch_numbers import Numbers
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.files.truncation_marker import Gone, Mark
+from airflow_provider_cdc.changelog.reading.partial_updates import Lost, refuse_lost
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
+from airflow_provider_cdc.changelog.reading.start_batch import unbuildable
+from airflow_provider_cdc.changelog.retention.retention import Hold
+from airflow_provider_cdc.changelog.retention.target_progress import Need
+from airflow_provider_cdc.connector import ConnectorDefinition, open_source, parse_config
 from airflow_provider_cdc.core.capture.remedies import how_to_read, with_command
 from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.config.filters import Filters
@@ -29,13 +29,13 @@ from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.core.signals.table_patterns import matching
 from airflow_provider_cdc.operators.comparison import result_of
-from airflow_provider_cdc.repair import repair
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_source, parse_config
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.log.registry import Registry, change_table_gone
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.reach import switches
+from airflow_provider_cdc.verify.repair import repair
+from airflow_provider_cdc.verify.verification_report import Compared, Verified
 from tests.support.command_line import parser
 
 NAMES = [

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_lifecycle
 from airflow_provider_cdc.core.errors import LeaseHeld
-from airflow_provider_cdc.runtime import open_lifecycle
 from dev.servers import Db2
 from tests.sources.db2.test_random import ends_equal
 from tests.sources.db2_adapter import db2_connector

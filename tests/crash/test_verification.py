@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.verification import FOLDER, open_verification
+from airflow_provider_cdc.verify.reference import FOLDER, open_verification
 from tests.support.connectors import Connector
 from tests.support.crash import properties, source
 from tests.support.fork import Forks

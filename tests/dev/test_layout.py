@@ -38,7 +38,7 @@ def test_no_modules_import_each_other_in_a_circle(imports: grimp.ImportGraph) ->
 
 
 def test_imports_for_types_and_inside_functions_count(imports: grimp.ImportGraph) -> None:
-    late = imports.find_modules_directly_imported_by("airflow_provider_cdc.runtime")
+    late = imports.find_modules_directly_imported_by("airflow_provider_cdc.connector")
     assert {"airflow_provider_cdc.state.store", "airflow_provider_cdc.core.spi.source"} <= late
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import ConnectorDefinition, registration
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.source import CdcSourceHook
-from airflow_provider_cdc.runtime import ConnectorDefinition, registration
 from airflow_provider_cdc.sources import SOURCES, config_class
 from tests.support.face import connect
 

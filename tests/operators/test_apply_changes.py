@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_cdc.changelog.applied import AppliedReports, merged
-from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.changelog.turns import Turns
-from airflow_provider_cdc.changelog.unannounced import Unannounced
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, merged
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.changelog.reports.asset_event_outbox import Unannounced
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
 from airflow_provider_cdc.core.model.manifest import DataFile
@@ -26,7 +27,6 @@ from airflow_provider_cdc.core.model.measured import Measured
 from airflow_provider_cdc.hooks.task_base import owner_of
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset
 from airflow_provider_cdc.operators.spark_job import job_path
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.targets.lake.apply.skip_check import stamp
 from tests.support.face import TaskState, connect, context
 from tests.support.manifests import manifest

@@ -18,24 +18,24 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
 from airflow_provider_cdc.operators.connector_tables import alias
 from airflow_provider_cdc.operators.spark_job import job_path
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from tests.operators.test_apply_changes import LOCATION, table
 from tests.operators.test_warm_task import Meanwhile, until
 from tests.support.face import TaskState, connect, context
 
 SUBMIT = """#!{python}
 import json, os, pathlib, sys, threading, time
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 folder = pathlib.Path({folder!r})
 (folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": dict(os.environ)}}))
 will = json.loads((folder / "will.json").read_text())
@@ -244,7 +244,7 @@ def test_the_tables_of_each_connector_get_their_events(tmp_path: Path, spark: Sp
 
 def _stands(folder: Path, name: str) -> None:
     """A connector with nothing to apply: its table stands at the last batch."""
-    from airflow_provider_cdc.changelog.log import ChangeLog
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.targets.lake.apply.skip_check import stamp
     from tests.support.manifests import manifest
 

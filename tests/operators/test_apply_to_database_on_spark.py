@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.operators.apply_to_database_on_spark import PROPERTIES, ApplyToDatabaseOnSparkOperator
 from airflow_provider_cdc.operators.connector_tables import alias
 from airflow_provider_cdc.operators.spark_job import job_path
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.targets.lake.jobs import apply_to_database
 from tests.support.face import connect, context

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.operators import capture as module
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.links import BatchLink
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from tests.support.face import Shop, connect, context, make_shop
 from tests.support.patience import until
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.state.store import StateStore
 from tests.sources.debezium.written import Topic, write
 from tests.support.face import connect, context

@@ -15,7 +15,8 @@ import sqlalchemy as sa
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from cryptography.fernet import Fernet
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
@@ -23,7 +24,6 @@ from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.group import CaptureOf, look_at
 from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
 from airflow_provider_cdc.operators.links import ConnectorsLink
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from openlineage.client.serde import Serde
 
-from airflow_provider_cdc.changelog.origins import TableOrigins
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.lineage import AppliedTables, applied, dataset_of

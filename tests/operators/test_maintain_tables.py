@@ -16,14 +16,14 @@ import pytest
 import sqlalchemy as sa
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
 from airflow_provider_cdc.operators.retention import RetentionOperator
 from airflow_provider_cdc.operators.spark_job import job_path
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.state.models import OffsetHistoryRow
 from airflow_provider_cdc.state.store import StateStore
 from tests.support.face import connect, context
@@ -33,8 +33,8 @@ LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}
 import json, pathlib, sys
 sys.path.insert(0, {root!r})
-from airflow_provider_cdc.changelog.maintained import MaintenanceReports
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
+from airflow_provider_cdc.changelog.files.storage import Storage
 folder = pathlib.Path({folder!r})
 (folder / "call.json").write_text(json.dumps(sys.argv[1:]))
 run = sys.argv[sys.argv.index("--run-id") + 1]

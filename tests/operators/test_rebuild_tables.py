@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
 from airflow_provider_cdc.operators.spark_job import job_path
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from tests.support.face import connect, context
 
 LOCATION = "/lake/{database}/{table}"
 SUBMIT = """#!{python}
 import json, pathlib, sys
 sys.path.insert(0, {root!r})
-from airflow_provider_cdc.changelog.rebuilt import RebuildReports
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
+from airflow_provider_cdc.changelog.files.storage import Storage
 folder = pathlib.Path({folder!r})
 (folder / "call.json").write_text(json.dumps(sys.argv[1:]))
 run = sys.argv[sys.argv.index("--run-id") + 1]

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
-from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.spark_job import job_path
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
+from airflow_provider_cdc.verify.verification_report import Compared, Verified
 from tests.support.face import Shop, connect, context, make_shop
 
 LOCATION = "/lake/{database}/{table}"

@@ -22,9 +22,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout
 from airflow.sdk.execution_time.timeout import timeout
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators import warm_task as module
 from tests.operators.test_apply_changes import LOCATION, Spark, apply, events, report, table
@@ -33,8 +33,8 @@ from tests.support.patience import LONGEST_S
 
 GOES_ON = """#!{python}
 import json, os, pathlib, sys, time
-from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 folder = pathlib.Path({folder!r})
 (folder / "call.json").write_text(json.dumps({{"arguments": sys.argv[1:], "environment": {{}}}}))
 if (folder / "sleeps").exists():

@@ -15,11 +15,11 @@ from airflow.api_fastapi.core_api.security import get_user
 from airflow.sdk import DAG
 from fastapi.testclient import TestClient
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.plugins import rights
 from airflow_provider_cdc.plugins.app import app
 from airflow_provider_cdc.plugins.rights import KnownConnection, KnownDag
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.face import Shop, connect, make_shop
 

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 from airflow.sdk import DAG
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.model.measured import Measured, Series
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import DesiredState

@@ -15,7 +15,7 @@ from airflow.models.dagrun import DagRun
 from airflow.sdk import DAG
 from airflow.utils.session import create_session
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.dag import lifecycle_dag, tables_dag
 from airflow_provider_cdc.hooks import run_actions
 from airflow_provider_cdc.hooks.connector import access_of

@@ -56,7 +56,7 @@ def test_with_something_to_capture_it_succeeds_at_once(shop: Shop) -> None:
 def test_an_unreachable_source_is_waited_for_in_the_triggerer(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     capture(shop)
     connect(monkeypatch, "shop", conn_type="cdc_mariadb", host="127.0.0.1", port=1, login="cdc", password="hunter2")
-    from airflow_provider_cdc.runtime import ConnectorDefinition
+    from airflow_provider_cdc.connector import ConnectorDefinition
 
     definition = ConnectorDefinition("shop", "mariadb", "/lake", {"database.server.id": 4711})
     shop.store.register(replace(shop.store.registration("shop"), properties=_properties(definition)))
@@ -65,8 +65,8 @@ def test_an_unreachable_source_is_waited_for_in_the_triggerer(shop: Shop, monkey
 
 
 def _properties(definition: Any) -> Any:
+    from airflow_provider_cdc.connector import parse_config, registration
     from airflow_provider_cdc.hooks.source import CdcSourceHook
-    from airflow_provider_cdc.runtime import parse_config, registration
 
     return registration(definition, parse_config(definition, CdcSourceHook("shop").properties())).properties
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.connector import ConnectorDefinition, open_capture, open_source
 from airflow_provider_cdc.core.capture.capture import Capture, CaptureResult
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture, open_source
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.store import StateStore
 from tests.support.replay import Replay

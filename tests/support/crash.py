@@ -18,16 +18,16 @@ import fsspec.implementations.local  # noqa: F401 - what a run loads late is loa
 import pyarrow.parquet  # noqa: F401
 import sqlalchemy.dialects.sqlite  # noqa: F401
 
-import airflow_provider_cdc.changelog.log
+import airflow_provider_cdc.changelog.files.change_log
 import airflow_provider_cdc.core.capture.capture
 import airflow_provider_cdc.sources.memory.source  # noqa: F401
-from airflow_provider_cdc.changelog import storage
-from airflow_provider_cdc.changelog.storage import DurableFile, Storage
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.changelog.files import storage
+from airflow_provider_cdc.changelog.files.storage import DurableFile, Storage
+from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.database import Database
 from airflow_provider_cdc.state.leases import Leases
-from airflow_provider_cdc.verification import open_verification
+from airflow_provider_cdc.verify.reference import open_verification
 from tests.support.memory_work import Workload
 
 LEASE_S = 0.1

@@ -10,9 +10,9 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
+from airflow_provider_cdc.connector import ConnectorDefinition, open_lifecycle
 from airflow_provider_cdc.core.model.events import LogBlock
 from airflow_provider_cdc.core.writing.envelope import Envelope
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_lifecycle
 from airflow_provider_cdc.sources.db2.log import change_reader, cursors, lobs, stream, windows
 from airflow_provider_cdc.sources.db2.log.merge import Merge
 from airflow_provider_cdc.state.store import StateStore

@@ -7,7 +7,7 @@ from collections import Counter
 from decimal import Decimal
 from typing import Any
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_bytes
 from tests.support.db2_rows import LOBS

@@ -21,7 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
 from airflow_provider_cdc.core.model.manifest import Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import TableChange, TableSchema

@@ -12,7 +12,7 @@ from tests.support.patience import LONGEST_S
 
 _CAPTURE = """
 import json, sys, time
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 name, kind, changelog, properties, secrets, state = json.load(sys.stdin)
 with open_capture(ConnectorDefinition(name, kind, changelog, properties), state, secrets=secrets) as capture:
     events = capture.run().events

@@ -20,8 +20,8 @@ FILES = 128
 
 def writer(folder: str) -> dict[str, Any]:
     """A batch whose topics take turns, with row groups so small that each of them has a file early on."""
-    from airflow_provider_cdc.changelog import writer as module
-    from airflow_provider_cdc.changelog.storage import Storage
+    from airflow_provider_cdc.changelog.files import parquet_writer as module
+    from airflow_provider_cdc.changelog.files.storage import Storage
 
     module.ROW_GROUP_ROWS = 20
     written = module.ParquetBatchWriter(Storage(folder), ("c", "data", "1"), "w")
@@ -36,8 +36,8 @@ def writer(folder: str) -> dict[str, Any]:
 
 def memory(folder: str) -> dict[str, Any]:
     """600 MB in one transaction: each topic has less than a row group."""
-    from airflow_provider_cdc.changelog.storage import Storage
-    from airflow_provider_cdc.changelog.writer import ParquetBatchWriter
+    from airflow_provider_cdc.changelog.files.parquet_writer import ParquetBatchWriter
+    from airflow_provider_cdc.changelog.files.storage import Storage
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     written = ParquetBatchWriter(Storage(folder), ("c", "data", "1"), "w")
@@ -54,7 +54,7 @@ def memory(folder: str) -> dict[str, Any]:
 
 def capture(folder: str) -> dict[str, Any]:
     """A snapshot of all tables, changes of all of them, and the events as they are printed."""
-    from airflow_provider_cdc.changelog.debezium import Renderer
+    from airflow_provider_cdc.changelog.debezium.renderer import Renderer
     from airflow_provider_cdc.sources.memory.database import MemoryDatabase
     from tests.support.connectors import memory_connector
     from tests.support.shop import KEYED, insert

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_cdc.changelog.debezium import Renderer
+from airflow_provider_cdc.changelog.debezium.renderer import Renderer
 from tests.support.connectors import Connector
 
 Record = dict[str, Any]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.row_events import RowEvents
-from airflow_provider_cdc.changelog.row_story import RowStories
+from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
+from airflow_provider_cdc.changelog.row_history.row_history import RowStories
 from airflow_provider_cdc.core.model.events import DELETE, UPDATE
 from airflow_provider_cdc.core.model.row_story import RowChange, RowStory
 from airflow_provider_cdc.core.model.schema import TableId

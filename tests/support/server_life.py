@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.gtid import MariaDbGtids, MySqlGtids
 from tests.support.connectors import mysql_connector
 from tests.support.mysql_server import applied, replicate, replicated, reset_log

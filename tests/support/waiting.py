@@ -8,8 +8,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from tests.support.face import Shop
 from tests.support.patience import LONGEST_S
 

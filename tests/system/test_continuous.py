@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.storage import Storage
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 from dev.airflow import Airflow, Services
 from dev.patience import overload
 

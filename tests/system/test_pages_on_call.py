@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.core.errors import CdcError, PositionLost, SourceUnavailable, StorageFull, UnreadableValue
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.store import StateStore
 from dev import paths

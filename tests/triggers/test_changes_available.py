@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger

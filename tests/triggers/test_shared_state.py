@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import StateUnavailable
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.control import DesiredState
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import OffsetRow
 from airflow_provider_cdc.state.store import StateStore

@@ -1,4 +1,4 @@
-"""Connect schemas → columns: the inverse of :func:`airflow_provider_cdc.changelog.values.column_schema`.
+"""Connect schemas → columns: the inverse of :func:`airflow_provider_cdc.changelog.debezium.debezium_values.column_schema`.
 
 What the change log has no type for (arrays, maps, structs that are no logical type) is a text of JSON, so that nothing is lost.
 """

@@ -1,4 +1,4 @@
-"""JSON values → Arrow arrays: the inverse of :func:`airflow_provider_cdc.changelog.values.converter`."""
+"""JSON values → Arrow arrays: the inverse of :func:`airflow_provider_cdc.changelog.debezium.debezium_values.converter`."""
 
 from __future__ import annotations
 

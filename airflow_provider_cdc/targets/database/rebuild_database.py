@@ -14,10 +14,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.beginning import unbuildable
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.rebuilt import RebuildReports
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.start_batch import unbuildable
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.targets.database.apply.database_apply import TARGET, Sink
@@ -71,7 +71,7 @@ class RebuildDatabase:
 
         :param names: topics, or names of tables at the source
         :param run: id of the run
-        :return: the report, see :class:`airflow_provider_cdc.changelog.rebuilt.RebuildReports`
+        :return: the report, see :class:`airflow_provider_cdc.changelog.reports.rebuild_report.RebuildReports`
         :raises ConfigError: no such table is applied; nothing was changed
         :raises BatchesRemoved: the change log has no longer all of a table; nothing was changed
         :raises TargetError: the change log ends before a batch that the tables have, or a table would not take its rows; nothing was changed

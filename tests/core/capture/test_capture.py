@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from airflow_provider_cdc.connector import open_capture
 from airflow_provider_cdc.core.capture.capture import Capture
 from airflow_provider_cdc.core.errors import ConfigError, LeaseHeld, LeaseLost, PrerequisiteError
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.runtime import open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource, _Session
 from airflow_provider_cdc.state.models import LeaseRow

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.lifecycle.offset_plan import Effect, OffsetPlanner
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.writing.row_operations import beside_of
-from airflow_provider_cdc.runtime import open_source
 from tests.support.connectors import Connector
 from tests.support.rendered import captured, of_table, records
 from tests.support.shelf import Shelf, ShelfPosition, folder_id, read, registered, text

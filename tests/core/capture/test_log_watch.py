@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_capture
 from airflow_provider_cdc.core.capture.log_watch import ASKED_AT, LogWatch
 from airflow_provider_cdc.core.errors import SourceUnavailable
 from airflow_provider_cdc.core.model.log_window import LogWindow
 from airflow_provider_cdc.core.model.position import Position
-from airflow_provider_cdc.runtime import open_capture
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.support.face import Shop, make_shop
 
@@ -34,7 +34,7 @@ class Telling(MemorySource):
 def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Shop]:
     shop = make_shop(monkeypatch, tmp_path, "log_watch")
     ASKED.clear()
-    monkeypatch.setattr("airflow_provider_cdc.runtime.load_source", lambda kind: Telling)
+    monkeypatch.setattr("airflow_provider_cdc.connector.load_source", lambda kind: Telling)
     yield shop
     shop.store.close()
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.connector import open_capture
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.measured import BOUNDS_S, Histogram, Measured, Series, added, counts
 from airflow_provider_cdc.core.spi import monitor as module
 from airflow_provider_cdc.core.spi.monitor import Monitor
-from airflow_provider_cdc.runtime import open_capture
 from tests.support.face import Shop, make_shop
 
 ORDERS = "shop.inventory.orders"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.changelog.board import WorkBoard
+from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
 from airflow_provider_cdc.core.capture.stream_progress import BEHIND_S, StreamProgress
 from airflow_provider_cdc.core.model.metrics import EventMetrics
 from airflow_provider_cdc.core.model.signal import SentSignal

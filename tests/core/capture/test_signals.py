@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.debezium import Renderer
+from airflow_provider_cdc.changelog.debezium.renderer import Renderer
 from airflow_provider_cdc.core.incremental.window_size import WindowSize
 from airflow_provider_cdc.core.signals.custom_actions import ACTIONS
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks

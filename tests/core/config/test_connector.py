@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr
 
+from airflow_provider_cdc.connector import ConnectorDefinition, parse_config, refuse_secrets
 from airflow_provider_cdc.core.config.base import Decides
 from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.values import (
@@ -24,7 +25,6 @@ from airflow_provider_cdc.core.config.values import (
     TimePrecision,
 )
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.runtime import ConnectorDefinition, parse_config, refuse_secrets
 from airflow_provider_cdc.sources import SOURCES, config_class, load_source
 
 

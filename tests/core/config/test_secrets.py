@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.config.secrets import bare, credentials, is_secret_name, secret_options, secret_values
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.runtime import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 MARKERS = ("sesame", "s3s@me", "a/b", "pa:ss", '"q u"')

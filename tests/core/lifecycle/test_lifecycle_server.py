@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_cdc.connector import open_lifecycle
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
 from airflow_provider_cdc.core.lifecycle.log_gap import Repair
 from airflow_provider_cdc.core.lifecycle.offset_plan import Effect
-from airflow_provider_cdc.runtime import open_lifecycle
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log
 from tests.support.workload import source_rows

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.changelog import board as boards
-from airflow_provider_cdc.changelog.board import WorkBoard
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files import job_progress as boards
+from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
+from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.model.work import Work, duration
 from airflow_provider_cdc.core.spi import progress as module
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.kept import Mark
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.retention import Limits, Retention
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.truncation_marker import Mark
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import (

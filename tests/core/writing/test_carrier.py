@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.model.offset import CarriedFile, Offset
 from airflow_provider_cdc.core.spi.carried import CarriedLost
 from airflow_provider_cdc.core.writing import carrier as module

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_lifecycle
 from airflow_provider_cdc.core.errors import ConfigError, LeaseHeld, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.spi.procedures import ProcedurePlan
-from airflow_provider_cdc.runtime import open_lifecycle
 from airflow_provider_cdc.sources.db2.connect import Connection
 from dev.servers import Db2
 from tests.sources.db2_adapter import Db2Adapter

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.db2 import checks
 from airflow_provider_cdc.sources.db2.asn.control import Published
 from airflow_provider_cdc.sources.db2.connect import Database

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.runtime import open_source
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PositionLost, SourceLogDamaged
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.debezium import feed, files
 from tests.sources.debezium.written import Row, Topic, connector, node, write
 from tests.support.connectors import Connector

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.debezium import Renderer
+from airflow_provider_cdc.changelog.debezium.renderer import Renderer
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared, TableSchema
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.sources.debezium.written import connector

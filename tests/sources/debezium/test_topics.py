@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
-from airflow_provider_cdc.runtime import open_source
 from dev.servers import Kafka
 from tests.sources.debezium.written import Row, Topic, node
 from tests.support.connectors import Connector

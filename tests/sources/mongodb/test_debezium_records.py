@@ -24,7 +24,7 @@ from bson import json_util
 from bson.codec_options import DatetimeConversion
 from bson.json_util import JSONMode, JSONOptions
 
-from airflow_provider_cdc.changelog.debezium import Renderer
+from airflow_provider_cdc.changelog.debezium.renderer import Renderer
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_records import FILE, comparable
 from tests.support.mongodb_scenarios import DATABASE, SCENARIOS, SIGNALS, TOPIC

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mongodb.log.cursor import RawCursor
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.rendered import captured, of_table

@@ -11,7 +11,7 @@ from unittest.mock import patch
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.row_key import RowKey
+from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mongodb.snapshot.chunk_reader import MongoChunkReader

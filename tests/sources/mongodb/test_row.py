@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from bson import Decimal128, Int64, ObjectId
 
+from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.model.row_story import RowStory
 from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.runtime import ConnectorDefinition
 from airflow_provider_cdc.state.store import StateStore
 from tests.cli.conftest import clean, run
 from tests.support.face import connect

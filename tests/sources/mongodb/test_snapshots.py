@@ -19,11 +19,11 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.errors import AutoReconnect, OperationFailure
 from pymongo.write_concern import WriteConcern
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.chunks import KeyRange
 from airflow_provider_cdc.core.spi.source import Chunk
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mongodb.collections import collection_schema
 from airflow_provider_cdc.sources.mongodb.snapshot import chunk_reader, snapshot
 from dev.servers.mongodb import MongoDb, ShardedCluster

@@ -18,8 +18,8 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.errors import PyMongoError
 
 from airflow_provider_cdc import __version__
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError, PositionLost, PrerequisiteError, UnknownLogEvent
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member

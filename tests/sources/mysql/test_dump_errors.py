@@ -11,6 +11,7 @@ from typing import Any
 import pymysql
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import (
     CdcError,
     PositionLost,
@@ -18,7 +19,6 @@ from airflow_provider_cdc.core.errors import (
     SourceLogDamaged,
     SourceUnavailable,
 )
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.connect import connect, server_of, translate
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition

@@ -18,7 +18,7 @@ HEAVY = {"numba", "pandas", "pyarrow"}
 _RUN = """
 import json, sys
 given = json.load(sys.stdin)
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 with open_capture(ConnectorDefinition(**given["definition"]), given["state"], secrets=given["secrets"]) as capture:
     result = capture.run()
 print(json.dumps({"events": result.events, "position": result.position, "imported": sorted(sys.modules)}))

@@ -8,9 +8,9 @@ from functools import partial
 from itertools import dropwhile
 from pathlib import Path
 
-from airflow_provider_cdc.changelog.row_events import RowEvents
-from airflow_provider_cdc.changelog.row_key import key_of_texts
-from airflow_provider_cdc.changelog.row_story import RowStories
+from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
+from airflow_provider_cdc.changelog.row_history.row_history import RowStories
+from airflow_provider_cdc.changelog.row_history.row_key import key_of_texts
 from airflow_provider_cdc.cli.row import lines
 from airflow_provider_cdc.core.model.row_story import RowChange, RowStory
 from airflow_provider_cdc.core.model.schema import TableId

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.runtime import open_source
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from tests.support.chunk_hook import AtRead, chunk_hook
 from tests.support.connectors import Connector, mysql_connector

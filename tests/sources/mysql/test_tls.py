@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, encryption, server_of
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection

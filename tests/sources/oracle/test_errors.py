@@ -13,8 +13,8 @@ from typing import Any
 import oracledb
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError, PositionLost, SourceUnavailable, TransientError
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle import connect as connecting
 from airflow_provider_cdc.sources.oracle.connect import connect, scalar
 from airflow_provider_cdc.sources.oracle.errors import translate

@@ -13,10 +13,10 @@ from unittest.mock import patch
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.events import Heartbeat
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system

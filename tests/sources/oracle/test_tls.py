@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
 from dev.servers.oracle import Oracle

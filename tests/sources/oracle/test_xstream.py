@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium import Record, Renderer
+from airflow_provider_cdc.changelog.debezium.renderer import Record, Renderer
 from airflow_provider_cdc.sources.oracle.xstream import XSTREAM, lcr_position
 from dev.servers import Oracle
 from tests.sources.oracle_adapter import oracle_connector

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.capture.capture import CaptureResult
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config.filters import Filters
@@ -19,7 +20,6 @@ from airflow_provider_cdc.core.model.events import LogBlock, LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.spi.source import Source
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.state.store import StateStore
 from tests.sources.suite.adapter import INT, TEXT, Adapter, Row
 from tests.support.connectors import Connector

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.targets.database.apply.database_apply import Sink
 from airflow_provider_cdc.targets.database.config import SinkConfig
 from airflow_provider_cdc.targets.database.engine import open_engine

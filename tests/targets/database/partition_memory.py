@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
 from airflow_provider_cdc.targets.database.dialects import load_dialect

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.needs import needs_of
-from airflow_provider_cdc.changelog.retention import Limits, Retention
+from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
+from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError, TargetError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database import rebuild_database as module

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
@@ -21,7 +20,8 @@ from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.schema.target_table import Name
 from airflow_provider_cdc.targets.database.verify import expected_rows, verify_database
 from airflow_provider_cdc.targets.database.verify.verify_database import VerifyDatabase, why_not
-from airflow_provider_cdc.verification import Verification, open_verification
+from airflow_provider_cdc.verify.reference import Verification, open_verification
+from airflow_provider_cdc.verify.verification_report import Compared, Verified
 from tests.support.command_line import parser
 from tests.support.connectors import Connector, memory_connector, mysql_connector
 from tests.targets.database.test_apply import FITTING, TABLE, VALUES, in_order, rows, sink, work

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.pending import Batches, Pending
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches, Pending
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.core.model.manifest import DataFile, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.changelog.beginning import Start, emptied
-from airflow_provider_cdc.changelog.kept import Gone, Mark
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches
-from airflow_provider_cdc.changelog.since import NotComparable, Since
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.truncation_marker import Gone, Mark
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches
+from airflow_provider_cdc.changelog.reading.start_batch import Start, emptied
 from airflow_provider_cdc.core.errors import BatchesRemoved
 from airflow_provider_cdc.core.model.manifest import DataFile, SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import TableChange
 from airflow_provider_cdc.targets.lake.backlog.backlog import Backlog
 from airflow_provider_cdc.targets.lake.backlog.backlog_state import View, view_of
+from airflow_provider_cdc.verify.captured_since import NotComparable, Since
 from tests.support.manifests import SCHEMA, manifest
 
 TOPIC, OTHER = "p.shop.t", "p.shop.other"

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from dev import paths
 from dev.bootstrap.jars import ensure
 from dev.servers import S3, SparkCluster

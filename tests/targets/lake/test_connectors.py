@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog import retry as retry_module
-from airflow_provider_cdc.changelog import turns as turns_module
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports import apply_turns as turns_module
+from airflow_provider_cdc.changelog.reports import retry as retry_module
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, ConfigError, StorageUnavailable, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.jobs import apply_connectors, continuous_apply

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.target import Conflict
 from tests.support.connectors import memory_connector

@@ -12,12 +12,12 @@ import pytest
 from bson import Int64
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.verified import Compared
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.hooks.row_lake import NotLookedAt, rows_of
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
+from airflow_provider_cdc.verify.verification_report import Compared
 from tests.support import mongodb
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, text

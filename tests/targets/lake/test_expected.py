@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.pending import collect
-from airflow_provider_cdc.changelog.since import NotComparable, Since
-from airflow_provider_cdc.changelog.verify_plan import VerifyPlan
+from airflow_provider_cdc.changelog.reading.pending_batches import collect
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import UNKNOWN
 from airflow_provider_cdc.targets.lake.types.spark_types import quoted
 from airflow_provider_cdc.targets.lake.verify.expected_rows import expected
-from airflow_provider_cdc.verification import open_verification
+from airflow_provider_cdc.verify.captured_since import NotComparable, Since
+from airflow_provider_cdc.verify.reference import open_verification
+from airflow_provider_cdc.verify.verification_plan import VerifyPlan
 from tests.support.connectors import Connector, memory_connector
 from tests.support.memory_work import NAMESPACE, Workload
 from tests.targets.lake.lake import Database

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.operators.local_driver import little_work
 from airflow_provider_cdc.targets.lake.apply.catch_up import CatchUp

@@ -12,9 +12,9 @@ from random import Random
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.maintained import MaintenanceReports
-from airflow_provider_cdc.changelog.origins import TableOrigins
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
+from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats.delta import copy_on_write as delta_copy_on_write
 from airflow_provider_cdc.targets.lake.formats.delta import maintenance as delta_upkeep

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from tests.support.sampled import Sampled
 from tests.targets.lake.lake import Child, Lake, Row

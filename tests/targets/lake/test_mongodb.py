@@ -10,10 +10,10 @@ import pytest
 from bson import Decimal128, ObjectId
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.verified import Verified
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verification import open_verification
+from airflow_provider_cdc.verify.reference import open_verification
+from airflow_provider_cdc.verify.verification_report import Verified
 from dev.servers.mongodb import MongoDb
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, same

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.origins import TableOrigins
+from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from tests.targets.lake.lake import Lake
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.board import WorkBoard
+from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
 from airflow_provider_cdc.core.model.work import Work
 from airflow_provider_cdc.core.spi import progress as module
 from airflow_provider_cdc.targets.lake.apply.table_progress import Progress

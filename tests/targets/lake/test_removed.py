@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.kept import Mark
+from airflow_provider_cdc.changelog.files.truncation_marker import Mark
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.formats.memory import STORED

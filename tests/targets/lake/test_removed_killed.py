@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.retention import Limits, Retention
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
 from airflow_provider_cdc.core.errors import CdcError
 from tests.changelog.test_retention import Killed, Mortal
 from tests.support.signals import snapshot

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.formats import load_format

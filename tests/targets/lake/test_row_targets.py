@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.row_events import RowEvents
-from airflow_provider_cdc.changelog.row_key import RowKey
-from airflow_provider_cdc.changelog.row_masks import RowMasks
-from airflow_provider_cdc.changelog.row_story import RowStories
+from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
+from airflow_provider_cdc.changelog.row_history.row_history import RowStories
+from airflow_provider_cdc.changelog.row_history.row_key import RowKey
+from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.model.row_story import TargetNow
 from airflow_provider_cdc.core.model.schema import TableId

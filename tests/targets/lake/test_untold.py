@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.errors import StorageUnavailable, TargetError
 from airflow_provider_cdc.targets.lake.apply.run_report import Applied, Report
 from airflow_provider_cdc.targets.lake.apply.skip_check import nothing_new

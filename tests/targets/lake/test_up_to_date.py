@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from airflow_provider_cdc.targets.lake.apply.skip_check import nothing_new
 from airflow_provider_cdc.targets.lake.jobs import apply_changes

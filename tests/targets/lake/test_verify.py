@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.verified import Compared, Verified
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
+from airflow_provider_cdc.verify.verification_report import Compared, Verified
 from tests.support.connectors import memory_connector
 from tests.targets.lake.lake import Lake
 

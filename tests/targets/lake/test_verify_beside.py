@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.verified import Compared, Verified
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verification import open_verification
+from airflow_provider_cdc.verify.reference import open_verification
+from airflow_provider_cdc.verify.verification_report import Compared, Verified
 from tests.targets.lake.lake import Lake
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from dev.bootstrap.jars import ensure
 from dev.servers import S3

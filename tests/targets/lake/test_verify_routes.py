@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.verified import Compared, Verified
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats.memory import STORED
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
+from airflow_provider_cdc.verify.verification_report import Compared, Verified
 from tests.support.connectors import memory_connector
 from tests.support.signals import signal_state
 from tests.targets.lake.lake import Lake, new_lake

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports, rules_of
-from airflow_provider_cdc.changelog.verified import Compared, Verified
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, rules_of
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.targets.lake.jobs.verify_tables import VerifyTables
-from airflow_provider_cdc.verification import open_verification
+from airflow_provider_cdc.verify.reference import open_verification
+from airflow_provider_cdc.verify.verification_report import Compared, Verified
 from tests.support.signals import signal_state
 from tests.targets.lake.lake import Lake
 

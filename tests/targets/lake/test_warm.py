@@ -21,10 +21,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog import retry as retry_module
-from airflow_provider_cdc.changelog import turns as turns_module
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.reports import apply_turns as turns_module
+from airflow_provider_cdc.changelog.reports import retry as retry_module
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, StorageUnavailable, TargetError, TransientError
 from airflow_provider_cdc.targets.lake.apply.run_report import Report
 from airflow_provider_cdc.targets.lake.jobs import continuous_apply as module

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.retention import Limits, Plan, Retention
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.retention.retention import Limits, Plan, Retention
 from airflow_provider_cdc.core.errors import TargetError
 from tests.support.signals import snapshot
 from tests.targets.lake.lake import Lake

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.pending import Batches, Pending
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches, Pending
 from airflow_provider_cdc.core.errors import BatchesRemoved, CdcError
 from airflow_provider_cdc.targets.database.apply.run_result import Done
 from airflow_provider_cdc.targets.database.apply.start_batches import Beginnings

@@ -10,9 +10,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches, Pending
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches, Pending
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.keys import among
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.reading.arrow_keys import among
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.targets.database.dialects.dialect import Dialect
 from airflow_provider_cdc.targets.database.events.table_operations import Step

@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.changelog.applied import joined
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
+from airflow_provider_cdc.changelog.reports.apply_report import joined
 
 
 @dataclass(slots=True)

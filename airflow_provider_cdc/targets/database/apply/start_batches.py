@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 
-from airflow_provider_cdc.changelog.beginning import Beginning
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches
+from airflow_provider_cdc.changelog.reading.start_batch import Beginning
 from airflow_provider_cdc.core.errors import BatchesRemoved, TargetError
 from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.targets.database.config import SinkConfig

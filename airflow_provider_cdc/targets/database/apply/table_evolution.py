@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, base_version, lineage
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.database.apply.existing_rows import constant_sql, fills_later

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 
-from airflow_provider_cdc.changelog.retry import Retry
+from airflow_provider_cdc.changelog.reports.retry import Retry
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.partial import DocumentsLost
-from airflow_provider_cdc.changelog.pending import Pending, names_at
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.partial_updates import DocumentsLost
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, names_at
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
 from airflow_provider_cdc.core.read_ahead import read_ahead

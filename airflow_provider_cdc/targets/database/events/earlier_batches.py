@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import cached_property
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Pending, base_version
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, base_version
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.targets.database.config import InsertMode, SinkConfig
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.log import ChangeLog, committed_ms
-from airflow_provider_cdc.changelog.partial import partial
-from airflow_provider_cdc.changelog.pending import Pending, lineage
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog, committed_ms
+from airflow_provider_cdc.changelog.reading.partial_updates import partial
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, lineage
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, TargetError
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.model.schema import Column, arrow_type

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.log import ChangeLog, committed_ms
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog, committed_ms
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.targets.database.config import InsertMode, PrimaryKeyMode, SinkConfig
 from airflow_provider_cdc.targets.database.events.event_reader import WHOLE_GROUP, Events, files_of, read

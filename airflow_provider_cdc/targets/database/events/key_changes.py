@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Pending, base_version
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, base_version
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from airflow_provider_cdc.targets.database.config import PrimaryKeyMode, SinkConfig

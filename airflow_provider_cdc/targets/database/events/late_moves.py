@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.targets.database.config import InsertMode, SinkConfig
 from airflow_provider_cdc.targets.database.dialects.dialect import Dialect
 from airflow_provider_cdc.targets.database.events.event_reader import Events, events_after

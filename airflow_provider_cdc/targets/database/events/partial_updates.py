@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.partial import Changes, Fold, Lost, partial, refuse_lost
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.reading.partial_updates import Changes, Fold, Lost, partial, refuse_lost
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.core.model.schema import Documents
 from airflow_provider_cdc.core.spi.partial_updates import partial_updates
 from airflow_provider_cdc.targets.database.config import InsertMode, SinkConfig

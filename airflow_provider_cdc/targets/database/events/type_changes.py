@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from airflow_provider_cdc.changelog.pending import Pending, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, lineage
 from airflow_provider_cdc.targets.database.config import InsertMode, SinkConfig
 from airflow_provider_cdc.targets.database.events.event_reader import Events, unfit_value
 from airflow_provider_cdc.targets.database.schema.target_table import SinkTable

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.keys import numbered
+from airflow_provider_cdc.changelog.reading.arrow_keys import numbered
 
 SEQ, DELETED, ANEW, LEFT_OUT = "cdc seq", "cdc deleted", "cdc anew", "cdc left out"
 """Columns besides those of the target: number of the event, whether the row goes, whether none of the values that it had before stay (as it went in between), and

@@ -14,9 +14,9 @@ from uuid import uuid4
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.partial import partial
-from airflow_provider_cdc.changelog.pending import Batches, Pending
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.partial_updates import partial
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches, Pending
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.targets.database.apply.database_apply import Sink
 from airflow_provider_cdc.targets.database.apply.foreign_key_order import Topics

@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.core.errors import ConfigError, TargetUnavailable, TransientError
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.targets.database.config import SinkConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from airflow_provider_cdc.changelog.pending import Pending, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, lineage
 
 _WHOLE = ("int8", "int16", "int32", "int64")
 _DECIMAL = re.compile(r"decimal128\((\d+), (-?\d+)\)")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.storage import Storage
+from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.model.schema import arrow_type
 from airflow_provider_cdc.targets.database.schema.target_table import SinkTable
 from airflow_provider_cdc.targets.database.schema.value_types import Kind, kind_of

@@ -16,13 +16,13 @@ from typing import Any, Final
 import pyarrow as pa
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.verified import Compared
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.targets.database.dialects import sql_literals
 from airflow_provider_cdc.targets.database.dialects.dialect import Dialect, There, run
 from airflow_provider_cdc.targets.database.schema.target_table import Field, SinkTable
 from airflow_provider_cdc.targets.database.verify.differing_keys import DifferingKeys
 from airflow_provider_cdc.targets.database.verify.expected_rows import Chunk, ExpectedRows
+from airflow_provider_cdc.verify.verification_report import Compared
 
 EXAMPLES: Final = 5
 """Rows that a result names."""

@@ -1,6 +1,6 @@
 """Compares the tables of a database with the source while capture and apply go on, without Spark.
 
-Each table is compared in one transaction that sees one state of it and of the marker, with the rows of a reference (``airflow_provider_cdc.verification``) and what
+Each table is compared in one transaction that sees one state of it and of the marker, with the rows of a reference (``airflow_provider_cdc.verify.reference``) and what
 was captured between its position and the marker.
 """
 
@@ -13,13 +13,10 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.partial import partial
-from airflow_provider_cdc.changelog.pending import Pending, collect, joined
-from airflow_provider_cdc.changelog.scratch import scratch_folder
-from airflow_provider_cdc.changelog.since import ONLY_CHANGES, NeverComparable, NotComparable, Since
-from airflow_provider_cdc.changelog.verified import Compared, Verified
-from airflow_provider_cdc.changelog.verify_plan import ReferencePoint, VerifyPlan
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.temporary_log import scratch_folder
+from airflow_provider_cdc.changelog.reading.partial_updates import partial
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, collect, joined
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
 from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
@@ -37,6 +34,9 @@ from airflow_provider_cdc.targets.database.schema.topic_filter import chosen
 from airflow_provider_cdc.targets.database.verify.differing_keys import DifferingKeys
 from airflow_provider_cdc.targets.database.verify.expected_rows import ExpectedRows
 from airflow_provider_cdc.targets.database.verify.table_comparison import CannotHold, TableComparison
+from airflow_provider_cdc.verify.captured_since import ONLY_CHANGES, NeverComparable, NotComparable, Since
+from airflow_provider_cdc.verify.verification_plan import ReferencePoint, VerifyPlan
+from airflow_provider_cdc.verify.verification_report import Compared, Verified
 
 log = logging.getLogger(__name__)
 

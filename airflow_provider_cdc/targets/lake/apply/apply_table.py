@@ -15,8 +15,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.partial import partial
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.reading.partial_updates import partial
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.targets.lake.events import reduce_events, row_images
 from airflow_provider_cdc.targets.lake.formats.target import Conflict, Marker, Target

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches, Pending, joined
-from airflow_provider_cdc.changelog.reduction import reduce
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.last_events import reduce
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches, Pending, joined
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.targets.lake.apply.apply_table import bring_up, one_batch_at_a_time

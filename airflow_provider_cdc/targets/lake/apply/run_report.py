@@ -6,7 +6,7 @@ import dataclasses
 import time
 from typing import Any
 
-from airflow_provider_cdc.changelog.applied import joined
+from airflow_provider_cdc.changelog.reports.apply_report import joined
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.target import Written
 
@@ -69,15 +69,15 @@ class Applied:
 
 @dataclasses.dataclass(slots=True)
 class Report:
-    """What a run did, and the last batch of each table; see :class:`airflow_provider_cdc.changelog.applied.AppliedReports`.
+    """What a run did, and the last batch of each table; see :class:`airflow_provider_cdc.changelog.reports.apply_report.AppliedReports`.
 
     :param owner: who it is: the task that has started it; empty if nobody wants to know
     :param rules: tells other rules of tables from those that were in force; empty if there are none
-    :param table_rules: these rules, for those who look at the tables later; see :func:`airflow_provider_cdc.changelog.applied.rules_of`
+    :param table_rules: these rules, for those who look at the tables later; see :func:`airflow_provider_cdc.changelog.reports.apply_report.rules_of`
     :param untold: what earlier runs did and no report says, see :mod:`airflow_provider_cdc.targets.lake.apply.unreported_writes`
     :param changelog: identity of the change log
     :param writer: the run that has written its last batch: in a change log that was put back to an earlier state, another one writes a batch of this number
-    :param earlier: runs before, whose tables no task has told of yet, see :func:`airflow_provider_cdc.changelog.applied.not_announced`
+    :param earlier: runs before, whose tables no task has told of yet, see :func:`airflow_provider_cdc.changelog.reports.apply_report.not_announced`
     """
 
     connector: str

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from airflow_provider_cdc.changelog.applied import AppliedReports, not_announced
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, not_announced
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 from airflow_provider_cdc.targets.lake.formats import load_format
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.skip_check")

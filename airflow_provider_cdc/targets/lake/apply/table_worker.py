@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.partial import DocumentsLost
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.partial_updates import DocumentsLost
 from airflow_provider_cdc.core.errors import BatchesRemoved
 from airflow_provider_cdc.targets.lake.apply.catch_up import CatchUp
 from airflow_provider_cdc.targets.lake.apply.run_report import Applied

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider_cdc.changelog.pending import joined
+from airflow_provider_cdc.changelog.reading.pending_batches import joined
 from airflow_provider_cdc.targets.lake.apply.run_report import Applied
 from airflow_provider_cdc.targets.lake.backlog.backlog import Backlog
 from airflow_provider_cdc.targets.lake.backlog.backlog_state import View

@@ -6,9 +6,9 @@ import logging
 import threading
 from dataclasses import replace
 
-from airflow_provider_cdc.changelog.beginning import Beginning, Start
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches
+from airflow_provider_cdc.changelog.reading.start_batch import Beginning, Start
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.targets.lake.backlog.backlog_state import View, indexed
 from airflow_provider_cdc.targets.lake.formats.target import NEVER
@@ -67,7 +67,7 @@ class Backlog:
         return self.start(table.topic, reached, view, new=new, where=table.location, table=str(source or ""))
 
     def start(self, topic: str, at: int, view: View, *, new: bool, where: str, table: str = "") -> Start:
-        """Where a table begins; as :meth:`airflow_provider_cdc.changelog.beginning.Beginning.start`."""
+        """Where a table begins; as :meth:`airflow_provider_cdc.changelog.reading.start_batch.Beginning.start`."""
         return self.beginning.start(topic, at, new=new, kept=lambda b: self._after(b, view), where=where, table=table)
 
     def _after(self, batch: int, view: View) -> list[Batches]:

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_cdc.changelog.applied import rules_of
-from airflow_provider_cdc.changelog.kept import Mark
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.truncation_marker import Mark
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches
+from airflow_provider_cdc.changelog.reports.apply_report import rules_of
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.model.manifest import Contents, Manifest

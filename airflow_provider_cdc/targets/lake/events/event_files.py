@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.types.spark_types import file_type, quoted, structure

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_type
 
-from airflow_provider_cdc.changelog.partial import Changes, Fold, Lost, refuse_lost
+from airflow_provider_cdc.changelog.reading.partial_updates import Changes, Fold, Lost, refuse_lost
 from airflow_provider_cdc.core.model.schema import Documents, arrow_type
 from airflow_provider_cdc.core.spi.partial_updates import partial_updates
 from airflow_provider_cdc.targets.lake.executors.executor_packages import lacks_package, ship
@@ -29,7 +29,7 @@ from airflow_provider_cdc.targets.lake.rows.last_event_per_key import KEPT, OP, 
 from airflow_provider_cdc.targets.lake.types.spark_types import quoted
 
 if TYPE_CHECKING:  # executors load this module, and have no need of those
-    from airflow_provider_cdc.changelog.pending import Origin, Pending
+    from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending
 
 Present = Callable[[], DataFrame | None]
 """The documents of the table before the events, by the key: with the names of the source; ``None`` if it has none."""

@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.partial import DocumentsLost, partial
-from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
+from airflow_provider_cdc.changelog.reading.partial_updates import DocumentsLost, partial
+from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, Documents, TableSchema
 from airflow_provider_cdc.targets.lake.events.event_files import event_schema, files_after, opened, struct_of, versions
@@ -65,7 +65,7 @@ def check_names(pending: Pending) -> None:
 
 def truncates(spark: SparkSession, pending: Pending) -> list[tuple[int, int]]:
     """Each ``t`` event: its number, and when it was committed at the source, in microseconds since 1970; in order. And the statement by which another
-    table has taken the name, as of :attr:`~airflow_provider_cdc.changelog.pending.Pending.taken`."""
+    table has taken the name, as of :attr:`~airflow_provider_cdc.changelog.reading.pending_batches.Pending.taken`."""
     files = [path for path, file in pending.files if "t" in file.counts]
     taken = [] if pending.taken is None else [pending.taken]
     if not files:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
 from airflow_provider_cdc.targets.lake.events.event_files import event_schema, files_after, opened, versions

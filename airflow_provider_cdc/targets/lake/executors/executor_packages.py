@@ -14,7 +14,7 @@ from pyspark import SparkContext, SparkFiles
 import airflow_provider_cdc
 from airflow_provider_cdc.core.errors import ConfigError
 
-PACKAGES = ("core", "changelog", "sources", "targets")
+PACKAGES = ("core", "changelog", "sources", "targets", "verify")
 """Packages that jobs may import (docs/architecture.md, "Packages and layers"); and the sources, by which
 :mod:`airflow_provider_cdc.core.spi.partial_updates` finds what applies updates of documents."""
 _SHOWN = 2000

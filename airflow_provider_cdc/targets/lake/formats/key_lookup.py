@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.keys import Numbers, among
+from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers, among
 
 MOST_FILES, MOST_BYTES = 500, 4 << 30
 """Files that are looked into, and their bytes, of which only those of the key columns are read: beyond that Spark is faster, with all of its

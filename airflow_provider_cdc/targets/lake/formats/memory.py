@@ -16,7 +16,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.keys import among
+from airflow_provider_cdc.changelog.reading.arrow_keys import among
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.formats.table_format import TableFormat
 from airflow_provider_cdc.targets.lake.formats.target import (

@@ -23,10 +23,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.applied import AppliedReports, not_announced
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.origins import TableOrigins
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, not_announced
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
+from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.catch_up import CatchUp
@@ -259,7 +259,7 @@ class ApplyChanges:
         self._reports.write(dataclasses.asdict(report))
 
     def earlier(self, owner: str) -> list[dict[str, Any]]:
-        """Runs before whose tables no task has told of yet, see :func:`airflow_provider_cdc.changelog.applied.not_announced`.
+        """Runs before whose tables no task has told of yet, see :func:`airflow_provider_cdc.changelog.reports.apply_report.not_announced`.
 
         :param owner: of this run
         """

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark import SparkConf
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.formats import load_format
 from airflow_provider_cdc.targets.lake.jobs.apply_arguments import seconds, this_job

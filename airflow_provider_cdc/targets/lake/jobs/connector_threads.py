@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.turns import Turns
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.targets.lake.apply.run_report import Report
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges, get_warm

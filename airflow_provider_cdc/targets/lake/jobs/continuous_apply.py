@@ -16,9 +16,9 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.retry import LONGEST_S, Retry
-from airflow_provider_cdc.changelog.turns import Turn
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_turns import Turn
+from airflow_provider_cdc.changelog.reports.retry import LONGEST_S, Retry
 from airflow_provider_cdc.core.errors import TransientError
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.targets.lake.apply.run_report import Applied, Report

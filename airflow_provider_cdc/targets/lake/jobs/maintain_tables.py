@@ -20,10 +20,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.maintained import MaintenanceReports
-from airflow_provider_cdc.changelog.origins import TableOrigins
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
+from airflow_provider_cdc.changelog.reports.maintenance_report import MaintenanceReports
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.table_progress import Progress
 from airflow_provider_cdc.targets.lake.formats import load_format
@@ -66,7 +66,7 @@ class MaintainedTable:
 
 @dataclasses.dataclass(slots=True)
 class Maintained:
-    """What was done to all tables; see :class:`airflow_provider_cdc.changelog.maintained.MaintenanceReports`."""
+    """What was done to all tables; see :class:`airflow_provider_cdc.changelog.reports.maintenance_report.MaintenanceReports`."""
 
     connector: str
     target: str

@@ -27,8 +27,8 @@ from datetime import datetime
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.rebuilt import RebuildReports
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.rebuild_report import RebuildReports
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.apply.table_progress import Progress

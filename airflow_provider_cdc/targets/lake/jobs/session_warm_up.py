@@ -13,8 +13,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.scratch import scratch_folder
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.files.temporary_log import scratch_folder
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.manifest import Manifest
 from airflow_provider_cdc.core.model.offset import Offset

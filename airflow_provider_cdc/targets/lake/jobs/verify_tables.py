@@ -32,11 +32,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.applied import rules_of
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.since import NeverComparable, NotComparable
-from airflow_provider_cdc.changelog.verified import Compared, Verified
-from airflow_provider_cdc.changelog.verify_plan import VerifyPlan, write_report
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import rules_of
 from airflow_provider_cdc.core.config.table_rules import Matched, TableRules
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.apply.table_progress import Progress
@@ -54,6 +51,9 @@ from airflow_provider_cdc.targets.lake.verify.routed_tables import tables_of
 from airflow_provider_cdc.targets.lake.verify.row_comparison import Comparison
 from airflow_provider_cdc.targets.lake.verify.source_rows import Wanted
 from airflow_provider_cdc.targets.lake.verify.verify_targets import Standing
+from airflow_provider_cdc.verify.captured_since import NeverComparable, NotComparable
+from airflow_provider_cdc.verify.verification_plan import VerifyPlan, write_report
+from airflow_provider_cdc.verify.verification_report import Compared, Verified
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.jobs.verify_tables")
 

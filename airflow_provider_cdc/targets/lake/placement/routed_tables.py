@@ -14,9 +14,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.beginning import Start
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Batches, Pending
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import Batches, Pending
+from airflow_provider_cdc.changelog.reading.start_batch import Start
 from airflow_provider_cdc.core.config.table_rules import Matched
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema

@@ -9,8 +9,8 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.pending import Pending
-from airflow_provider_cdc.changelog.reduction import reduce
+from airflow_provider_cdc.changelog.reading.last_events import reduce
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.core.errors import BatchesRemoved, TargetError
 from airflow_provider_cdc.targets.lake.apply.apply_table import bring_up, from_the_beginning
 from airflow_provider_cdc.targets.lake.apply.catch_up import tell_of_what_is_lost

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.keys import Numbers, numbered
+from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers, numbered
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import SEQ
 from airflow_provider_cdc.targets.lake.rows.multiset import NUMBER
 

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.keys import Numbers, numbered
+from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers, numbered
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS
 from airflow_provider_cdc.targets.lake.rows.multiset_diff import AbsentRows, Difference, Taken
 from airflow_provider_cdc.targets.lake.types.spark_types import iso_text, quoted, sign_of_zeros

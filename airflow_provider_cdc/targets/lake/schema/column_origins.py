@@ -7,7 +7,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_cdc.changelog.origins import TableOrigins
+from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.targets.lake.formats.target import Target

@@ -14,7 +14,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from airflow_provider_cdc.changelog.pending import Pending, base_version, left_behind, lineage, names_at
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, base_version, left_behind, lineage, names_at
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema
 from airflow_provider_cdc.targets.lake.events import reduce_events

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, left_behind, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, base_version, left_behind, lineage
 from airflow_provider_cdc.targets.lake.events import reduce_events
 from airflow_provider_cdc.targets.lake.formats.target import Conflict, Evolution, Target
 from airflow_provider_cdc.targets.lake.rules.projection import Shape, lowered

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.pending import Origin, Pending, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, lineage
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.targets.lake.events.event_files import opened
 from airflow_provider_cdc.targets.lake.rules.projection import Shape

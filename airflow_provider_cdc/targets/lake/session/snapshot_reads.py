@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.pending import Pending
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.targets.lake.session.spark_session import PARTITION_BYTES
 
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.targets.lake.formats.table_format import TableFormat
 

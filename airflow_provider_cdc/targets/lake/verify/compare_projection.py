@@ -14,8 +14,6 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.since import NeverComparable, NotComparable
-from airflow_provider_cdc.changelog.verify_plan import why_not
 from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched, TableRules
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.schema import TableSchema
@@ -26,6 +24,8 @@ from airflow_provider_cdc.targets.lake.rules.projection import Condition, Shape
 from airflow_provider_cdc.targets.lake.rules.projection_builder import shape
 from airflow_provider_cdc.targets.lake.rules.row_routing import Place
 from airflow_provider_cdc.targets.lake.types.spark_types import quoted, spark_type
+from airflow_provider_cdc.verify.captured_since import NeverComparable, NotComparable
+from airflow_provider_cdc.verify.verification_plan import why_not
 
 NOBODY_SAYS = "it is kept by a rule, and nobody says by which one: the report of the last apply does not have its rules, and none were given"
 _OVER = {"soft_delete": "NOT coalesce(_is_deleted, false)", "history": "_is_current"}

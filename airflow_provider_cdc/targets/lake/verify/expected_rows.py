@@ -15,9 +15,8 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.partial import partial
-from airflow_provider_cdc.changelog.pending import Origin, Pending, base_version, joined, lineage
-from airflow_provider_cdc.changelog.since import ONLY_CHANGES, NotComparable, Since
+from airflow_provider_cdc.changelog.reading.partial_updates import partial
+from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, base_version, joined, lineage
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.targets.lake.events import reduce_events, row_images
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
@@ -31,6 +30,7 @@ from airflow_provider_cdc.targets.lake.rows.last_event_per_key import (
 )
 from airflow_provider_cdc.targets.lake.rows.multiset import NUMBER, repeated
 from airflow_provider_cdc.targets.lake.types.spark_types import constant, filled, quoted, spark_type
+from airflow_provider_cdc.verify.captured_since import ONLY_CHANGES, NotComparable, Since
 
 BROADCAST_EVENTS = 1_000_000
 """So many events at most are sent to all executors, so that the reference's rows stay where they are."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import collect
-from airflow_provider_cdc.changelog.since import Since
-from airflow_provider_cdc.changelog.verify_plan import VerifyPlan
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import collect
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.targets.lake.verify.source_rows import Wanted
+from airflow_provider_cdc.verify.captured_since import Since
+from airflow_provider_cdc.verify.verification_plan import VerifyPlan
 
 
 def at_rest(changelog: ChangeLog, connector: str) -> dict[str, Wanted]:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.since import NotComparable
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.targets.lake.placement.routed_tables import MOST
@@ -18,6 +17,7 @@ from airflow_provider_cdc.targets.lake.rules.row_routing import ELSE, Place
 from airflow_provider_cdc.targets.lake.rules.target_table import Placed
 from airflow_provider_cdc.targets.lake.verify.compare_projection import refuse_unknown
 from airflow_provider_cdc.targets.lake.verify.expected_rows import Expected
+from airflow_provider_cdc.verify.captured_since import NotComparable
 
 _STEP, _VALUE = f"{OURS}step", f"{OURS}value"
 

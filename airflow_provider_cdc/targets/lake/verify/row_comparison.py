@@ -10,11 +10,11 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.verified import Compared
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import OURS, UNKNOWN
 from airflow_provider_cdc.targets.lake.types.spark_types import comparable, quoted
 from airflow_provider_cdc.targets.lake.verify import checksums
 from airflow_provider_cdc.targets.lake.verify.compare_projection import written_key
+from airflow_provider_cdc.verify.verification_report import Compared
 
 EXAMPLES = 5
 _SOURCE, _TARGET = f"{OURS}source", f"{OURS}target"

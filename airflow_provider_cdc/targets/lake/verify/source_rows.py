@@ -8,10 +8,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.pending import Pending
-from airflow_provider_cdc.changelog.since import Since
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.targets.lake.verify.expected_rows import Expected, expected, of_reference
+from airflow_provider_cdc.verify.captured_since import Since
 
 
 class Wanted:

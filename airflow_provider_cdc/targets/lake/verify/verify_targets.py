@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from airflow_provider_cdc.changelog.applied import AppliedReports
-from airflow_provider_cdc.changelog.log import ChangeLog
-from airflow_provider_cdc.changelog.since import NotComparable
-from airflow_provider_cdc.changelog.verified import Compared
-from airflow_provider_cdc.changelog.verify_plan import VerifyPlan
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.targets.lake.formats.table_location import table_location
 from airflow_provider_cdc.targets.lake.formats.target import Owner, Pinned, Target
 from airflow_provider_cdc.targets.lake.rules.target_table import Placed
 from airflow_provider_cdc.targets.lake.verify.source_rows import Wanted
+from airflow_provider_cdc.verify.captured_since import NotComparable
+from airflow_provider_cdc.verify.verification_plan import VerifyPlan
+from airflow_provider_cdc.verify.verification_report import Compared
 
 _LOOK_S = 2.0
 """Seconds between two looks at a table that is behind."""

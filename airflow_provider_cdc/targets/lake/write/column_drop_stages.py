@@ -12,7 +12,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.pending import Pending, base_version, left_behind, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, base_version, left_behind, lineage
 from airflow_provider_cdc.targets.lake.events import reduce_events, row_images
 from airflow_provider_cdc.targets.lake.rows.last_event_per_key import SEQ, UNKNOWN
 from airflow_provider_cdc.targets.lake.rows.multiset import NUMBER, followed, repeated

@@ -12,8 +12,8 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.changelog.pending import Pending
-from airflow_provider_cdc.changelog.reduction import TOLD, Reduction
+from airflow_provider_cdc.changelog.reading.last_events import TOLD, Reduction
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.targets.lake.events import reduce_events
 from airflow_provider_cdc.targets.lake.rules.projection import Shape
@@ -28,7 +28,7 @@ _ARROW = {
 def needs_spark(shape: Shape, pending: Pending) -> str:
     """Why Spark has to make the rows of some batches; empty if arrays do.
 
-    :param pending: batches that :func:`~airflow_provider_cdc.changelog.reduction.reduce` takes
+    :param pending: batches that :func:`~airflow_provider_cdc.changelog.reading.last_events.reduce` takes
     """
     if shape.plain:
         return ""

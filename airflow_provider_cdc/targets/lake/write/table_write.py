@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.changelog.pending import Pending, base_version, lineage
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending, base_version, lineage
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.targets.lake.events import reduce_events
 from airflow_provider_cdc.targets.lake.formats.target import NEVER, Conflict, Evolution, Marker, Merge, Pinned, Target

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from airflow_provider_cdc.changelog.pending import Pending
-from airflow_provider_cdc.changelog.reduction import Reduction, not_on_arrays
+from airflow_provider_cdc.changelog.reading.last_events import Reduction, not_on_arrays
+from airflow_provider_cdc.changelog.reading.pending_batches import Pending
 from airflow_provider_cdc.targets.lake.formats.target import Target
 from airflow_provider_cdc.targets.lake.rules.projection import Shape
 from airflow_provider_cdc.targets.lake.write.projected_reduction import needs_spark

@@ -13,9 +13,9 @@ from typing import Any
 import ibm_db_dbi
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError, SourceBusy
 from airflow_provider_cdc.core.spi.source import SnapshotSession
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.db2.connect import Connection
 from dev.servers.db2 import Db2
 from dev.servers.db2.settings import Settings

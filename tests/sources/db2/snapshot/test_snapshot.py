@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceBusy
 from airflow_provider_cdc.core.model.events import RowBlock
 from airflow_provider_cdc.core.spi.source import SnapshotSession
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.db2.connect import Connection
 from airflow_provider_cdc.sources.db2.snapshot import parts
 from dev.servers.db2 import Db2

@@ -21,7 +21,7 @@ ROOT = HERE.parents[3]
 
 _CAPTURE = """
 import json, sys
-from airflow_provider_cdc.runtime import ConnectorDefinition, open_capture
+from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 for name, kind, changelog, properties, secrets, state in json.load(sys.stdin):
     with open_capture(ConnectorDefinition(name, kind, changelog, properties), state, secrets=secrets) as capture:
         print(capture.run().events)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source, parse_config
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.runtime import open_source, parse_config
 from airflow_provider_cdc.sources.mysql.connect import connect, server_of
 from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 from tests.support.connectors import mysql_connector

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PositionLost
 from airflow_provider_cdc.core.incremental import chunk_reader_thread as chunking
 from airflow_provider_cdc.core.lifecycle.log_gap import find_gap
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.log import failover
 from airflow_provider_cdc.sources.mysql.source import MySqlSource
 from tests.support.connectors import mysql_connector

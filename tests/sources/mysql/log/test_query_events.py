@@ -9,7 +9,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from airflow_provider_cdc.changelog.debezium import Renderer
+from airflow_provider_cdc.changelog.debezium.renderer import Renderer
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import source_rows
 

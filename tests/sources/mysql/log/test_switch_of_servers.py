@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
-from airflow_provider_cdc.runtime import open_source
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.mysql_server import purge_log
 from tests.support.rendered import captured

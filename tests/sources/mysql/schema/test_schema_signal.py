@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium import _table_change
+from airflow_provider_cdc.changelog.debezium.renderer import _table_change
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableChange, TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.runtime import open_source
 from tests.support.connectors import mysql_connector
 from tests.support.mysql_chunks import source_of
 

@@ -11,9 +11,9 @@ from typing import Any
 import pymysql
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 from airflow_provider_cdc.sources.mysql.source import MySqlSource

@@ -9,9 +9,9 @@ from typing import Any
 import pymysql
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector

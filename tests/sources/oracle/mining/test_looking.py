@@ -9,8 +9,8 @@ from typing import Any
 import oracledb
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.lifecycle.log_gap import find_gap
-from airflow_provider_cdc.runtime import open_source
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_cdc.changelog.debezium import _table_change
+from airflow_provider_cdc.changelog.debezium.renderer import _table_change
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableChange, TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of
 from dev.servers.oracle import Oracle

@@ -10,9 +10,9 @@ from typing import Any
 import oracledb
 import pytest
 
+from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.runtime import open_source
 from airflow_provider_cdc.sources.oracle.snapshot import snapshot
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.changelog.log import ChangeLog
+from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.model.events import CarriedOver, Heartbeat, LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.model.offset import CarriedFile
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema

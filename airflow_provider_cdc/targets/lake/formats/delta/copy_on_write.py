@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.keys import among, goes
+from airflow_provider_cdc.changelog.reading.arrow_keys import among, goes
 from airflow_provider_cdc.targets.lake.formats.delta.data_files import DataFiles
 from airflow_provider_cdc.targets.lake.formats.delta.file_reader import OldFile, OldFiles
 from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays, ranges_of

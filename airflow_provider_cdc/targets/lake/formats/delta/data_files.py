@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyspark
 
-from airflow_provider_cdc.changelog.scratch import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.files.temporary_log import LOOK_AGAIN_S, scratch_folder
 from airflow_provider_cdc.targets.lake.formats.delta.layout import Layout, cast, field_of, is_ordered
 
 FILE_BYTES = 256 << 20

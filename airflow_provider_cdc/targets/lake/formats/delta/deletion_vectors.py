@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.changelog.keys import Numbers
+from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers
 from airflow_provider_cdc.targets.lake.formats import key_lookup
 from airflow_provider_cdc.targets.lake.formats.delta.file_reader import OldFile, OldFiles
 from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays, ranges_of

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from airflow_provider_cdc.changelog.keys import Numbers
-from airflow_provider_cdc.changelog.scratch import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.files.temporary_log import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers
 from airflow_provider_cdc.targets.lake.formats.delta.data_files import DataFiles
 from airflow_provider_cdc.targets.lake.formats.key_lookup import NotOnArrays, Parts, Range, apart, lookup, opened
 

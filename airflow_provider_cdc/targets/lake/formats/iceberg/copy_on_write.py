@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.changelog.keys import Numbers, among
-from airflow_provider_cdc.changelog.scratch import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.files.temporary_log import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers, among
 from airflow_provider_cdc.targets.lake.formats.iceberg import spark_plans
 from airflow_provider_cdc.targets.lake.formats.iceberg.data_files import NewFiles
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import named, texts

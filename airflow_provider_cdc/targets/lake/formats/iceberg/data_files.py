@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.scratch import LOOK_AGAIN_S, scratch_folder
+from airflow_provider_cdc.changelog.files.temporary_log import LOOK_AGAIN_S, scratch_folder
 from airflow_provider_cdc.targets.lake.formats.iceberg.jvm_classes import ICEBERG, named
 
 FILE_BYTES = 256 << 20

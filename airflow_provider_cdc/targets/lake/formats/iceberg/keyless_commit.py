@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.keys import Numbers
+from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers
 from airflow_provider_cdc.targets.lake.formats.iceberg import spark_plans
 from airflow_provider_cdc.targets.lake.formats.iceberg.array_commit import (
     no_positions,

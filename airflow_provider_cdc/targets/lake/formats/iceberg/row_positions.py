@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.changelog.keys import Numbers
+from airflow_provider_cdc.changelog.reading.arrow_keys import Numbers
 from airflow_provider_cdc.targets.lake.formats import key_lookup
 from airflow_provider_cdc.targets.lake.formats.iceberg import spark_plans
 from airflow_provider_cdc.targets.lake.formats.iceberg.data_files import NewFiles

@@ -1,0 +1,1 @@
+"""Debezium's JSON form of the change log."""

@@ -1,0 +1,163 @@
+"""Finds manifests by their numbers, without listing those that there ever were.
+
+Batch ``n + 1`` is committed only when batch ``n`` is there. So what there is are the numbers from a first one, before which old batches may have been
+removed, to a last one, and any end is found by asking for single numbers. Only if somebody, or a rule of the store, has deleted manifests in between
+is there one after a gap. That is damage, and must not be taken for the end of the log: :meth:`Numbers.ahead` looks for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.files.truncation_marker import Kept, Mark
+from airflow_provider_cdc.core.commands import cdc, exactly
+from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged
+
+MOST = 10**12 - 1
+"""The highest number that a name has room for."""
+_NAMED = 20
+"""How many tables a command names; of more, it means all."""
+_LISTED = 16
+"""Names that are asked for where one would do: files of somebody else may be among them."""
+_CLOSE, _WIDE = 8, 1
+"""Probes between one distance and twice the same, where a probe is a call of the system, and where it is a request."""
+_NEAR = 1024
+
+
+def batch_name(batch: int) -> str:
+    """``12`` → ``"000000000012"``, so that names sort as numbers."""
+    return f"{batch:012d}"
+
+
+class Numbers:
+    """The numbers of the manifests of one connector."""
+
+    def __init__(self, storage: Storage, connector: str) -> None:
+        self._storage, self._connector = storage, connector
+        self._folder = storage.path(connector, "manifests")
+        self._kept = Kept(storage, connector)
+
+    def path(self, number: int) -> str:
+        """Where the manifest of a number is, if there is one."""
+        return f"{self._folder}/{batch_name(number)}.json"
+
+    def has(self, number: int) -> bool:
+        """Whether there is one; one request."""
+        return 0 < number <= MOST and self._storage.exists(self.path(number))
+
+    def all(self) -> list[int]:
+        """All numbers that are kept, ascending; the whole folder is listed."""
+        kept = self._kept.first()
+        return [n for n in _numbers_of(self._storage.list(self._folder)) if n >= kept]
+
+    def first(self) -> int:
+        """The lowest number that is kept; 0 if there is none."""
+        kept = max(self._kept.first(), 1)
+        if self.has(kept):
+            return kept
+        listed = self._after(kept)
+        return next(iter(self.all() if listed is None else listed), 0)
+
+    def last(self, after: int = 0) -> int:
+        """The highest number; 0 if there is none.
+
+        :param after: one that is there; 0 if none is known
+        :raises BatchesRemoved: somebody is removing batches at this moment
+        :raises ChangeLogDamaged: one before it is missing
+        """
+        low = after or self.first()
+        while low:
+            low = self._edge(low)
+            ahead = self.ahead(low + 1)
+            if not ahead:
+                break
+            if not self.has(low + 1):  # otherwise both were committed a moment ago
+                raise self.missing(low + 1, ahead)
+        return low
+
+    def ahead(self, number: int) -> int:
+        """A number after one that is missing; 0 if there seems to be none.
+
+        S3 says in one request which name comes next, and nothing is overlooked. Other stores are asked for single numbers, at distances that grow with
+        themselves. On a local disk these are so close together that a gap is found if it has up to 15 numbers, or if at least an eighth as many
+        come after it; elsewhere, if at least as many do. A gap after which there is less is found when more has come. Until then the log ends
+        before it for every reader: tables do not get what is behind it, and nothing is passed over.
+        """
+        listed = self._after(number)
+        if listed is not None:
+            return next(iter(listed), 0)
+        found = next((n for n in self._probes(number) if self.has(n)), 0)
+        # little may be left behind much that was removed
+        return found if found or self.has(number - 1) or (first := self.first()) < number else first
+
+    def missing(self, number: int, ahead: int) -> BatchesRemoved | ChangeLogDamaged:
+        """The error for a number that is missing.
+
+        :param ahead: one after it, which is there
+        """
+        if (first := self.first()) > number:
+            return self.removed(number, first)
+        return ChangeLogDamaged(
+            f"The manifest of batch {number} of connector {self._connector} is missing, though batch {ahead} exists.",
+            where=self.path(number),
+            safe="Batches before it are complete.",
+            remedy="restore the file from a backup, or snapshot the connector's tables again under a new connector name",
+        )
+
+    def removed(self, number: int, first: int) -> BatchesRemoved:
+        """The error for a number before the first one that is kept.
+
+        :param first: this one
+        """
+        mark = self._kept.newest()
+        several = number < first - 1
+        gone = (
+            f"Batches {number} to {first - 1} of connector {self._connector} were"
+            if several
+            else f"Batch {number} of connector {self._connector} was"
+        )
+        how = "not by the retention of the change log: by a lifecycle rule of the store, or by a person"
+        if mark is not None and mark.first == first:
+            how = f"on {mark.at} {mark.why}"
+        return BatchesRemoved(
+            f"{gone} removed ({how}). The change log begins with batch {first} now.",
+            where=self.path(number),
+            safe=f"Batches from {first} on are there; nothing was changed.",
+            remedy=f"begin with batch {first}; `{self._read_again(mark, number)}` has the tables that need what is gone read again",
+        )
+
+    def _read_again(self, mark: Mark | None, number: int) -> str:
+        """The command that reads the tables again that had something from a batch on to the first one that is kept; if they are not known, or many, all."""
+        known = () if mark is None or mark.topics is None else mark.topics.values()
+        tables = sorted({exactly(gone.table) for gone in known if gone.last >= number})
+        return cdc("snapshot", self._connector, *(tables if 0 < len(tables) <= _NAMED else [".*"]), replace=True)
+
+    def _after(self, number: int) -> list[int] | None:
+        """Some of the next numbers; ``None`` if the store cannot tell."""
+        names = self._storage.names_after(self._folder, f"{batch_name(number)}.json", _LISTED)
+        return None if names is None else _numbers_of(names)
+
+    def _edge(self, low: int) -> int:
+        """The end of the numbers that seem to go on from one without a gap, by doubled steps and then by halves."""
+        step = 1
+        while self.has(low + step):
+            low, step = low + step, step * 2
+        high = low + step
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.has(middle) else (low, middle)
+        return low
+
+    def _probes(self, number: int) -> Iterator[int]:
+        close = self._storage.local
+        most = MOST if close else min(number + 2 * max(number, _NEAR), MOST)
+        distance = 1
+        while number + distance <= most:
+            yield from range(number + distance, number + 2 * distance, max(distance // (_CLOSE if close else _WIDE), 1))
+            distance *= 2
+
+
+def _numbers_of(names: Iterable[str]) -> list[int]:
+    plain = (name.removesuffix(".json") for name in names if name.endswith(".json"))
+    return [int(number) for number in plain if number.isdigit()]

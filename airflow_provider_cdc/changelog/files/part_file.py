@@ -1,0 +1,211 @@
+"""One file of a batch that is being written: events that wait, and what is known about all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from airflow_provider_cdc.changelog.files.storage import DurableFile
+from airflow_provider_cdc.core.model.event_batch import EventBatch
+
+ARRAY_BYTES = 700
+"""What an Arrow array takes in memory besides its values: of a few rows of a table, that is nearly everything."""
+
+
+@dataclass(slots=True)
+class About:
+    """What a manifest says about events."""
+
+    first_seq: int = 0
+    last_seq: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+    unavailable: set[str] = field(default_factory=set)
+    unavailable_after: set[str] = field(default_factory=set)
+    late: bool = False
+
+    def add(self, other: About | EventBatch) -> None:
+        """Events that follow."""
+        self.first_seq = self.first_seq or other.first_seq
+        self.last_seq = other.last_seq
+        for letter, n in other.counts.items():
+            self.counts[letter] = self.counts.get(letter, 0) + n
+        self.unavailable |= other.unavailable
+        self.unavailable_after |= other.unavailable_after
+        self.late |= other.late
+
+
+class Packed(NamedTuple):
+    """Events as a compressed Arrow stream.
+
+    :ivar size: of the stream itself
+    """
+
+    size: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class Waiting:
+    """Events in memory, in the order in which they came.
+
+    :ivar bytes: that they take, with those of their arrays
+    :ivar loose: of them, the bytes of those that are not packed
+    :ivar packed: bytes that those which are packed take when they are written
+    """
+
+    items: list[pa.RecordBatch | Packed] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+    loose: int = 0
+    packed: int = 0
+
+    @property
+    def whole(self) -> int:
+        """Bytes that all of them take when they are written."""
+        return self.loose + self.packed
+
+    def add(self, events: pa.RecordBatch, bytes_: int) -> None:
+        self.items.append(events)
+        self.rows, self.bytes, self.loose = self.rows + events.num_rows, self.bytes + bytes_, self.loose + bytes_
+
+    def extend(self, other: Waiting) -> None:
+        """Events that follow."""
+        self.items += other.items
+        self.rows, self.bytes = self.rows + other.rows, self.bytes + other.bytes
+        self.loose, self.packed = self.loose + other.loose, self.packed + other.packed
+
+    def full(self, rows: int, bytes_: int) -> bool:
+        """Whether it is so much."""
+        return self.rows >= rows or self.whole >= bytes_
+
+    def table(self) -> pa.Table:
+        """All of them. Dictionaries differ from block to block (GTIDs): one row group has one set of columns."""
+        found = (_unpacked(one) if isinstance(one, Packed) else pa.Table.from_batches([one]) for one in self.items)
+        return pa.concat_tables(list(found))
+
+    def pack(self) -> int:
+        """Have them take less memory. Returns how much less."""
+        items = list[pa.RecordBatch | Packed]()
+        for packed, run in groupby(self.items, key=lambda one: isinstance(one, Packed)):
+            some = list(run)
+            items += some if packed else [_packed(some)]
+        bytes_ = sum(len(one.data) for one in items if isinstance(one, Packed))
+        self.packed = sum(one.size for one in items if isinstance(one, Packed))
+        saved, self.items, self.bytes, self.loose = self.bytes - bytes_, items, bytes_, 0
+        return saved
+
+
+@dataclass(slots=True)
+class Part:
+    """One file that is being written; it is opened for the first row group.
+
+    What came since the last mark is apart, as it may be taken back: ``since``, and the events in ``open``. Of a part that has begun since then, that is everything:
+    it is taken back as a whole, and needs nothing apart.
+
+    :ivar new: it has begun since the mark
+    """
+
+    topic: str
+    version: int
+    passing: bool
+    name: str
+    schema: pa.Schema
+    new: bool = False
+    file: DurableFile | None = None
+    parquet: pq.ParquetWriter | None = None
+    rows: int = 0
+    bytes: int = 0
+    about: About = field(default_factory=About)
+    waiting: Waiting = field(default_factory=Waiting)
+    since: About | None = None
+    open: Waiting = field(default_factory=Waiting)
+
+    @property
+    def key(self) -> tuple[str, int, bool]:
+        return self.topic, self.version, self.passing
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self.waiting.bytes + self.open.bytes
+
+    @property
+    def loose_bytes(self) -> int:
+        return self.waiting.loose + self.open.loose
+
+    def add(self, batch: EventBatch, bytes_: int, *, marked: bool) -> None:
+        """
+        :param marked: it may be taken back
+        """
+        if marked and not self.new:
+            self.since = self.since or About()
+            self.since.add(batch)
+            self.open.add(batch.events, bytes_)
+        else:
+            self.about.add(batch)
+            self.waiting.add(batch.events, bytes_)
+
+    def settle(self) -> None:
+        """Nothing is taken back any more."""
+        self.new = False
+        if self.since is not None:
+            self.about.add(self.since)
+            self.waiting.extend(self.open)
+        self._forget()
+
+    def pack(self) -> int:
+        """Have what waits take less memory. Returns how much less."""
+        return self.waiting.pack() + self.open.pack()
+
+    def take_back(self) -> int:
+        """Forget what came since the mark. Returns the bytes that it took."""
+        bytes_ = self.open.bytes
+        self._forget()
+        return bytes_
+
+    def give(self, other: Part) -> None:
+        """Give what came since the mark to a part that has begun since then."""
+        assert self.since is not None
+        other.about, other.waiting = self.since, self.open
+        self._forget()
+
+    def discard(self) -> None:
+        """Delete the file."""
+        if self.file is not None:
+            self.file.discard()
+
+    def _forget(self) -> None:
+        self.since, self.open = None, Waiting()
+
+
+def _packed(batches: list[pa.RecordBatch]) -> Packed:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batches[0].schema) as stream:
+        stream.write_table(pa.Table.from_batches(batches).unify_dictionaries().combine_chunks())
+    found = sink.getvalue()
+    return Packed(found.size, pa.compress(found, codec="zstd", asbytes=True))
+
+
+def _unpacked(packed: Packed) -> pa.Table:
+    data = pa.decompress(packed.data, decompressed_size=packed.size, codec="zstd")
+    return pa.ipc.open_stream(data).read_all()
+
+
+def arrays_of(schema: pa.Schema) -> int:
+    """How many arrays a batch of events has.
+
+    >>> arrays_of(pa.schema({"id": pa.int64(), "at": pa.struct({"x": pa.int64(), "y": pa.list_(pa.int64())})}))
+    5
+    """
+    return sum(_arrays(column.type) for column in schema)
+
+
+def _arrays(type_: pa.DataType) -> int:
+    if pa.types.is_struct(type_):
+        return 1 + sum(_arrays(child.type) for child in type_)
+    if pa.types.is_list(type_):
+        return 1 + _arrays(type_.value_type)
+    return 2 if pa.types.is_dictionary(type_) else 1

@@ -1,0 +1,182 @@
+"""Marks of the first batch that is kept: what is before it is removed, or is being removed.
+
+A mark is a file with the number of the first batch in its name, created only if it does not exist, *before* anything is deleted. The highest one
+counts, so that it never goes back, whoever removes at the same time. The marks before it stay until everything between them and it is deleted:
+where there are several, a removal was killed, and the next one goes on with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.model.schema import TableChange, TableId
+
+log = logging.getLogger(__name__)
+
+FOLDER = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """What is known of the events of one topic before a mark.
+
+    :param last: the last batch that had something of it
+    :param table: its table at the source then
+    """
+
+    last: int
+    table: TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """From which batch on the change log is kept, and what was in those before it.
+
+    :param first: number of this batch
+    :param topics: those that had something in the batches before it; ``None`` if that is not known
+    :param dropped: full names of tables that the source had dropped by then, and not made again
+    :param renamed: full names that tables had given up by then, and no other one has got
+    :param at: when it was made, in ISO form
+    :param why: for people, after *were removed*
+    """
+
+    first: int
+    topics: Mapping[str, Gone] | None = None
+    dropped: frozenset[str] = frozenset()
+    renamed: frozenset[str] = frozenset()
+    at: str = ""
+    why: str = ""
+
+    def may_lack(self, topic: str, after: int = 0) -> bool:
+        """Whether there may have been something of a topic before the first batch.
+
+        :param after: only what came after this batch counts
+        """
+        return self.topics is None or (topic in self.topics and self.topics[topic].last > after)
+
+    def past(self, manifest: Manifest | None) -> Mark:
+        """The same, with what was in one more batch.
+
+        :param manifest: of the next batch; ``None`` if nobody knows any more what was in it
+        """
+        if manifest is None:
+            return replace(self, topics=None)
+        dropped, renamed = set(self.dropped), set(self.renamed)
+        for change in (change for record in manifest.schema_changes for change in record.changes):
+            follow(change, dropped, renamed)
+        topics = None if self.topics is None else {**self.topics, **_topics(manifest)}
+        return replace(self, topics=topics, dropped=frozenset(dropped), renamed=frozenset(renamed))
+
+    def document(self) -> dict[str, Any]:
+        """As JSON; :meth:`of` is the way back."""
+        topics = None
+        if self.topics is not None:
+            topics = {
+                topic: [gone.last, gone.table.namespace, gone.table.name, gone.table.catalog]
+                for topic, gone in sorted(self.topics.items())
+            }
+        return {
+            "first": self.first, "at": self.at, "why": self.why, "topics": topics, "dropped": sorted(self.dropped), "renamed": sorted(self.renamed),
+        }  # fmt: skip
+
+    @classmethod
+    def of(cls, first: int, found: Any) -> Mark:
+        """
+        :raises ValueError: it is no document of a mark
+        :raises TypeError: the same
+        :raises KeyError: the same
+        """
+        topics = found["topics"]
+        if topics is not None:
+            topics = {
+                str(topic): Gone(int(last), TableId(namespace=namespace, name=name, catalog=catalog))
+                for topic, (last, namespace, name, catalog) in dict(topics).items()
+            }
+        dropped, renamed = (frozenset(map(str, found[name])) for name in ("dropped", "renamed"))
+        return cls(first, topics, dropped, renamed, str(found["at"]), str(found["why"]))
+
+
+def follow(change: TableChange, dropped: set[str], renamed: set[str]) -> None:
+    """Keep account of the names of tables that are not there any more.
+
+    :param dropped: full names of those that were dropped
+    :param renamed: of those that are called otherwise now
+    """
+    name = change.id.full_name
+    if change.type == "DROP":
+        dropped.add(name)
+        renamed.discard(name)
+        return
+    dropped.discard(name)
+    renamed.discard(name)
+    if change.previous_id is not None and change.previous_id != change.id:
+        renamed.add(change.previous_id.full_name)
+
+
+def _topics(manifest: Manifest) -> dict[str, Gone]:
+    tables = {topic: versions[max(versions, key=int)].id for topic, versions in manifest.schemas.items() if versions}
+    return {topic: Gone(manifest.batch, table) for topic, table in tables.items()}
+
+
+class Kept:
+    """The marks of one connector.
+
+    >>> Kept(changelog.storage, "shop").first()
+    1204
+    """
+
+    def __init__(self, storage: Storage, connector: str) -> None:
+        self._storage, self._folder = storage, storage.path(connector, FOLDER)
+
+    def numbers(self) -> list[int]:
+        """The numbers of all marks, ascending; one request."""
+        names = (name.removesuffix(".json") for name in self._storage.list(self._folder) if name.endswith(".json"))
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def first(self) -> int:
+        """The number of the highest mark; 0 if there is none."""
+        return max(self.numbers(), default=0)
+
+    def newest(self) -> Mark | None:
+        """The highest mark; ``None`` if there is none. What is in one that cannot be read is not known."""
+        first = self.first()
+        return self.mark(first) if first else None
+
+    def mark(self, first: int) -> Mark:
+        """What is in a mark."""
+        data = self._storage.read(self._path(first))
+        try:
+            return Mark.of(first, orjson.loads(data or b""))
+        except (ValueError, TypeError, KeyError) as e:
+            log.warning(
+                "The mark %s cannot be read, and is taken for one that says nothing more: %s", self._path(first), e
+            )
+            return Mark(first)
+
+    def add(self, mark: Mark) -> None:
+        """Make a mark; one with this number may be there already."""
+        document = {**mark.document(), "at": mark.at or datetime.now(UTC).isoformat(timespec="seconds")}
+        with contextlib.suppress(FileExistsError):
+            self._storage.create(self._path(mark.first), orjson.dumps(document))
+
+    def settle(self, first: int) -> None:
+        """Delete the marks before one: everything between them and it is deleted."""
+        for number in self.numbers():
+            if number < first:
+                self._storage.delete(self._path(number))
+
+    def forget(self) -> None:
+        """Delete all marks; with everything else of the connector."""
+        self._storage.delete_folder(self._folder)
+
+    def _path(self, first: int) -> str:
+        return f"{self._folder}/{first:012d}.json"

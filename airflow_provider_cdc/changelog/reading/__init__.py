@@ -1,0 +1,1 @@
+"""Reading of pending batches: schema changes between them, the last event of each key."""

@@ -1,0 +1,277 @@
+"""Whose turn it is to apply a change log to a target: a long-lived apply hands over to the next one without two of them at the same tables.
+
+A turn is a small file with a number, which is created only if it is absent. Whoever has created the highest number is next; everybody
+below ends after what it is committing, and says so in its own file. Nobody else writes to that file, so no store needs more than it
+has anyway: atomic creation and atomic replacement. A turn whose owner has died is recognised by its heartbeat.
+
+Turns keep two from doing the same work. They do not make tables right: should one that was taken for dead go on writing, the tables'
+markers and commits decide, as they do without any turn.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from airflow_provider_cdc.changelog.files.liveness import read_sign
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.core.errors import CdcError
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+"""How often the one whose turn it is looks for a successor."""
+BEAT_S = 5.0
+"""How often it shows that it is alive."""
+DEAD_S = 20.0
+"""A turn without a heartbeat for so long is over."""
+NO_SIGN = "it has shown no sign of life any more"
+"""The error of such a turn, which others have ended."""
+_SKEW_S = 10.0
+"""How far clocks of machines may differ before the age of a heartbeat says nothing."""
+_MISSED_BEATS = 1.8
+"""For how many heartbeats one that looks old is watched all the same."""
+PATIENCE_S = 300.0
+"""How long the storage may not answer, again and again, while a turn is waited for."""
+_KEPT = 20
+"""Files of ended turns that stay, for those who want to know what they did."""
+_FOLDER = "turns"
+
+
+class Turns:
+    """The turns of one connector and one target.
+
+        >>> with Turns(changelog.storage, "shop", "delta", "/lake/{table}").take("me") as turn:
+        ...     turn.wait(lambda: False)
+        ...     while not turn.successor: ...
+
+    :param location: as in the job's arguments; with the kind of target, it says which target it is
+    """
+
+    def __init__(self, storage: Storage, connector: str, target: str, location: str) -> None:
+        digest = hashlib.sha256(location.encode()).hexdigest()[:12]
+        self._storage, self._folder = storage, storage.path(connector, _FOLDER, f"{target}-{digest}")
+        self._announcements = f"{self._folder}/announced.json"
+        self.connector = connector
+
+    def take(self, owner: str) -> Turn:
+        """The next turn. Who has the present one sees it, and ends.
+
+        :param owner: names the run in logs, and for :meth:`find`
+        """
+        return Turn(self, owner)
+
+    def stop(self, owner: str) -> bool:
+        """End the turn of an owner, if it is the last one: the next turn is over at once.
+
+        :return: whether it was
+        """
+        number = max(self.numbers(), default=0)
+        found = self.read(number) if number else None
+        if found is None or found["owner"] != owner:
+            return False
+        if not found["ended"]:
+            self.create(number + 1, {**_document(_nobody(owner)), "ended": True})
+        return True
+
+    def find(self, owner: str) -> dict[str, Any] | None:
+        """The file of an owner's last turn: ``owner``, ``at`` (seconds since 1970 of its last heartbeat), ``ended``, and ``report``, which is
+        what it did if it has ended by itself; ``None`` if there is none."""
+        for number in reversed(self.numbers()):
+            found = self.read(number)
+            if found is not None and found["owner"] == owner:
+                return found
+        return None
+
+    def announce(self, owner: str) -> None:
+        """Note that a task has emitted the events of what an owner has done, or remembers them for its next try; also of one that had no turn."""
+        known = [name for name in self._announced() if name != owner]
+        self._storage.replace(self._announcements, orjson.dumps([*known, owner][-_KEPT:]))
+
+    def announced(self, owner: str) -> bool:
+        """Whether that is noted of one of the last owners."""
+        return owner in self._announced()
+
+    def _announced(self) -> list[str]:
+        data = self._storage.read(self._announcements)
+        try:
+            found = [] if data is None else orjson.loads(data)
+        except ValueError:
+            found = []
+        return [str(name) for name in found] if isinstance(found, list) else []
+
+    def over(self, owner: str) -> bool:
+        """Whether an owner's last turn has ended, or shows no sign of life any more; also of one that never had any."""
+        found = self.find(owner)
+        return found is None or not _is_alive(found)
+
+    def newest_owner(self) -> str:
+        """Who has the last turn; empty if nobody ever had one."""
+        found = next((f for n in reversed(self.numbers()) if (f := self.read(n)) is not None), None)
+        return "" if found is None else str(found["owner"])
+
+    def passed_on(self, owner: str) -> bool:
+        """Whether somebody else has a later turn than an owner. That its own was ended by :meth:`stop` gives it to nobody."""
+        return self.newest_owner() not in (owner, _nobody(owner))
+
+    def busy(self) -> bool:
+        """Whether somebody has a turn, and shows that it is alive."""
+        found = next((f for n in reversed(self.numbers()) if (f := self.read(n)) is not None), None)
+        return found is not None and _is_alive(found)
+
+    # -- files --------------------------------------------------------------------------------------------------------
+
+    def numbers(self) -> list[int]:
+        """Numbers of the turns whose files are there, ascending."""
+        names = (name.removesuffix(".json") for name in self._storage.list(self._folder))
+        return sorted(int(name) for name in names if name.isdigit())
+
+    def read(self, number: int) -> dict[str, Any] | None:
+        """A turn's file; ``None`` if it is gone, or is none of ours."""
+        found = read_sign(self._storage.read(self._path(number)))
+        return None if found is None else {**_document(""), **found}
+
+    def create(self, number: int, document: dict[str, Any]) -> bool:
+        """Create a turn's file; not if there is one."""
+        try:
+            self._storage.create(self._path(number), orjson.dumps(document))
+        except FileExistsError:
+            # a request that was repeated because its reply was lost finds its own file
+            return self.read(number) == document
+        return True
+
+    def replace(self, number: int, document: dict[str, Any]) -> None:
+        self._storage.replace(self._path(number), orjson.dumps(document))
+
+    def forget(self, before: int) -> None:
+        """Delete files of turns that are long over."""
+        for number in [n for n in self.numbers() if n < before][:-_KEPT]:
+            self._storage.delete(self._path(number))
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{number:012d}.json"
+
+
+class Turn:
+    """One turn, in a ``with`` block. A thread shows meanwhile that it is alive, and looks for a successor."""
+
+    def __init__(self, turns: Turns, owner: str) -> None:
+        self._turns, self.owner, self.number = turns, owner, 0
+        self.successor = ""
+        """Who has taken over; empty as long as nobody has."""
+        self._over = threading.Event()
+        self._report: dict[str, Any] | None = None
+        self._thread = threading.Thread(target=self._show, name="cdc-turn", daemon=True)
+
+    @property
+    def asked_to_end(self) -> bool:
+        """Whether :meth:`Turns.stop` has ended it: nobody has taken over."""
+        return self.successor == _nobody(self.owner)
+
+    def __enter__(self) -> Self:
+        number = max(self._turns.numbers(), default=0) + 1
+        while not self._turns.create(number, _document(self.owner)):
+            number += 1
+        self.number = number
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+        try:
+            ended = {"ended": True, "report": self._report, "error": "" if e is None else str(e) or repr(e)}
+            self._turns.replace(self.number, {**_document(self.owner), **ended})
+            self._turns.forget(self.number)
+        except CdcError as refused:  # its heartbeat ends all the same
+            log.warning("That this turn has ended could not be told; the next one waits %.0f s: %s", DEAD_S, refused)
+
+    def done(self, report: dict[str, Any]) -> None:
+        """What is to be in the file when the turn ends."""
+        self._report = report
+
+    def wait(self, ending: Callable[[], bool]) -> bool:
+        """Wait until all turns before this one are over.
+
+        :param ending: tells that this one is to end, too
+        :return: whether they are; not if this one has to end meanwhile
+        :raises CdcError: the storage has not answered for :data:`PATIENCE_S`
+        """
+        beats: dict[int, tuple[float, float]] = {}
+        told, answered = False, time.monotonic()
+        while not ending():
+            try:
+                before = [n for n in self._turns.numbers() if n < self.number and not self._is_over(n, beats)]
+                if not before:
+                    return True
+                if not told:
+                    found = self._turns.read(before[-1])
+                    log.info(
+                        "Waiting until %s has ended what it is committing.",
+                        found["owner"] if found else "the last turn",
+                    )
+                    told = True
+                answered = time.monotonic()
+            except CdcError as e:  # the one before has been told to end: if this one gave up, nobody would go on
+                if time.monotonic() - answered > PATIENCE_S:
+                    raise
+                log.warning("Whose turn it is cannot be seen; looking again: %s", e)
+            self._over.wait(LOOK_S / 2)
+        return False
+
+    def _is_over(self, number: int, beats: dict[int, tuple[float, float]]) -> bool:
+        found = self._turns.read(number)
+        if found is None or found["ended"]:
+            return True
+        now = time.monotonic()
+        if number not in beats or beats[number][0] != found["at"]:
+            beats[number] = found["at"], now
+        # an old one may be that of a clock which differs, or was set back: whoever lives shows another one soon
+        long_ago = time.time() - found["at"] > DEAD_S + _SKEW_S
+        if now - beats[number][1] > (_MISSED_BEATS * BEAT_S if long_ago else DEAD_S):
+            log.warning("%s shows no sign of life any more: its turn is over.", found["owner"])
+            self._turns.replace(number, {**found, "ended": True, "error": NO_SIGN})
+            return True
+        return False
+
+    def _show(self) -> None:
+        beaten, warned = time.monotonic(), False
+        while not self._over.wait(LOOK_S):
+            try:
+                if not self.successor:
+                    self._look()
+                if time.monotonic() - beaten >= BEAT_S:
+                    self._turns.replace(self.number, _document(self.owner))
+                    beaten, warned = time.monotonic(), False
+            except CdcError as e:  # the work itself says more, and is tried again; a disk that is full has room later
+                if not warned:
+                    log.warning("The heartbeat of the turn of %s could not be written: %s", self._turns.connector, e)
+                warned = True
+
+    def _look(self) -> None:
+        newest = max(self._turns.numbers(), default=0)
+        if newest > self.number:
+            found = self._turns.read(newest)
+            self.successor = found["owner"] if found is not None else f"turn {newest}"
+            log.info("The turn of %s goes on to %s.", self._turns.connector, self.successor)
+
+
+def _is_alive(found: dict[str, Any]) -> bool:
+    """Whether the owner of a turn's file shows that it is there; clocks may differ."""
+    return not found["ended"] and abs(time.time() - found["at"]) < DEAD_S + _SKEW_S
+
+
+def _nobody(owner: str) -> str:
+    """Who has the turn after one that :meth:`Turns.stop` has ended."""
+    return f"nobody: {owner} was ended"
+
+
+def _document(owner: str) -> dict[str, Any]:
+    return {"owner": owner, "at": time.time(), "ended": False, "report": None, "error": ""}

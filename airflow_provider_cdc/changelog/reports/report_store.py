@@ -1,0 +1,37 @@
+"""What a job last did to the tables of a target: one document for each kind of table and location, in a folder of the connector."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, ClassVar
+
+import orjson
+
+from airflow_provider_cdc.changelog.files.storage import Storage
+
+
+class TargetReports:
+    """The reports of one job about one connector.
+
+    :cvar FOLDER: in the connector's folder
+    """
+
+    FOLDER: ClassVar[str]
+
+    def __init__(self, storage: Storage, connector: str) -> None:
+        self._storage, self._connector = storage, connector
+
+    def path(self, target: str, location: str) -> str:
+        """Where the report of a target is."""
+        digest = hashlib.sha256(location.encode()).hexdigest()[:12]
+        return self._storage.path(self._connector, self.FOLDER, f"{target}-{digest}.json")
+
+    def read(self, target: str, location: str) -> dict[str, Any] | None:
+        """The last run's report; ``None`` if there is none."""
+        data = self._storage.read(self.path(target, location))
+        return None if data is None else dict(orjson.loads(data))
+
+    def write(self, report: dict[str, Any]) -> None:
+        """Replace the report of a target atomically."""
+        path = self.path(report["target"], report["location"])
+        self._storage.replace(path, orjson.dumps(report, option=orjson.OPT_INDENT_2))

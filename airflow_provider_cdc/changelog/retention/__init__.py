@@ -1,0 +1,1 @@
+"""Deletion of batches that no target needs."""

@@ -1,0 +1,63 @@
+"""What the targets of a connector still need of its change log, by their reports.
+
+A target is known from the moment its first apply begins (:meth:`~airflow_provider_cdc.changelog.reports.apply_report.AppliedReports.register`) until somebody forgets it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from airflow_provider_cdc.changelog.files.storage import Storage
+from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What one target needs.
+
+    :param after: all of its tables have everything up to this batch; it needs those after it
+    :param last: the batch up to which its other tables are, if some are behind
+    :param applied_at: when its last apply wrote its report, in ISO form; empty if that is not known
+    :param tables: those that are behind the others, or have failed
+    :param trouble: why it is not known what it needs; empty if it is
+    """
+
+    target: str
+    location: str
+    after: int
+    last: int
+    applied_at: str = ""
+    tables: tuple[str, ...] = ()
+    trouble: str = ""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"{self.target} at {self.location}"
+
+    def document(self) -> dict[str, Any]:
+        """As JSON."""
+        return {**asdict(self), "tables": list(self.tables)}
+
+
+def needs_of(storage: Storage, connector: str) -> list[Need]:
+    """What each target needs, the one that needs most first. One whose report cannot be read needs everything."""
+    reports = AppliedReports(storage, connector)
+    found = [_need(report) for report in reports.all()]
+    found += [
+        Need("a target", f"({name} cannot be read)", 0, 0, trouble=f"its report {name} cannot be read")
+        for name in reports.unreadable()
+    ]
+    return sorted(found, key=lambda need: (need.after, need.name))
+
+
+def _need(report: Mapping[str, Any]) -> Need:
+    last, stands = int(report["last_batch"]), report["stands"]
+    behind = {name: int(batch) for name, batch in report["lagging"].items()}
+    for name in report["failed"]:
+        behind.setdefault(name, max(int(stands.get(name, {}).get("batch", 0)), 0))
+    after = min([last, *behind.values()])
+    tables = tuple(sorted(name for name, batch in behind.items() if batch < last))
+    return Need(report["target"], report["location"], after, last, str(report.get("at", "")), tables)

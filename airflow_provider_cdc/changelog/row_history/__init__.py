@@ -1,0 +1,1 @@
+"""All changes of one row, found by an index of keys."""

@@ -1,0 +1,106 @@
+"""Finds a row under the key columns that its table had before: a primary key was changed, or ``message.key.columns`` was.
+
+What the row's values in the columns of the earlier key were, its oldest event that is known says, or the later key if it has them too. That it is the same row, the
+newest event under the earlier key says: its image must have the later key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from airflow_provider_cdc.changelog.row_history.key_event_reader import Row, RowEvent, RowEvents
+from airflow_provider_cdc.changelog.row_history.key_segment import KeyColumns
+from airflow_provider_cdc.changelog.row_history.row_key import Names, RowKey
+from airflow_provider_cdc.changelog.row_history.table_renames import Reign
+
+
+@dataclass(slots=True)
+class OtherKeys:
+    """The row of one name of a table.
+
+    :param key: with the columns as they are called at the end of the reign
+    :param wanted: whether an event belongs to the story
+    :ivar notes: what could not be found
+    """
+
+    events: RowEvents
+    reign: Reign
+    key: RowKey
+    wanted: Callable[[RowEvent], bool]
+    notes: list[str] = field(default_factory=list)
+
+    def earlier(self, own: list[RowEvent]) -> list[RowEvent]:
+        """The events of the row under other key columns, ascending; before all that are known.
+
+        :param own: events under the key, ascending
+        """
+        found = list[RowEvent]()
+        sets = self._sets()
+        for columns in sorted(sets, key=lambda names: -sets[names]):
+            oldest = next((one for one in [*found, *own] if one.op != "t"), None)
+            if oldest is not None and oldest.op == "c":
+                break  # the row begins there
+            values = {**self._values(oldest), **self.key.values}
+            if missing := sorted(columns - values.keys()):
+                self.notes.append(
+                    f"Before, the key of {self.reign.table} was {', '.join(sorted(columns))}: what {missing[0]} of the row was, no event under the later key says, so that earlier changes are not told."
+                )
+                break
+            before = RowKey({name: values[name] for name in sorted(columns)})
+            some = self._under(before, None if oldest is None else oldest.seq)
+            if some and self._same(some[-1]):
+                found = [*some, *found]
+        return found
+
+    def _sets(self) -> dict[frozenset[str], int]:
+        """Other key columns that the table had, by their names at the end, and the newest version that had them."""
+        found = dict[frozenset[str], int]()
+        versions = self.events.keys().get(self.reign.table.full_name, {})
+        for version, several in versions.items():
+            names = self.reign.names_in(version)
+            for columns in several:
+                own = frozenset(called_at_the_end(name, names) or name for name, _ in columns)
+                if own and own != self.key.values.keys():
+                    found[own] = max(version, found.get(own, version))
+        return found
+
+    def _values(self, event: RowEvent | None) -> Row:
+        """What an event says the row was before it, by the names at the end."""
+        if event is None:
+            return {}
+        names = self.reign.names_in(event.schema.version)
+        return _by_the_end(event.after, event.unavailable, names) | _by_the_end(
+            event.before, event.unavailable if event.op == "d" else event.unavailable_before, names
+        )
+
+    def _under(self, key: RowKey, until: int | None) -> list[RowEvent]:
+        found = self.events.find(self.reign.table.full_name, lambda version: key.named(self.reign.names_in(version)))
+        return [one for one in found if one.op != "t" and self.wanted(one) and (until is None or one.seq < until)]
+
+    def _same(self, event: RowEvent) -> bool:
+        """Whether the row of an event has the later key."""
+        names = self.reign.names_in(event.schema.version)
+        image, lacks = (
+            (event.after, event.unavailable) if event.after is not None else (event.before, event.unavailable)
+        )
+        values = _by_the_end(image, lacks, names)
+        types = {called_at_the_end(column.name, names): column.type for column in event.schema.columns}
+        known = [name for name in self.key.values if name in values and name in types]
+        columns: KeyColumns = tuple((name, types[name]) for name in known)
+        one, other = (RowKey({name: row[name] for name in known}) for row in (values, self.key.values))
+        return one.of(columns) == other.of(columns)
+
+
+def called_at_the_end(name: str, names: Names) -> str | None:
+    """What a column of a version is called at the end; ``None`` if it is not there any more.
+
+    :param names: columns as they are called at the end → what they are called in the version
+    """
+    found = next((end for end, one in names.items() if one == name), None)
+    return found if found is not None else None if name in names else name
+
+
+def _by_the_end(image: Row | None, lacks: Iterable[str], names: Names) -> Row:
+    known = {name: value for name, value in (image or {}).items() if name not in {*lacks}}
+    return {end: value for name, value in known.items() if (end := called_at_the_end(name, names)) is not None}

@@ -1,0 +1,158 @@
+"""The key of one row, whatever its columns are called and typed in a version of the table's schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from airflow_provider_cdc.changelog.row_history.key_hashes import key_hashes
+from airflow_provider_cdc.changelog.row_history.key_segment import KeyColumns
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.keys import BadKey, Key, arrays, parse
+from airflow_provider_cdc.core.model.schema import Column
+
+Names = Mapping[str, str | None]
+"""What columns are called in another version: ``None`` = it does not have them. Columns that are not named are called the same, unless another one is."""
+
+
+def renamed(name: str, names: Names) -> str | None:
+    """What a column is called in another version; ``None`` if that does not have it."""
+    return names[name] if name in names else None if name in names.values() else name
+
+
+def then(first: Names, second: Names) -> Names:
+    """From one version to another one, and from there to a third one."""
+    found = {name: None if one is None else renamed(one, second) for name, one in first.items()}
+    return {**{name: one for name, one in second.items() if name not in first.values()}, **found}
+
+
+@dataclass(frozen=True, slots=True)
+class RowKey:
+    """The values of a key by the names of its columns; as JSON, a value that is NULL is ``None``."""
+
+    values: Mapping[str, Any]
+
+    def named(self, names: Names) -> RowKey:
+        """The same, with the names that the columns have in another version."""
+        found = {renamed(name, names): value for name, value in self.values.items()}
+        return RowKey({name: value for name, value in found.items() if name is not None})
+
+    def of(self, columns: KeyColumns) -> Key | None:
+        """Its values as those of some key columns; ``None`` if it cannot be a key of these."""
+        if {name for name, _ in columns} != set(self.values):
+            return None
+        try:
+            return [_typed(self.values[name], Column(name=name, type=type_)) for name, type_ in columns]
+        except BadKey:
+            return None
+
+    def hash(self, table: str, columns: KeyColumns) -> int | None:
+        """What stands for it in the index; ``None`` if it cannot be a key of these columns."""
+        table_ = self._table(columns)
+        return None if table_ is None else int(key_hashes(table, table_)[0])
+
+    def equal(self, keys: pa.ChunkedArray, columns: KeyColumns) -> pa.ChunkedArray | None:
+        """For each of some keys, whether it is this one; ``None`` if none can be.
+
+        :param keys: structs
+        """
+        table = self._table(columns)
+        if table is None:
+            return None
+        places = {field.name: n for n, field in enumerate(keys.type)}
+        found = keys.is_valid()
+        for name, wanted in zip(table.column_names, table.columns, strict=True):
+            values, value = pc.struct_field(keys, [places[name]]), wanted[0]
+            same = pc.equal(values, value).fill_null(False) if value.is_valid else values.is_null()
+            found = pc.and_(found, same)
+        return found
+
+    def _table(self, columns: KeyColumns) -> pa.Table | None:
+        values = self.of(columns)
+        if values is None:
+            return None
+        try:
+            found = [
+                pa.nulls(1, _arrow(type_)) if value is None else arrays([[value]], [Column(name=name, type=type_)])[0]
+                for value, (name, type_) in zip(values, columns, strict=True)
+            ]
+        except BadKey:
+            return None
+        return pa.table(found, names=[name for name, _ in columns])
+
+
+def key_of_texts(texts: Sequence[str], columns: KeyColumns, table: str) -> RowKey:
+    """The key that somebody has typed: its values in the order of its columns, or all of them as one JSON object.
+
+    >>> key_of_texts(["7", "eu"], (("id", "int64"), ("region", "string")), "shop.orders")
+    RowKey(values={'id': 7, 'region': 'eu'})
+
+    :raises ConfigError: it is no key of these columns; the error names columns and types
+    """
+    told = ", ".join(f"{name} ({type_})" for name, type_ in columns)
+    wrong = f"The key of {table} is {told}"
+    names = ", ".join(name for name, _ in columns)
+    remedy = f"behind the table, give one value for each of them, in this order: {names}; or one JSON object with all of them"
+    if len(texts) == 1 and texts[0].startswith("{") and not _is_a_text(texts[0], columns):
+        try:
+            given = json.loads(texts[0])
+        except ValueError as e:
+            raise ConfigError(f"{wrong}, and {texts[0]!r} is no JSON: {e}.", remedy=remedy) from None
+        if set(given) != {name for name, _ in columns}:
+            raise ConfigError(f"{wrong}, and not {', '.join(given) or 'nothing'}.", remedy=remedy)
+        values = [given[name] for name, _ in columns]
+    elif len(texts) != len(columns):
+        raise ConfigError(f"{wrong}, and {len(texts)} values are given.", remedy=remedy)
+    else:
+        values = [*texts]
+    try:
+        typed = [
+            _typed(value, Column(name=name, type=type_)) for value, (name, type_) in zip(values, columns, strict=True)
+        ]
+    except BadKey as e:
+        raise ConfigError(f"{wrong}: {e}.", remedy=remedy) from None
+    return RowKey(dict(zip((name for name, _ in columns), typed, strict=True)))
+
+
+def _is_a_text(text: str, columns: KeyColumns) -> bool:
+    """Whether what begins like a JSON object is itself the value of a key of one text, as keys of documents are: ``{"$oid": "…"}``."""
+    if len(columns) != 1 or columns[0][1] != "string":
+        return False
+    try:
+        given = json.loads(text)
+    except ValueError:
+        return True
+    return not (isinstance(given, dict) and set(given) == {columns[0][0]})
+
+
+def _typed(value: Any, column: Column) -> Any:
+    """A value, or a text of it, in the form of :func:`airflow_provider_cdc.core.model.keys.parse`."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = _of_text(value, column.type)
+    elif column.type == "string":
+        value = str(value)
+    return parse(value, column)
+
+
+def _of_text(text: str, type_: str) -> Any:
+    try:
+        if type_.startswith("int"):
+            return int(text)
+        if type_ in ("float", "double"):
+            return float(text)
+    except ValueError:
+        return text  # the error says what is valid
+    return {"true": True, "false": False}.get(text, text) if type_ == "bool" else text
+
+
+def _arrow(type_: str) -> pa.DataType:
+    from airflow_provider_cdc.core.model.schema import arrow_type
+
+    return arrow_type(type_)

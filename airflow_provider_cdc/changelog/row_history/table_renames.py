@@ -1,0 +1,87 @@
+"""What a table was called before, by the recorded schema changes, and what its columns were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from airflow_provider_cdc.changelog.row_history.row_key import Names, renamed, then
+from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
+from airflow_provider_cdc.core.model.schema import TableChange, TableId
+
+Recorded = tuple[int, SchemaChangeRecord]
+"""A schema change with its batch."""
+History = Callable[[TableId], Sequence[Recorded]]
+"""All recorded schema changes that concern a name of a table, oldest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reign:
+    """The time in which a table had one name.
+
+    :param after: it begins after this ``seq``; -1 = with the log
+    :param before: it ends before this one; ``None`` = it has not ended
+    :param changes: of the table, newest first; that which gave it its name among them
+    :param names: version → columns, as they were called at the end → what they were called in it
+    :param oldest: the same, in all versions before these
+    :param came_from: the name before
+    :param names_then: columns as they were called at the end → what they were called under that
+    :param other: another table had the name before, and is called so now
+    """
+
+    table: TableId
+    after: int
+    before: int | None
+    changes: tuple[tuple[int, SchemaChangeRecord, TableChange], ...] = ()
+    names: dict[int, Names] = field(default_factory=dict)
+    oldest: Names = field(default_factory=dict)
+    came_from: TableId | None = None
+    names_then: Names = field(default_factory=dict)
+    other: TableId | None = None
+
+    def names_in(self, version: int) -> Names:
+        """What columns were called in a version."""
+        return self.names.get(version, {} if self.names and version > max(self.names) else self.oldest)
+
+    def has(self, seq: int) -> bool:
+        """Whether it was then."""
+        return seq > self.after and (self.before is None or seq < self.before)
+
+
+def reign_of(history: History, table: TableId, before: int | None) -> Reign:
+    """The newest time of a name, or that which ended before a ``seq``."""
+    names: dict[int, Names] = {}
+    changes: list[tuple[int, SchemaChangeRecord, TableChange]] = []
+    now: Names = {}
+    seen = before is not None
+    for batch, record in reversed(history(table)):
+        if before is not None and record.seq >= before:
+            continue
+        own = next((one for one in record.changes if one.id == table), None)
+        away = next((one for one in record.changes if one.previous_id == table and one.id != table), None)
+        if own is None:
+            if away is None:
+                continue
+            if seen:  # whoever had the name then is somebody else
+                return Reign(table, record.seq, before, tuple(changes), names, now, other=away.id)
+            changes.append((batch, record, away))
+            seen = True
+            continue
+        changes.append((batch, record, own))
+        seen = True
+        if own.table is not None:
+            names[own.table.version] = now
+        now = then(now, _backwards(own))
+        if own.previous_id is not None and own.previous_id != table:
+            return Reign(
+                table, record.seq, before, tuple(changes), names, now, came_from=own.previous_id, names_then=now
+            )
+    return Reign(table, -1, before, tuple(changes), names, now)
+
+
+def _backwards(change: TableChange) -> Names:
+    """Columns after a change → what they were called before."""
+    return {**dict.fromkeys(change.added, None), **change.renamed}
+
+
+__all__ = ["History", "Recorded", "Reign", "reign_of", "renamed"]

@@ -1,0 +1,317 @@
+"""Opens captures and lifecycles: puts a connector definition, its source, the state store and the change log together.
+
+The Airflow face, the benchmarks and users' own scripts all use it. It does not need Airflow.
+
+    >>> definition = ConnectorDefinition(
+    ...     name="shop", source="mariadb", changelog="s3://lake/changelog", properties={"topic.prefix": "shop"})
+    >>> with open_capture(definition, state_url, secrets={"database.password": "…"}) as capture:
+    ...     print(capture.run().events)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.config.secrets import credentials, secret_options
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.sources import config_class, load_source
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.capture.capture import Capture
+    from airflow_provider_cdc.core.config.connector import ConnectorConfig
+    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.model.offset import Offset
+    from airflow_provider_cdc.core.model.position import Position
+    from airflow_provider_cdc.core.model.schema import TableSchema
+    from airflow_provider_cdc.core.spi.event_forms import EventForm
+    from airflow_provider_cdc.core.spi.monitor import Sink
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord, Registration
+    from airflow_provider_cdc.core.spi.source import Source
+    from airflow_provider_cdc.state.store import StateStore
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorDefinition:
+    """The definition of a connector, as users write it. Light: it is made at DAG parse.
+
+    :param name: unique name; part of paths, assets and state
+    :param source: kind of source, see ``airflow_provider_cdc.sources.SOURCES``
+    :param changelog: folder or object store prefix of the change log
+    :param properties: documented properties, without secrets
+    :param changelog_options: fsspec options of the change log's filesystem, without secrets
+    """
+
+    name: str
+    source: str
+    changelog: str
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    changelog_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"{self.name!r} cannot be a connector's name.",
+                remedy="use letters, digits, dots, hyphens and underscores, at most 200, beginning with a letter or digit",
+            )
+
+    def document(self) -> dict[str, Any]:
+        """The definition as JSON; ``ConnectorDefinition(**document)`` is equal to it."""
+        return {
+            "name": self.name,
+            "source": self.source,
+            "changelog": self.changelog,
+            "properties": dict(self.properties),
+            "changelog_options": dict(self.changelog_options),
+        }
+
+
+def refuse_secrets(definition: ConnectorDefinition) -> None:
+    """Make sure that a definition, which is shown and stored, holds no secret.
+
+    :raises ConfigError: it does
+    """
+    secret, properties = config_class(definition.source).is_secret, definition.properties
+    found = [name for name, value in properties.items() if secret(name) or credentials(name, value)]
+    found += [f"changelog_options[{name}]" for name in secret_options(definition.changelog_options)]
+    if credentials("changelog.url", definition.changelog):
+        found.append("changelog")
+    if found:
+        raise ConfigError(
+            f"The definition of connector {definition.name} holds a secret: {', '.join(sorted(found))}.",
+            safe="Definitions are shown and stored; secrets come from Airflow connections only.",
+            remedy="remove it: the source's login and password belong into its connection, those of the change log's storage into "
+            "the extra of another one, which storage_conn_id names",
+        )
+
+
+def parse_config(definition: ConnectorDefinition, secrets: Mapping[str, Any] | None = None) -> ConnectorConfig:
+    """Check a definition's properties.
+
+    :param secrets: properties from the connection (host, user, password); the definition's own win
+    :raises ConfigError: something cannot be used, or the definition holds a secret
+    """
+    refuse_secrets(definition)
+    properties = {"topic.prefix": definition.name, **(secrets or {}), **definition.properties}
+    return load_source(definition.source).Config.parse(properties).of_connector(definition.name)
+
+
+def source_key(definition: ConnectorDefinition) -> str:
+    """What is the same for connectors that can share the end of a source's log, if they have the same connection too.
+
+    >>> orders = ConnectorDefinition("orders", "mariadb", "/lake", {"database.server.id": 1, "table.include.list": "shop.orders"})
+    >>> lines = ConnectorDefinition("lines", "mariadb", "/lake", {"database.server.id": 2, "table.include.list": "shop.lines"})
+    >>> source_key(orders) == source_key(lines)
+    True
+    """
+    asked = config_class(definition.source).of_the_source(definition.properties)
+    return json.dumps([definition.source, asked], sort_keys=True, default=str)
+
+
+def open_source(definition: ConnectorDefinition, secrets: Mapping[str, Any] | None = None) -> Source:
+    """The definition's source; close it after use."""
+    return load_source(definition.source)(parse_config(definition, secrets))  # type: ignore[call-arg]
+
+
+def event_form(source: str, name: str) -> EventForm | None:
+    """A form of a source's events, for :class:`airflow_provider_cdc.changelog.debezium.renderer.Renderer`.
+
+    :param source: kind of source
+    :param name: ``debezium`` is the usual form, which is ``None``
+    :raises ConfigError: there is no such form; the error names those there are
+    """
+    from airflow_provider_cdc.core.spi.event_forms import USUAL, choose
+
+    return None if name == USUAL else choose(load_source(source).FORMS, name, source)
+
+
+@contextlib.contextmanager
+def open_capture(
+    definition: ConnectorDefinition,
+    state_url: str,
+    *,
+    state_schema: str | None = None,
+    secrets: Mapping[str, Any] | None = None,
+    storage_secrets: Mapping[str, Any] | None = None,
+    connections: Mapping[str, str] | None = None,
+    owner: str | None = None,
+    lease_ttl_s: float = 30.0,
+    lease_wait_s: float = 60.0,
+    sinks: Sequence[Sink] = (),
+    like: Iterable[TableSchema] = (),
+) -> Iterator[Capture]:
+    """A capture that is ready to run.
+
+    :param state_schema: database schema of the state tables, where it is not the default one
+    :param connections: ids of the connections that the secrets came from, so that a later reader can look them up; recorded in the state
+    :param owner: name of the run, as the lease and errors show it
+    :param sinks: take what the run measures, besides the state tables
+    :param like: tables as another connector of the same source has them, with which the rows are compared
+    :raises StateError: the state tables are not there
+    """
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.channels import open_channels, open_notifications
+    from airflow_provider_cdc.core.capture.capture import Capture
+    from airflow_provider_cdc.core.config.filters import Filters
+    from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+    from airflow_provider_cdc.state.store import StateStore
+
+    config = parse_config(definition, secrets)
+    notification_channels = open_notifications(config)
+    store = StateStore(state_url, schema=state_schema, lease_ttl_s=lease_ttl_s)
+    try:
+        store.verify()
+        store.register(registration(definition, config, connections))
+        changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
+        with open_source(definition, secrets) as source, contextlib.ExitStack() as stack:
+            source.like(like)
+            channels = open_channels(config, definition.name)
+            for channel in channels:
+                stack.callback(channel.close)
+            inputs = RunInputs(
+                definition.name,
+                source,
+                config,
+                Filters(config),
+                store,
+                changelog,
+                channels,
+                notification_channels,
+                (store.metrics.add, *sinks),
+            )
+            yield Capture(inputs, owner=owner, lease_wait_s=lease_wait_s)
+    finally:
+        store.close()
+
+
+@contextlib.contextmanager
+def open_lifecycle(
+    definition: ConnectorDefinition,
+    state_url: str,
+    *,
+    state_schema: str | None = None,
+    secrets: Mapping[str, Any] | None = None,
+    storage_secrets: Mapping[str, Any] | None = None,
+    patience_s: float = 60.0,
+) -> Iterator[Lifecycle]:
+    """The lifecycle of a connector: pause, offsets, gaps, deletion. The source is connected to when it is first needed.
+
+    :param patience_s: how long an unreachable state database is tried again
+    :raises StateError: the state tables are not there
+    """
+    from airflow_provider_cdc.changelog.files.change_log import ChangeLog
+    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.state.store import StateStore
+
+    config = parse_config(definition, secrets)
+    store = StateStore(state_url, schema=state_schema, patience_s=patience_s)
+    try:
+        store.verify()
+        changelog = ChangeLog(definition.changelog, {**definition.changelog_options, **(storage_secrets or {})})
+        with open_source(definition, secrets) as source:
+            yield Lifecycle(definition.name, store, changelog, source, config)
+    finally:
+        store.close()
+
+
+class Changes:
+    """Whether a capture of a connector would find anything, by what its state tables say and where its source's log ends. Holds no connection.
+
+        >>> found = changes.in_state(store.records(["shop"]).get("shop"), store)
+        >>> found if isinstance(found, str | None) else changes.since(found, source.current_position())
+        'the log has gone on to binlog.000012:4711'
+
+    :param secrets: properties from the connection
+    :raises ConfigError: the definition cannot be used
+    """
+
+    def __init__(self, definition: ConnectorDefinition, secrets: Mapping[str, Any] | None = None) -> None:
+        self._name = definition.name
+        config = parse_config(definition, secrets)
+        self._properties = registration(definition, config).properties
+        self._source = load_source(definition.source)(config)  # type: ignore[call-arg]
+
+    def in_state(self, record: ConnectorRecord | None, store: StateStore) -> str | Offset | None:
+        """Why there is something to capture, whatever the log says; ``None`` if nothing is to be captured. Otherwise the log decides: the offset.
+
+        :param record: what the state tables hold of the connector, as ``StateStore.records`` gives it
+        """
+        from airflow_provider_cdc.core.capture.ask_first import waits
+
+        if record is not None and record.control.wanted != "running":
+            return None
+        if found := waits(self._name, record, self._properties, store):
+            return found
+        assert record is not None
+        return record.offset
+
+    def since(self, offset: Offset, end: Position) -> str | None:
+        """Whether the log has gone on since the offset, in words; ``None`` if not.
+
+        :param end: of the log
+        """
+        from airflow_provider_cdc.core.capture.ask_first import gone_on
+
+        return gone_on(self._source, offset, end)
+
+
+class ChangesProbe:
+    """Checks cheaply whether a capture of a connector would find anything, with connections of its own. Not thread-safe.
+
+        >>> probe.look()
+        'the log has gone on to binlog.000012:4711'
+
+    :raises ConfigError: the definition cannot be used
+    """
+
+    def __init__(
+        self,
+        definition: ConnectorDefinition,
+        state_url: str,
+        *,
+        state_schema: str | None = None,
+        secrets: Mapping[str, Any] | None = None,
+    ) -> None:
+        from airflow_provider_cdc.state.store import StateStore
+
+        self._name, self._changes = definition.name, Changes(definition, secrets)
+        self.source = open_source(definition, secrets)
+        self._store = StateStore(state_url, schema=state_schema)
+
+    def look(self) -> str | None:
+        """Why there is something to capture; ``None`` if there is not.
+
+        :raises CdcError: the source cannot be reached
+        """
+        found = self._changes.in_state(self._store.records([self._name]).get(self._name), self._store)
+        if found is None or isinstance(found, str):
+            return found
+        return self._changes.since(found, self.source.current_position())
+
+    def close(self) -> None:
+        """Close every connection; may be called twice."""
+        self.source.close()
+        self._store.close()
+
+
+def registration(
+    definition: ConnectorDefinition, config: ConnectorConfig, connections: Mapping[str, str] | None = None
+) -> Registration:
+    """A run's definition for the state tables; it holds no secret."""
+    from airflow_provider_cdc.core.capture.ask_first import recorded
+    from airflow_provider_cdc.core.spi.records import Registration
+
+    return Registration(
+        definition.name,
+        definition.source,
+        definition.changelog,
+        dict(definition.changelog_options),
+        recorded(config),
+        dict(connections or {}),
+    )
