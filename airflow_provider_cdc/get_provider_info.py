@@ -67,9 +67,9 @@ def get_provider_info() -> dict[str, Any]:
         "notifications": ["airflow_provider_cdc.notifications.connector.CdcNotifier"],
         "connection-types": [*(_connection_type(kind) for kind in sorted(SOURCES)), _STATE],
         "extra-links": [
-            "airflow_provider_cdc.operators.links.BatchLink",
-            "airflow_provider_cdc.operators.links.ConnectorsLink",
-            "airflow_provider_cdc.hooks.links.ConnectorLink",
+            "airflow_provider_cdc.operators.base.links.BatchLink",
+            "airflow_provider_cdc.operators.base.links.ConnectorsLink",
+            "airflow_provider_cdc.hooks.page_links.ConnectorLink",
         ],
         "db-managers": ["airflow_provider_cdc.state.db_manager.CdcDBManager"],
         "cli": ["airflow_provider_cdc.cli.definition.commands"],

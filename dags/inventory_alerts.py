@@ -25,8 +25,8 @@ with DAG(
         """Fail if there is something to look at."""
         from airflow.sdk.exceptions import AirflowException
 
-        from airflow_provider_cdc.hooks.alerts import Limits, alerts
         from airflow_provider_cdc.hooks.state import CdcStateHook
+        from airflow_provider_cdc.services.dashboards.alerts import Limits, alerts
 
         with CdcStateHook().opened() as store:
             found = alerts(store.connectors(), store.metrics.of(), Limits(behind_s=600, silent_s=3600))

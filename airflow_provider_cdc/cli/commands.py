@@ -11,9 +11,14 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json
 from airflow_provider_cdc.connector import event_form
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.connector import ConnectorAccess, access_of, find_connector, storage_options
 from airflow_provider_cdc.hooks.source import CdcSourceHook
-from airflow_provider_cdc.hooks.source_look import Readiness, reached, readiness
+from airflow_provider_cdc.services.connectors.connector_access import (
+    ConnectorAccess,
+    access_of,
+    find_connector,
+    storage_options,
+)
+from airflow_provider_cdc.services.connectors.source_probe import Readiness, reached, readiness
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.debezium.renderer import Renderer

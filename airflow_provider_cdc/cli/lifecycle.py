@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks import status_texts
-from airflow_provider_cdc.hooks.connector import access_of, find_connector
-from airflow_provider_cdc.hooks.signal_texts import gap_text
-from airflow_provider_cdc.hooks.source_look import WAYS_OUT, reached
+from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
+from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT, reached
+from airflow_provider_cdc.services.text import format_status
+from airflow_provider_cdc.services.text.format_signal import gap_text
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 def status(args: argparse.Namespace) -> None:
     """Show the status of a connector."""
     from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
-    from airflow_provider_cdc.hooks.captured_tables import known_tables, listed
+    from airflow_provider_cdc.services.connectors.captured_tables import known_tables, listed
 
     with open_store(args) as store:
         row = find_connector(store, args.connector)
         tables = known_tables(store, row)
         found = Lifecycle(args.connector, store).status()
-    targets, works, trouble = status_texts.beside_changelog(row)
+    targets, works, trouble = format_status.beside_changelog(row)
     if args.output == "json":
         print_json(found.document() | {"tables": tables, "targets": targets, "work": [one.document() for one in works]})
     else:
-        for line in status_texts.status_lines(found):
+        for line in format_status.status_lines(found):
             print(line)
-        for line in status_texts.work_lines(works):
+        for line in format_status.work_lines(works):
             print(line)
         print(f"  Tables:     {len(tables)}: {listed(tables)}" if tables else "  Tables:     none is known yet")
-        for line in status_texts.metrics_lines(found.metrics):
+        for line in format_status.metrics_lines(found.metrics):
             print(line)
-        for line in status_texts.target_lines(targets, trouble):
+        for line in format_status.target_lines(targets, trouble):
             print(line)
     if found.state == "failed":
         raise SystemExit(1)
@@ -133,7 +133,7 @@ def offset_history(args: argparse.Namespace) -> None:
         [
             (
                 row.version, row.created_at.isoformat(timespec="seconds"),
-                status_texts.position_text(row.offset.position), f"{row.offset.seq:,}", row.offset.batch, row.reason,
+                format_status.position_text(row.offset.position), f"{row.offset.seq:,}", row.offset.batch, row.reason,
             )
             for row in rows
         ],
@@ -240,7 +240,7 @@ def _report_request(args: argparse.Namespace, lifecycle: Lifecycle, back: str) -
         print(f"The run {owner} ends at the next transaction.")
     while args.wait and lifecycle.status().owner is not None:
         time.sleep(POLL_S)
-    print(f"Connector {args.connector}: {status_texts.state_text(lifecycle.status())}. It goes on after: {back}")
+    print(f"Connector {args.connector}: {format_status.state_text(lifecycle.status())}. It goes on after: {back}")
 
 
 @contextlib.contextmanager

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
-from airflow_provider_cdc.hooks import status_texts
-from airflow_provider_cdc.hooks.connector import find_connector
-from airflow_provider_cdc.hooks.overview import overview
+from airflow_provider_cdc.services.connectors.connector_access import find_connector
+from airflow_provider_cdc.services.dashboards.overview import overview
+from airflow_provider_cdc.services.text import format_status
 
 
 @command
@@ -22,11 +22,11 @@ def connectors(args: argparse.Namespace) -> None:
         ("connector", "source", "state", "batch", "seq", "offset moved", "pending tables", "captured by", "change log"),
         [
             (
-                s["connector"], s["source"] or "", s["state"], s["batch"], f"{s['seq']:,}", status_texts.age(row.moved_at),
+                s["connector"], s["source"] or "", s["state"], s["batch"], f"{s['seq']:,}", format_status.age(row.moved_at),
                 len(s["pending_tables"]) or "", s["captured_by"] or "", s["changelog"] or "",
             )
             for row in rows
-            for s in [status_texts.summary(row)]
+            for s in [format_status.summary(row)]
         ],
         "No connector has run yet.",
     )  # fmt: skip
@@ -44,11 +44,11 @@ def offsets(args: argparse.Namespace) -> None:
         ("connector", "position", "seq", "batch", "offset moved", "pending tables"),
         [
             (
-                s["connector"], status_texts.position_text(s["position"]), f"{s['seq']:,}", s["batch"],
-                status_texts.age(row.moved_at), ", ".join(s["pending_tables"]),
+                s["connector"], format_status.position_text(s["position"]), f"{s['seq']:,}", s["batch"],
+                format_status.age(row.moved_at), ", ".join(s["pending_tables"]),
             )
             for row in rows
-            for s in [status_texts.summary(row)]
+            for s in [format_status.summary(row)]
         ],
         "No connector has run yet.",
     )  # fmt: skip
@@ -68,7 +68,7 @@ def batches(args: argparse.Namespace) -> None:
         [
             (
                 row.batch, row.created_at.isoformat(timespec="seconds"), f"{row.events:,}", f"{row.bytes:,}",
-                f"{row.first_seq:,} to {row.last_seq:,}", len(row.topics), status_texts.position_text(row.position),
+                f"{row.first_seq:,} to {row.last_seq:,}", len(row.topics), format_status.position_text(row.position),
             )
             for row in rows
         ],

@@ -13,11 +13,11 @@ from airflow_provider_cdc.cli.common import command, open_store, print_json, pri
 from airflow_provider_cdc.cli.targets import connector_and_targets, known_access, spark_of
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.database import TARGET
-from airflow_provider_cdc.hooks.retention import Retained, retain
+from airflow_provider_cdc.services.retention import Retained, retain
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.hooks.connector import ConnectorAccess
     from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 
 _NOT_FORGOTTEN = "The target is known as before; no batch was removed."
 
@@ -141,7 +141,7 @@ def targets(args: argparse.Namespace) -> None:
 def forget_target(args: argparse.Namespace) -> None:
     """Have a target need nothing of the change log any more."""
     from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-    from airflow_provider_cdc.hooks.actions import forgettable
+    from airflow_provider_cdc.services.actions.actions import forgettable
 
     with open_store(args) as store:
         access = known_access(store, args)

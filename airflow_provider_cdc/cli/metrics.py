@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
-from airflow_provider_cdc.hooks.connector import find_connector
-from airflow_provider_cdc.hooks.openmetrics import openmetrics
-from airflow_provider_cdc.hooks.status_texts import series_rows
+from airflow_provider_cdc.services.connectors.connector_access import find_connector
+from airflow_provider_cdc.services.dashboards.openmetrics import openmetrics
+from airflow_provider_cdc.services.text.format_status import series_rows
 
 
 @command

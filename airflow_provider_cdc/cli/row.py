@@ -14,7 +14,7 @@ from airflow_provider_cdc.cli.common import command, open_store, who
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.lean import without_pandas
-from airflow_provider_cdc.hooks.row_look import Asked, look
+from airflow_provider_cdc.services.row_history.row_lookup import Asked, look
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.row_story import AppliedAt, RowChange, RowStory, TargetNow

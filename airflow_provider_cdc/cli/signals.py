@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.connector import find_connector
-from airflow_provider_cdc.hooks.signal_texts import progress_text, why_idle
+from airflow_provider_cdc.services.connectors.connector_access import find_connector
+from airflow_provider_cdc.services.text.format_signal import progress_text, why_idle
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.spi.records import NotificationRecord

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.cli.common import open_store
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.hooks import targets
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.services.connectors import connector_targets
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.state.store import StateStore
@@ -23,7 +23,7 @@ def spark_of(args: argparse.Namespace) -> dict[str, Any]:
     if wrong := [name for name, mark, _ in settings if not (name and mark)]:
         raise ConfigError(
             f"--conf {wrong[0]} has no value.",
-            safe=targets.UNTOUCHED,
+            safe=connector_targets.UNTOUCHED,
             remedy="for example --conf spark.driver.memory=2g",
         )
     conf = {name: value for name, _, value in settings}
@@ -35,7 +35,7 @@ def known_access(store: StateStore, args: argparse.Namespace) -> ConnectorAccess
 
     :raises CdcError: it has not captured yet
     """
-    return targets.known_access(store, args.connector, args.state_conn_id)
+    return connector_targets.known_access(store, args.connector, args.state_conn_id)
 
 
 def connector_and_targets(args: argparse.Namespace) -> tuple[ConnectorAccess, list[tuple[str, str]]]:
@@ -45,7 +45,7 @@ def connector_and_targets(args: argparse.Namespace) -> tuple[ConnectorAccess, li
     """
     with open_store(args) as store:
         access = known_access(store, args)
-    return access, targets.targets_of(access, args.target, args.location)
+    return access, connector_targets.targets_of(access, args.target, args.location)
 
 
 def one_target(args: argparse.Namespace) -> tuple[ConnectorAccess, str, str]:
@@ -55,4 +55,4 @@ def one_target(args: argparse.Namespace) -> tuple[ConnectorAccess, str, str]:
     """
     with open_store(args) as store:
         access = known_access(store, args)
-    return access, *targets.one_target(access, args.target, args.location)
+    return access, *connector_targets.one_target(access, args.target, args.location)

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.database import TARGET
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.hooks.connector import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
     from airflow_provider_cdc.verify.verification_report import Verified
 
 
@@ -38,7 +38,7 @@ def _verified(
     args: argparse.Namespace, access: ConnectorAccess, target: str, location: str
 ) -> tuple[Verified, list[str]]:
     """What the comparison has found, and what was done to repair it."""
-    from airflow_provider_cdc.operators.work_on_tables import comparing
+    from airflow_provider_cdc.operators.table_actions import comparing
 
     options = {
         "tables": args.tables or (), "values": args.values, "keys": args.keys or "", "repair": args.repair,
@@ -71,7 +71,7 @@ def _rebuilt(args: argparse.Namespace, access: ConnectorAccess, target: str, loc
 
     :raises ConfigError: an argument cannot be used
     """
-    from airflow_provider_cdc.operators.work_on_tables import rebuilding
+    from airflow_provider_cdc.operators.table_actions import rebuilding
 
     when = {"to": args.to or "", "batch": args.batch, "time": args.time or ""}
     job = rebuilding(access, target, location, args.table, spark_of(args), database=args.database, **when)

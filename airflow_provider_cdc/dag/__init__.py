@@ -23,8 +23,8 @@ from airflow_provider_cdc.dag.group import cdc_group_dag
 from airflow_provider_cdc.dag.on_demand import ad_hoc_snapshot_dag, signal_dag
 from airflow_provider_cdc.dag.pipeline import cdc_dag, cdc_task_group
 from airflow_provider_cdc.dag.table_work import tables_dag
-from airflow_provider_cdc.hooks.group import CaptureOf
 from airflow_provider_cdc.operators.apply_connectors import TablesOf
+from airflow_provider_cdc.services.connectors.connector_group import CaptureOf
 
 __all__ = [
     "CaptureOf",

@@ -12,11 +12,11 @@ from airflow.sdk import DAG, TriggerRule
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.dag.pipeline import CONTINUOUS, arguments_of, waiting
-from airflow_provider_cdc.hooks.group import CaptureOf
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
 from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
+from airflow_provider_cdc.services.connectors.connector_group import CaptureOf
 
 
 def cdc_group_dag(

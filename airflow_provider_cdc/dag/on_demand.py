@@ -13,9 +13,9 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.signals.requests import MOST_CHUNK_ROWS
 from airflow_provider_cdc.dag import forms
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.task_base import failure
 from airflow_provider_cdc.operators.signal import SendSignalOperator
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
+from airflow_provider_cdc.services.tasks.connector_fields import failure
 
 TYPES = (
     "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes",
@@ -117,8 +117,8 @@ def _check(state_conn_id: str, **context: Any) -> dict[str, Any]:
     """Check what was entered; the data of the signal."""
     from airflow_provider_cdc.core.config.tables import TableConfig
     from airflow_provider_cdc.dag.request import snapshot_request
-    from airflow_provider_cdc.hooks.captured_tables import captured_tables
-    from airflow_provider_cdc.hooks.connector import access_of, find_connector
+    from airflow_provider_cdc.services.connectors.captured_tables import captured_tables
+    from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
     from airflow_provider_cdc.sources import config_class
 
     params = context["params"]

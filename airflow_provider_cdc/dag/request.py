@@ -11,8 +11,8 @@ from typing import Any
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.hooks.captured_tables import chosen, listed
 from airflow_provider_cdc.operators.signal import execute_snapshot
+from airflow_provider_cdc.services.connectors.captured_tables import chosen, listed
 
 
 def snapshot_request(
@@ -21,7 +21,7 @@ def snapshot_request(
     """Data of an ``execute-snapshot`` signal.
 
     :param params: of the form; see :func:`airflow_provider_cdc.dag.on_demand.ad_hoc_snapshot_dag`
-    :param captured: of :func:`~airflow_provider_cdc.hooks.captured_tables.captured_tables`
+    :param captured: of :func:`~airflow_provider_cdc.services.connectors.captured_tables.captured_tables`
     :param config: of the connector's kind of source, which writes conditions in its own words
     :raises ConfigError: it cannot be meant; the error names every table that is not captured
     """

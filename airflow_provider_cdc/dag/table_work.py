@@ -12,7 +12,7 @@ from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.dag import forms
 from airflow_provider_cdc.dag.on_demand import _manual
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.operators.work_on_tables import TITLES, WorkOnTablesOperator
+from airflow_provider_cdc.operators.table_actions import TITLES, WorkOnTablesOperator
 
 
 def tables_dag(

@@ -1,1 +1,1 @@
-"""Airflow connections to sources and to the state tables, and what operators, pages and commands share about connectors."""
+"""Airflow connections: to sources, to the state tables, to target databases."""

@@ -19,7 +19,7 @@ from airflow_provider_cdc.connector import ConnectorDefinition, open_source
 from airflow_provider_cdc.core.config.connector import NO_CONNECTOR
 from airflow_provider_cdc.core.config.secrets import credentials
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.extra import extra_of
+from airflow_provider_cdc.hooks.connection_extra import extra_of
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 if TYPE_CHECKING:

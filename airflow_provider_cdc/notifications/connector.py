@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseNotifier
 
-from airflow_provider_cdc.hooks import status_texts
-from airflow_provider_cdc.hooks.signal_texts import halted
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.services.text import format_status
+from airflow_provider_cdc.services.text.format_signal import halted
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -78,7 +78,7 @@ def _text(store: StateStore, connector: str, notifications: Sequence[Notificatio
     record = store.connector(connector)
     if record is None:
         return f"Connector {connector} has not run yet."
-    lines = [f"Connector {connector} is at {status_texts.position_text(record.position)}, batch {record.batch}."]
+    lines = [f"Connector {connector} is at {format_status.position_text(record.position)}, batch {record.batch}."]
     if text := halted(record.control):
         lines.append(f"It is {text}.")
     elif record.last_error and record.last_error_at == record.run_ended_at:

@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.operators.apply_job import AppliesChanges
-from airflow_provider_cdc.operators.connector_tables import ConnectorTables, alias, asset, secret_places
-from airflow_provider_cdc.operators.links import BatchLink
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
+from airflow_provider_cdc.operators.base.apply_job import AppliesChanges
+from airflow_provider_cdc.operators.base.apply_target import ConnectorTables, alias, asset, secret_places
+from airflow_provider_cdc.operators.base.links import BatchLink
+from airflow_provider_cdc.operators.base.spark_job import SparkJobOperator, known_threads
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.connector import ConnectorDefinition

@@ -14,10 +14,10 @@ from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.config.secrets import credentials
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.hooks.connector import ConnectorAccess, storage_options
-from airflow_provider_cdc.operators.apply_job import AppliesChanges
-from airflow_provider_cdc.operators.connector_tables import ConnectorTables, alias, secret_places
-from airflow_provider_cdc.operators.spark_job import known_threads
+from airflow_provider_cdc.operators.base.apply_job import AppliesChanges
+from airflow_provider_cdc.operators.base.apply_target import ConnectorTables, alias, secret_places
+from airflow_provider_cdc.operators.base.spark_job import known_threads
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess, storage_options
 
 _SHOWN = 10
 

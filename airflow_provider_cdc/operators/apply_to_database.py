@@ -14,15 +14,15 @@ from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.spi.monitor import EVERY_S
 from airflow_provider_cdc.hooks.database import TARGET, noted, open_database
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
-from airflow_provider_cdc.operators.connector_tables import alias, asset
+from airflow_provider_cdc.operators.base.apply_target import alias, asset
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.changelog.reports.asset_event_outbox import Unannounced
     from airflow_provider_cdc.connector import ConnectorDefinition
-    from airflow_provider_cdc.hooks.connector import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
     from airflow_provider_cdc.targets.database.apply.database_apply import Sink
     from airflow_provider_cdc.targets.database.apply.run_result import Done
 
@@ -122,9 +122,9 @@ def measured(access: ConnectorAccess, done: Mapping[str, Any], log: Any, **more:
     """Report what was measured, which costs the task nothing if it fails.
 
     :param done: as of :meth:`airflow_provider_cdc.targets.database.apply.database_apply.Done.document`
-    :param more: of :func:`~airflow_provider_cdc.operators.apply_metrics.measure_report`
+    :param more: of :func:`~airflow_provider_cdc.operators.base.apply_metrics.measure_report`
     """
-    from airflow_provider_cdc.operators.apply_metrics import measure_report
+    from airflow_provider_cdc.operators.base.apply_metrics import measure_report
 
     report = {"last_batch": done["batch"], "tables": [*done["tables"].values()], "failed": done["failed"]}
     try:

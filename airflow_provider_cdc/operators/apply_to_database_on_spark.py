@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.core.config.secrets import credentials
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.connector import storage_options
 from airflow_provider_cdc.hooks.database import CdcDatabaseHook, noted
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 from airflow_provider_cdc.operators.apply_to_database import announced, left_to_next_run, measured
-from airflow_provider_cdc.operators.connector_tables import alias
-from airflow_provider_cdc.operators.spark_job import SubmitsJob
+from airflow_provider_cdc.operators.base.apply_target import alias
+from airflow_provider_cdc.operators.base.spark_job import SubmitsJob
+from airflow_provider_cdc.services.connectors.connector_access import storage_options
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
 from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from airflow.sdk import BaseOperator
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, ConnectorHalted
 from airflow_provider_cdc.core.model.metrics import shortened
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure, owner_of
-from airflow_provider_cdc.operators.lineage import captured
-from airflow_provider_cdc.operators.links import BatchLink
+from airflow_provider_cdc.operators.base.links import BatchLink
+from airflow_provider_cdc.operators.base.openlineage_events import captured
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure, owner_of
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, LeaseHeld, SourceUnavailable, TerminalError
-from airflow_provider_cdc.hooks.group import CaptureOf, GroupFields, Looked, look_at
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.task_base import failure, owner_of
+from airflow_provider_cdc.operators.base.links import ConnectorsLink
+from airflow_provider_cdc.operators.base.openlineage_events import captured
 from airflow_provider_cdc.operators.capture import report
-from airflow_provider_cdc.operators.lineage import captured
-from airflow_provider_cdc.operators.links import ConnectorsLink
+from airflow_provider_cdc.services.connectors.connector_group import CaptureOf, GroupFields, Looked, look_at
+from airflow_provider_cdc.services.tasks.connector_fields import failure, owner_of
 
 if TYPE_CHECKING:
     from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from airflow_provider_cdc.core.capture.capture import Capture, CapturedTable
-    from airflow_provider_cdc.hooks.connector import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 
 _SHOWN = 10
 

@@ -13,12 +13,12 @@ from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.connector import access_of, find_connector
-from airflow_provider_cdc.hooks.links import ConnectorLink
-from airflow_provider_cdc.hooks.outcome import told
-from airflow_provider_cdc.hooks.signal_texts import gap_text
+from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.task_base import StateFields, failure, sender
+from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
+from airflow_provider_cdc.services.tasks.action_outcome import told
+from airflow_provider_cdc.services.tasks.connector_fields import StateFields, failure, sender
+from airflow_provider_cdc.services.text.format_signal import gap_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

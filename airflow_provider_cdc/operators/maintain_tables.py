@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.retention import Retained, retain
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.task_base import failure
+from airflow_provider_cdc.operators.base.spark_job import SparkJobOperator, known_threads
 from airflow_provider_cdc.operators.retention import failure_of, tell
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
+from airflow_provider_cdc.services.retention import Retained, retain
+from airflow_provider_cdc.services.tasks.connector_fields import failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

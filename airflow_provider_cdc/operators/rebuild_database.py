@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.database import TARGET, noted, open_database
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

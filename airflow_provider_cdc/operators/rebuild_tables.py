@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.hooks.task_base import failure
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator
+from airflow_provider_cdc.operators.base.spark_job import SparkJobOperator
+from airflow_provider_cdc.services.tasks.connector_fields import failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.retention import Retained, retain
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
+from airflow_provider_cdc.services.retention import Retained, retain
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -15,11 +15,11 @@ from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
 from airflow_provider_cdc.core.signals.requests import Refused, parse
-from airflow_provider_cdc.hooks.connector import find_connector
-from airflow_provider_cdc.hooks.links import ConnectorLink
-from airflow_provider_cdc.hooks.signal_texts import failure_text
+from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.task_base import StateFields, failure, origin, sender
+from airflow_provider_cdc.services.connectors.connector_access import find_connector
+from airflow_provider_cdc.services.tasks.connector_fields import StateFields, failure, origin, sender
+from airflow_provider_cdc.services.text.format_signal import failure_text
 from airflow_provider_cdc.triggers.polls import poll_seconds
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 

@@ -11,9 +11,9 @@ from airflow.sdk import BaseOperator
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.database import TARGET, open_database
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure, sender
-from airflow_provider_cdc.operators.apply_metrics import measure_comparison
-from airflow_provider_cdc.operators.comparison import result_of, send_repairs
+from airflow_provider_cdc.operators.base.apply_metrics import measure_comparison
+from airflow_provider_cdc.operators.base.verify_result import result_of, send_repairs
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure, sender
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import failure, sender
-from airflow_provider_cdc.operators.apply_metrics import measure_comparison
-from airflow_provider_cdc.operators.comparison import result_of, send_repairs
-from airflow_provider_cdc.operators.spark_job import SparkJobOperator, known_threads
+from airflow_provider_cdc.operators.base.apply_metrics import measure_comparison
+from airflow_provider_cdc.operators.base.spark_job import SparkJobOperator, known_threads
+from airflow_provider_cdc.operators.base.verify_result import result_of, send_repairs
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.tasks.connector_fields import failure, sender
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

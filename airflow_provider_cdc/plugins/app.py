@@ -18,10 +18,10 @@ from fastapi.staticfiles import StaticFiles
 
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, StateError, TransientError
 from airflow_provider_cdc.core.model.overview import LastError
-from airflow_provider_cdc.hooks.openmetrics import CONTENT_TYPE, openmetrics
 from airflow_provider_cdc.plugins.api import acting, looks, models, reading, rows, wizard
 from airflow_provider_cdc.plugins.api.reach import Store, right_of
 from airflow_provider_cdc.plugins.rights import known_of, readable
+from airflow_provider_cdc.services.dashboards.openmetrics import CONTENT_TYPE, openmetrics
 
 STATIC = Path(__file__).parent / "static"
 """The pages, built by ``dev/setup``."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from airflow_provider_cdc.hooks.links import ROUTE
+from airflow_provider_cdc.hooks.page_links import ROUTE
 
 PREFIX = "/cdc"
 

@@ -21,8 +21,8 @@ from airflow.utils.types import DagRunTriggeredByType
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.action import Fate
-from airflow_provider_cdc.hooks.asked_for import Run
 from airflow_provider_cdc.plugins.rights import known_dags
+from airflow_provider_cdc.services.actions.action_history import Run
 
 TAG = "cdc"
 """DAGs that have it, and that only people start, are looked at for their forms."""
@@ -33,7 +33,7 @@ _SAFE = "Nothing was changed."
 
 
 class AirflowRuns:
-    """Implements :class:`airflow_provider_cdc.hooks.run_actions.Runs` and :class:`airflow_provider_cdc.hooks.asked_for.Fates`.
+    """Implements :class:`airflow_provider_cdc.services.actions.dag_run_actions.Runs` and :class:`airflow_provider_cdc.services.actions.action_history.Fates`.
 
     :param user: who asks
     """

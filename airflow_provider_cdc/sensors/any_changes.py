@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, TransientError
-from airflow_provider_cdc.hooks.group import CaptureOf, GroupFields, Looked, look_at
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import failure
 from airflow_provider_cdc.sensors.waiting import WaitingSensor
+from airflow_provider_cdc.services.connectors.connector_group import CaptureOf, GroupFields, Looked, look_at
+from airflow_provider_cdc.services.tasks.connector_fields import failure
 from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.hooks.task_base import ConnectorFields, failure
 from airflow_provider_cdc.sensors.waiting import WaitingSensor
+from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 
 if TYPE_CHECKING:

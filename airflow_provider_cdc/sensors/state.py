@@ -11,10 +11,10 @@ from airflow.sdk.bases.sensor import PokeReturnValue
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.hooks.links import ConnectorLink
+from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
-from airflow_provider_cdc.hooks.task_base import StateFields, failure
 from airflow_provider_cdc.sensors.waiting import WaitingSensor
+from airflow_provider_cdc.services.tasks.connector_fields import StateFields, failure
 from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:

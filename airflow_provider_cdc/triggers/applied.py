@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import StateError, StorageUnavailable
-from airflow_provider_cdc.hooks import status_texts
-from airflow_provider_cdc.hooks.connector import access_of
+from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.services.text import format_status
 from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.spi.records import BatchRecord, ConnectorRecord
-    from airflow_provider_cdc.hooks.connector import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
     from airflow_provider_cdc.state.store import StateStore
 
 
@@ -61,7 +61,7 @@ class AppliedTrigger(StateTrigger):
         if self.batch is None:
             self.batch = self._find(store, record)
         if self.batch is None:
-            wanted = f"seq {self.seq}" if self.seq is not None else status_texts.position_text(self.position)
+            wanted = f"seq {self.seq}" if self.seq is not None else format_status.position_text(self.position)
             text = f"Connector {self.connector} has not captured up to {wanted} yet; it is at {_at(record)}."
             return PollResult(text, "captured")
         return partial(self._applied, access, self.batch)
@@ -81,7 +81,7 @@ class AppliedTrigger(StateTrigger):
     def _applied(self, access: ConnectorAccess, batch: int) -> PollResult:
         """What the targets have reported to the change log."""
         try:
-            reports = status_texts.applied(access.changelog(), self.connector)
+            reports = format_status.applied(access.changelog(), self.connector)
         except OSError as e:
             raise StorageUnavailable(f"The change log of {self.connector} cannot be read: {e}") from e
         reports = [r for r in reports if r["target"] == self.target and self.location in (None, r["location"])]
@@ -162,4 +162,4 @@ def _parser(record: ConnectorRecord) -> Callable[[dict[str, Any]], Position]:
 
 
 def _at(record: ConnectorRecord) -> str:
-    return f"{status_texts.position_text(record.position)}, seq {record.seq}"
+    return f"{format_status.position_text(record.position)}, seq {record.seq}"

@@ -18,7 +18,7 @@ from airflow_provider_cdc.triggers.threads import outside
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position
-    from airflow_provider_cdc.hooks.connector import ConnectorAccess
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 
 T = TypeVar("T")
 

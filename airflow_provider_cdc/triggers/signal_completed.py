@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import StateError
 from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.hooks.signal_texts import progress_text, why_idle
+from airflow_provider_cdc.services.text.format_signal import progress_text, why_idle
 from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from airflow.cli.cli_config import ActionCommand, GroupCommand
 
 from airflow_provider_cdc.cli.definition import commands
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.state.store import StateStore
 from tests.cli.conftest import run
 from tests.support.connectors import mysql_connector

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from airflow_provider_cdc.cli.definition import commands
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.operators.procedure import SourceProcedureOperator
+from airflow_provider_cdc.operators.source_procedure import SourceProcedureOperator
 from airflow_provider_cdc.state.store import StateStore
 from dev.servers import Db2
 from tests.cli.conftest import clean, run

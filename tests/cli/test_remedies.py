@@ -28,7 +28,7 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.core.signals.table_patterns import matching
-from airflow_provider_cdc.operators.comparison import result_of
+from airflow_provider_cdc.operators.base.verify_result import result_of
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.log.registry import Registry, change_table_gone

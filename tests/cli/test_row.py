@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.model.row_story import RowStory
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.spi.retention import StateRetention
-from airflow_provider_cdc.hooks.row_look import Asked, row_keys
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
+from airflow_provider_cdc.services.row_history.row_lookup import Asked, row_keys
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop, connect, context, make_shop
 

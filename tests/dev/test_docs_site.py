@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core import errors
-from airflow_provider_cdc.hooks import alerts
-from airflow_provider_cdc.hooks.alerts import AlertKind
+from airflow_provider_cdc.services.dashboards import alerts
+from airflow_provider_cdc.services.dashboards.alerts import AlertKind
 from dev import paths
 
 ON_CALL = paths.ROOT / "docs" / "on-call.md"

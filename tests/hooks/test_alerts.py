@@ -13,8 +13,8 @@ from airflow.sdk.exceptions import AirflowException
 
 from airflow_provider_cdc.core.model.measured import Measured, Series
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
-from airflow_provider_cdc.hooks.alerts import Limits, alerts
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.services.dashboards.alerts import Limits, alerts
 from tests.support.face import Shop, context, make_shop
 from tests.support.patience import until
 

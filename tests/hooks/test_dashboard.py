@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from airflow_provider_cdc.hooks.openmetrics import openmetrics
-from airflow_provider_cdc.operators.apply_metrics import measure
+from airflow_provider_cdc.operators.base.apply_metrics import measure
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.services.dashboards.openmetrics import openmetrics
 from tests.support.face import context, make_shop
 
 DASHBOARD = json.loads((Path(__file__).parents[2] / "docs" / "grafana" / "airflow-cdc.json").read_text())

@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
-from airflow_provider_cdc.hooks.signal_texts import failure_text, fraction, halted, progress_text, why_idle
+from airflow_provider_cdc.services.text.format_signal import failure_text, fraction, halted, progress_text, why_idle
 
 
 def test_why_nothing_moves_is_said_in_one_sentence() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_cdc.hooks.status_texts import table_text, target_lines
+from airflow_provider_cdc.services.text.format_status import table_text, target_lines
 
 TOLD = {
     "rows_written": 1200,

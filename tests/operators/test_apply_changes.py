@@ -24,9 +24,9 @@ from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.model.measured import Measured
-from airflow_provider_cdc.hooks.task_base import owner_of
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset
-from airflow_provider_cdc.operators.spark_job import job_path
+from airflow_provider_cdc.operators.base.spark_job import job_path
+from airflow_provider_cdc.services.tasks.connector_fields import owner_of
 from airflow_provider_cdc.targets.lake.apply.skip_check import stamp
 from tests.support.face import TaskState, connect, context
 from tests.support.manifests import manifest
@@ -599,7 +599,7 @@ def test_an_apply_reports_what_it_did_to_each_topic_also_if_it_fails(
     tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[Measured] = []
-    monkeypatch.setattr("airflow_provider_cdc.operators.apply_metrics.to_airflow", told.append)
+    monkeypatch.setattr("airflow_provider_cdc.operators.base.apply_metrics.to_airflow", told.append)
     written = {"rows_written": 3, "bytes_written": 4096, "freshness_s": 7.5}
     routed = [{**table("shop.a", c=3), **written, "name": f"a {n}", "location": f"/lake/{n}"} for n in (1, 2)]
     spark.will(report(*routed))

@@ -25,8 +25,8 @@ from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
-from airflow_provider_cdc.operators.connector_tables import alias
-from airflow_provider_cdc.operators.spark_job import job_path
+from airflow_provider_cdc.operators.base.apply_target import alias
+from airflow_provider_cdc.operators.base.spark_job import job_path
 from tests.operators.test_apply_changes import LOCATION, table
 from tests.operators.test_warm_task import Meanwhile, until
 from tests.support.face import TaskState, connect, context

@@ -18,8 +18,8 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.retention.target_progress import needs_of
 from airflow_provider_cdc.operators import apply_to_database
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
+from airflow_provider_cdc.operators.base.apply_target import alias
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.operators.connector_tables import alias
 from tests.support.face import Shop, connect, context, make_shop
 from tests.support.patience import LONGEST_S
 

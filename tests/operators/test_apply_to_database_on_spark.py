@@ -17,8 +17,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.operators.apply_to_database_on_spark import PROPERTIES, ApplyToDatabaseOnSparkOperator
-from airflow_provider_cdc.operators.connector_tables import alias
-from airflow_provider_cdc.operators.spark_job import job_path
+from airflow_provider_cdc.operators.base.apply_target import alias
+from airflow_provider_cdc.operators.base.spark_job import job_path
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.targets.lake.jobs import apply_to_database
 from tests.support.face import connect, context

@@ -20,8 +20,8 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.records import Registration
 from airflow_provider_cdc.operators import capture as module
+from airflow_provider_cdc.operators.base.links import BatchLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.operators.links import BatchLink
 from tests.support.face import Shop, connect, context, make_shop
 from tests.support.patience import until
 

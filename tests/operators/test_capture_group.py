@@ -20,11 +20,11 @@ from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.hooks.group import CaptureOf, look_at
+from airflow_provider_cdc.operators.base.links import ConnectorsLink
 from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
-from airflow_provider_cdc.operators.links import ConnectorsLink
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_group import CaptureOf, look_at
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import OffsetRow

@@ -15,8 +15,8 @@ from openlineage.client.serde import Serde
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.column_origins import TableOrigins
 from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.operators.base.openlineage_events import AppliedTables, applied, dataset_of
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.operators.lineage import AppliedTables, applied, dataset_of
 from airflow_provider_cdc.sources import config_class
 from dev import paths
 from tests.operators.test_apply_changes import LOCATION, Spark, apply, report, table

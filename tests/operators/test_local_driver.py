@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.operators.local_driver import ClassArchive
+from airflow_provider_cdc.operators.base.local_driver import ClassArchive
 from dev.bootstrap.jars import ensure
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.long]

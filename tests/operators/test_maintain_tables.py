@@ -21,9 +21,9 @@ from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.operators.base.spark_job import job_path
 from airflow_provider_cdc.operators.maintain_tables import MaintainTablesOperator
 from airflow_provider_cdc.operators.retention import RetentionOperator
-from airflow_provider_cdc.operators.spark_job import job_path
 from airflow_provider_cdc.state.models import OffsetHistoryRow
 from airflow_provider_cdc.state.store import StateStore
 from tests.support.face import connect, context

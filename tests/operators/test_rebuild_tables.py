@@ -14,8 +14,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from airflow_provider_cdc.connector import ConnectorDefinition
+from airflow_provider_cdc.operators.base.spark_job import job_path
 from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
-from airflow_provider_cdc.operators.spark_job import job_path
 from tests.support.face import connect, context
 
 LOCATION = "/lake/{database}/{table}"

@@ -14,7 +14,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.hooks.links import ConnectorLink
+from airflow_provider_cdc.hooks.page_links import ConnectorLink
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.signal import AdHocSnapshotOperator, SendSignalOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_cdc.hooks.connector_view import tables_of
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_database import VerifyDatabaseOperator
+from airflow_provider_cdc.services.dashboards.connector_view import tables_of
 from tests.support import face
 from tests.support.face import Shop, connect, context, make_shop
 

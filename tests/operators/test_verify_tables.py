@@ -17,8 +17,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.operators.base.spark_job import job_path
 from airflow_provider_cdc.operators.capture import CaptureOperator
-from airflow_provider_cdc.operators.spark_job import job_path
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
 from airflow_provider_cdc.verify.verification_report import Compared, Verified
 from tests.support.face import Shop, connect, context, make_shop

@@ -26,7 +26,7 @@ from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.changelog.reports.apply_turns import Turns
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.operators import warm_task as module
+from airflow_provider_cdc.operators.base import continuous_apply as module
 from tests.operators.test_apply_changes import LOCATION, Spark, apply, events, report, table
 from tests.support.face import TaskState, context
 from tests.support.patience import LONGEST_S

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from airflow_provider_cdc.hooks.targets import known_access
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
+from airflow_provider_cdc.operators.table_actions import WorkOnTablesOperator, comparing, rebuilding
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
-from airflow_provider_cdc.operators.work_on_tables import WorkOnTablesOperator, comparing, rebuilding
+from airflow_provider_cdc.services.connectors.connector_targets import known_access
 from tests.support import face
 from tests.support.face import Shop, connect, context, make_shop
 

@@ -16,10 +16,10 @@ from airflow.sdk import DAG
 from fastapi.testclient import TestClient
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.plugins import rights
 from airflow_provider_cdc.plugins.app import app
 from airflow_provider_cdc.plugins.rights import KnownConnection, KnownDag
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.face import Shop, connect, make_shop
 

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.model.notifications import ACTION, Notification, 
 from airflow_provider_cdc.core.model.signal import SignalState
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.retention import StateRetention
-from airflow_provider_cdc.hooks.connector import access_of
+from airflow_provider_cdc.services.connectors.connector_access import access_of
 from tests.plugins.conftest import Asked, capture
 from tests.support.face import Shop
 

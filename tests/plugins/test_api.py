@@ -23,12 +23,12 @@ from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.interfaces import DesiredState
 from airflow_provider_cdc.core.spi.monitor import Monitor
 from airflow_provider_cdc.core.spi.records import Registration
-from airflow_provider_cdc.hooks import source_look
-from airflow_provider_cdc.hooks.connector import access_of
 from airflow_provider_cdc.plugins import rights
 from airflow_provider_cdc.plugins.api import reading
 from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin
 from airflow_provider_cdc.plugins.rights import KnownDag
+from airflow_provider_cdc.services.connectors import source_probe
+from airflow_provider_cdc.services.connectors.connector_access import access_of
 from airflow_provider_cdc.state.store import StateStore
 from tests.cli.conftest import run
 from tests.plugins.conftest import Asked, capture, known_to_airflow
@@ -244,7 +244,7 @@ def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
 ) -> None:
     """The report of a target is a pipe into which nobody writes: who reads it waits."""
     monkeypatch.setattr(reading, "_LOG_S", 0.2)
-    monkeypatch.setattr(source_look, "_log_places", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(source_probe, "_log_places", threading.BoundedSemaphore(2))
     folder = Path(shop.definition.changelog) / "shop" / "applied"
     folder.mkdir(parents=True, exist_ok=True)
     pipe = folder / "delta-0.json"

@@ -12,9 +12,9 @@ import pytest
 from airflow_provider_cdc.core.errors import AccessDenied, SourceUnavailable
 from airflow_provider_cdc.core.model.measured import Measured, Series
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.hooks import source_look
-from airflow_provider_cdc.hooks.charts import MOST
-from airflow_provider_cdc.hooks.source_look import WAYS_OUT
+from airflow_provider_cdc.services.connectors import source_probe
+from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT
+from airflow_provider_cdc.services.dashboards.charts import MOST
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.cli.conftest import run
 from tests.plugins.conftest import Asked, capture
@@ -78,7 +78,7 @@ def test_a_source_that_does_not_answer_is_told_in_time_and_takes_no_more_than_it
     shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     answers = threading.Event()
-    monkeypatch.setattr(source_look, "_places", threading.BoundedSemaphore(2))
+    monkeypatch.setattr(source_probe, "_places", threading.BoundedSemaphore(2))
     for method in ("check", "verify_position"):
         monkeypatch.setattr(MemorySource, method, lambda *_: answers.wait(30))
     began = time.monotonic()
@@ -103,10 +103,10 @@ def test_a_look_that_gets_no_thread_takes_no_place(monkeypatch: pytest.MonkeyPat
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", none_left)
-        for _ in range(source_look.MOST_AT_ONCE + 1):
+        for _ in range(source_probe.MOST_AT_ONCE + 1):
             with pytest.raises(RuntimeError, match="thread"):
-                source_look.within(1, "The source", lambda: 1)
-    assert source_look.within(5, "The source", lambda: 1) == 1
+                source_probe.within(1, "The source", lambda: 1)
+    assert source_probe.within(5, "The source", lambda: 1) == 1
 
 
 # -- the gap ------------------------------------------------------------------------------------------------------------

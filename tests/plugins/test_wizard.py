@@ -13,10 +13,10 @@ from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.dag import cdc_dags
-from airflow_provider_cdc.hooks.new_definition import MODES, TARGETS, NewDefinition, kinds, modes_of, written
 from airflow_provider_cdc.hooks.source import CdcSourceHook
 from airflow_provider_cdc.plugins import rights
 from airflow_provider_cdc.plugins.rights import KnownConnection
+from airflow_provider_cdc.services.definition_wizard import MODES, TARGETS, NewDefinition, kinds, modes_of, written
 from airflow_provider_cdc.sources import config_class
 from tests.plugins.conftest import Asked
 from tests.support.face import Shop, connect

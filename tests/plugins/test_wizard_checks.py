@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.hooks.new_definition import kinds
+from airflow_provider_cdc.services.definition_wizard import kinds
 from dev.servers import Db2, Kafka, Oracle
 from dev.servers.mongodb import MongoDb
 from tests.plugins.conftest import Asked

@@ -20,13 +20,13 @@ from airflow.sdk.exceptions import (
 )
 
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, SourceUnavailable
-from airflow_provider_cdc.hooks.group import CaptureOf, Looked
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
 from airflow_provider_cdc.sensors.applied import AppliedSensor
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
 from airflow_provider_cdc.sensors.waiting import WaitingSensor
+from airflow_provider_cdc.services.connectors.connector_group import CaptureOf, Looked
 from tests.support.face import Shop, context, make_shop
 
 Make = Callable[..., WaitingSensor]

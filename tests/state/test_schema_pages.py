@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.hooks.schema_diff import difference, newest_differences
+from airflow_provider_cdc.services.dashboards.schema_diff import difference, newest_differences
 from airflow_provider_cdc.state.models import SchemaHistoryRow
 from airflow_provider_cdc.state.store import StateStore
 

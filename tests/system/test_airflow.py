@@ -37,7 +37,7 @@ def test_the_provider_is_there_from_its_wheel(airflow: Airflow) -> None:
     hooks = json.loads(airflow.run("providers", "hooks", "-o", "json").stdout)
     types = {h["connection_type"]: h["class"] for h in hooks if h["package_name"] == "airflow-provider-cdc"}
     assert set(types) == {*(f"cdc_{kind}" for kind in SOURCES), "cdc_state"}
-    where = "from airflow_provider_cdc.operators.spark_job import job_path; print(job_path('apply_changes.py'))"
+    where = "from airflow_provider_cdc.operators.base.spark_job import job_path; print(job_path('apply_changes.py'))"
     code = subprocess.run(
         [str(airflow.python), "-c", where], env=airflow.environment, cwd="/", capture_output=True, text=True
     )

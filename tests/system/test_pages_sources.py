@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.hooks.new_definition import NewDefinition, kinds, written
+from airflow_provider_cdc.services.definition_wizard import NewDefinition, kinds, written
 from dev.airflow import Airflow, Services
 from tests.support.any_source import AnySource, any_source, parsed, ran
 from tests.support.face import connect

@@ -16,7 +16,7 @@ import pytest
 from airflow_provider_cdc.connector import ConnectorDefinition, open_source
 from airflow_provider_cdc.core.model.offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger

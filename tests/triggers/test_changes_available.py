@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger

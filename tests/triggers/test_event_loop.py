@@ -14,8 +14,8 @@ import pytest
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
 from airflow_provider_cdc.triggers.changes import CdcChangeTrigger

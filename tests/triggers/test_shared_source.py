@@ -12,8 +12,8 @@ import pytest
 from airflow_provider_cdc.connector import ConnectorDefinition, source_key
 from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.sources import SOURCES, config_class
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.source import MemorySource

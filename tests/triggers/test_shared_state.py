@@ -15,9 +15,9 @@ from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import StateUnavailable
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
 from airflow_provider_cdc.core.spi.control import DesiredState
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.operators.capture import CaptureOperator
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.models import OffsetRow
 from airflow_provider_cdc.state.store import StateStore
@@ -343,7 +343,7 @@ def test_a_storage_that_hangs_keeps_no_question_to_the_state_from_its_answer(
         assert go_on.wait(LONGEST_S)
         return []
 
-    monkeypatch.setattr("airflow_provider_cdc.hooks.status_texts.applied", hang)
+    monkeypatch.setattr("airflow_provider_cdc.services.text.format_status.applied", hang)
 
     async def story() -> None:
         tasks = [

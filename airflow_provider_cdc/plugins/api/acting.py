@@ -24,10 +24,10 @@ from airflow_provider_cdc.core.model.action import (
     StopSnapshot,
     Verify,
 )
-from airflow_provider_cdc.hooks.actions import carry_out, plan_of
-from airflow_provider_cdc.hooks.asked_for import asked_for
 from airflow_provider_cdc.plugins.api.reach import MOST, Administrable, Operable, Reached, Readable, Store
 from airflow_provider_cdc.plugins.runs import AirflowRuns
+from airflow_provider_cdc.services.actions.action_history import asked_for
+from airflow_provider_cdc.services.actions.actions import carry_out, plan_of
 from airflow_provider_cdc.state.store import StateStore
 
 router = APIRouter(prefix="/connectors/{connector}/actions", tags=["actions"])

@@ -10,10 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.hooks.charts import ChartsOf, SpanName, charts_of
-from airflow_provider_cdc.hooks.signal_texts import gap_text
-from airflow_provider_cdc.hooks.source_look import WAYS_OUT, Readiness, gap_of, reached, readiness, within
 from airflow_provider_cdc.plugins.api.reach import Operable, Readable, Store
+from airflow_provider_cdc.services.connectors.source_probe import (
+    WAYS_OUT,
+    Readiness,
+    gap_of,
+    reached,
+    readiness,
+    within,
+)
+from airflow_provider_cdc.services.dashboards.charts import ChartsOf, SpanName, charts_of
+from airflow_provider_cdc.services.text.format_signal import gap_text
 
 router = APIRouter(prefix="/connectors/{connector}", tags=["connectors"])
 

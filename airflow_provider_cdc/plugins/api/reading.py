@@ -12,15 +12,15 @@ from airflow_provider_cdc.core.model.notifications import ROW
 from airflow_provider_cdc.core.model.overview import ConnectorLine, NextRun
 from airflow_provider_cdc.core.model.work import Work
 from airflow_provider_cdc.core.spi.records import ConnectorRecord
-from airflow_provider_cdc.hooks import status_texts
-from airflow_provider_cdc.hooks.connector import access_of
-from airflow_provider_cdc.hooks.connector_view import properties_of, tables_of
-from airflow_provider_cdc.hooks.overview import line_of, overview, wholes_of
-from airflow_provider_cdc.hooks.schema_diff import newest_differences
-from airflow_provider_cdc.hooks.source_look import within_log
 from airflow_provider_cdc.plugins.api import models
 from airflow_provider_cdc.plugins.api.reach import MOST, Readable, Store
 from airflow_provider_cdc.plugins.rights import Known, Right, known_of, may, readable, rights_on
+from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.services.connectors.source_probe import within_log
+from airflow_provider_cdc.services.dashboards.connector_view import properties_of, tables_of
+from airflow_provider_cdc.services.dashboards.overview import line_of, overview, wholes_of
+from airflow_provider_cdc.services.dashboards.schema_diff import newest_differences
+from airflow_provider_cdc.services.text import format_status
 
 router = APIRouter(tags=["connectors"])
 _LOG_S = 5.0
@@ -100,9 +100,9 @@ def connector(store: Store, reached: Readable) -> models.ConnectorDetail:
 
 
 def _beside(record: ConnectorRecord) -> tuple[list[dict[str, Any]], list[Work], str | None]:
-    """As :func:`airflow_provider_cdc.hooks.status_texts.beside_changelog` has it; a storage that does not answer is waited for a short time only."""
+    """As :func:`airflow_provider_cdc.services.text.format_status.beside_changelog` has it; a storage that does not answer is waited for a short time only."""
     try:
-        return within_log(_LOG_S, record.connector, lambda: status_texts.beside_changelog(record))
+        return within_log(_LOG_S, record.connector, lambda: format_status.beside_changelog(record))
     except (SourceBusy, SourceUnavailable) as e:
         return [], [], str(e)
 

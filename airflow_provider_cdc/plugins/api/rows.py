@@ -7,9 +7,9 @@ from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_provider_cdc.core.model.row_story import KeyColumn, RowStory
-from airflow_provider_cdc.hooks.row_look import Asked, look, row_keys
 from airflow_provider_cdc.plugins import rights
 from airflow_provider_cdc.plugins.api.reach import Store, WithRows
+from airflow_provider_cdc.services.row_history.row_lookup import Asked, look, row_keys
 
 router = APIRouter(tags=["rows"])
 _SECONDS = 10.0

@@ -11,7 +11,12 @@ from airflow.api_fastapi.core_api.security import GetUserDep
 from fastapi import APIRouter, Depends, HTTPException, Path
 from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_provider_cdc.hooks.new_definition import (
+from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
+from airflow_provider_cdc.plugins import rights
+from airflow_provider_cdc.plugins.api.looks import Ask, Prerequisite, prerequisites
+from airflow_provider_cdc.plugins.rights import Right
+from airflow_provider_cdc.services.connectors.source_probe import within
+from airflow_provider_cdc.services.definition_wizard import (
     TARGETS,
     NewDefinition,
     TableName,
@@ -22,11 +27,6 @@ from airflow_provider_cdc.hooks.new_definition import (
     places_of,
     written,
 )
-from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
-from airflow_provider_cdc.hooks.source_look import within
-from airflow_provider_cdc.plugins import rights
-from airflow_provider_cdc.plugins.api.looks import Ask, Prerequisite, prerequisites
-from airflow_provider_cdc.plugins.rights import Right
 from airflow_provider_cdc.sources import SOURCES, config_class
 
 router = APIRouter(prefix="/wizard", tags=["wizard"])

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.targets.lake.jobs.apply_changes import ApplyChanges
 from tests.support.face import connect

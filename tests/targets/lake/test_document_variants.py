@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.hooks.row_lake import NotLookedAt, rows_of
+from airflow_provider_cdc.services.row_history.lake_reader import NotLookedAt, rows_of
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables
 from airflow_provider_cdc.verify.verification_report import Compared

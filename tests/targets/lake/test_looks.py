@@ -13,7 +13,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
-from airflow_provider_cdc.operators.local_driver import little_work
+from airflow_provider_cdc.operators.base.local_driver import little_work
 from airflow_provider_cdc.targets.lake.apply.catch_up import CatchUp
 from airflow_provider_cdc.targets.lake.apply.skip_check import nothing_new
 from airflow_provider_cdc.targets.lake.backlog.backlog import Backlog

@@ -18,8 +18,8 @@ from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.model.row_story import TargetNow
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.hooks.connector import ConnectorAccess
-from airflow_provider_cdc.hooks.row_targets import at_targets
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+from airflow_provider_cdc.services.row_history.target_reader import at_targets
 from tests.targets.lake.lake import Lake
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_kind]

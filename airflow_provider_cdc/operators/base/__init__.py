@@ -1,0 +1,1 @@
+"""Parts of operators: Spark jobs, apply targets, metrics, lineage, links."""

@@ -1,0 +1,227 @@
+"""What the tasks that submit the apply share, of one connector or of several: a job that ends, one that goes on, and what is made of its reports."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.operators.base.continuous_apply import WarmJob
+from airflow_provider_cdc.operators.base.local_driver import LEAN, ClassArchive
+from airflow_provider_cdc.operators.base.openlineage_events import applied
+from airflow_provider_cdc.operators.base.spark_job import SubmitsJob
+from airflow_provider_cdc.services.tasks.connector_fields import failure, is_last_try, owner_of
+
+if TYPE_CHECKING:
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
+    from airflow.sdk.exceptions import AirflowException
+
+    from airflow_provider_cdc.operators.base.apply_target import ConnectorTables
+
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+class AppliesChanges(SubmitsJob):
+    """A task that applies change logs. Connectors stand for themselves: what is wrong with one of several keeps none of the others."""
+
+    run_for: float | None
+    _applied: Sequence[ConnectorTables] = ()
+    _warm: WarmJob | None = None
+
+    # -- for those who inherit ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _connectors(self) -> list[ConnectorTables]:
+        """What is to be applied, by the rendered fields."""
+
+    @abstractmethod
+    def _tell_job(self, connectors: Sequence[ConnectorTables], *more: str) -> None:
+        """Set the job and its arguments.
+
+        :param more: arguments that are those of any apply
+        """
+
+    @abstractmethod
+    def _result(self, done: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """What the task returns.
+
+        :param done: the results of its connectors
+        """
+
+    # -- the task -----------------------------------------------------------------------------------------------------
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        began, failed = time.monotonic(), True
+        try:
+            self._refuse_secrets()  # also if there is nothing to submit
+            self._applied = self._connectors()
+            done = self._once(context) if self.run_for is None else self._go_on(context)
+            failed = False
+            return done
+        except CdcError as e:
+            raise failure(e) from e
+        finally:
+            self._measure(time.monotonic() - began, failed=failed)
+
+    def _measure(self, seconds: float, *, failed: bool) -> None:
+        """Report what was measured, which costs the task nothing if it fails. If the task has failed for one connector, it has not for the others."""
+        from airflow_provider_cdc.operators.base.apply_metrics import measure
+
+        blamed = [one for one in self._applied if one.trouble] or self._applied
+        for one in self._applied:
+            try:
+                measure(one, failed=failed and one in blamed, seconds=seconds)
+            except Exception:
+                self.log.warning("What was measured of connector %s could not be reported.", one.name, exc_info=True)
+
+    def _once(self, context: Context) -> dict[str, Any]:
+        todo = [one for one in self._applied if self._tried(one, one.look)]
+        if not todo:
+            self.log.info("Spark is not started.")
+            return self._end(context, todo, None)
+        owner = owner_of(context)
+        for one in todo:
+            one.owner = owner
+        archive = self._complete(todo, "--owner", owner, little=all(one.little for one in todo))
+        error = self._submit(context)
+        for one in todo:
+            self._tried(one, partial(one.take_report, error))
+        if error is None:
+            archive.keep()
+        else:
+            archive.drop()
+        if error is not None and archive.making and not any(one.trouble for one in todo):
+            self.log.warning(
+                "All tables are up to date; only the archive of the job's classes could not be made: %s", error
+            )
+            error = None
+        return self._end(context, todo, error)
+
+    def _go_on(self, context: Context) -> dict[str, Any]:
+        warm = WarmJob(context)
+        todo = [one for one in self._applied if self._tried(one, partial(one.follow, warm.owner))]
+        warm.tasks = [one.warm for one in todo if one.warm is not None]
+        self._warm = warm
+        error: AirflowException | None = None
+        if todo:
+            self._complete(todo, "--run-for", str(self.run_for), "--owner", warm.owner)
+            with warm.submitted():
+                error = self._submit(context)
+            for one in todo:
+                self._tried(one, partial(one.take_last_word, error))
+        # a try that comes back would only take over from the one that goes on, which has the same trouble
+        troubled = [one for one in self._applied if one.trouble]
+        given_up = bool(troubled) and all(self._tried(one, one.taken_over) for one in troubled)
+        if warm.killed and error is None and not troubled:
+            return self._ended_early(context, todo)
+        return self._end(context, todo, error, given_up=given_up)
+
+    def _ended_early(self, context: Context, todo: Sequence[ConnectorTables]) -> dict[str, Any]:
+        """What becomes of a task that somebody has ended, and whose job has ended well.
+
+        :raises AirflowException: nobody has taken over: a success would leave the tables to nobody until the next run begins
+        """
+        from airflow.sdk.exceptions import AirflowException
+
+        if not all(self._tried(one, one.taken_over) for one in todo):
+            self._remember(context)
+            raise AirflowException(
+                "The task was ended before its time was over: its job has ended after what it was committing, and the next try goes on."
+            )
+        done = self._end(context, todo, None)
+        for one in todo:  # the state may be decided already, and then these events are dropped
+            self._tried(one, partial(one.remember, context, for_good=False))
+        return done
+
+    def _tried(self, one: ConnectorTables, action: Callable[[], bool]) -> bool:
+        """What an action says of a connector. If it fails, that is the trouble of this one only, if there are others."""
+        try:
+            return action()
+        except Exception as e:
+            if len(self._applied) == 1:
+                raise
+            self.log.warning("Connector %s: %s", one.name, e, exc_info=not isinstance(e, CdcError))
+            one.trouble = one.trouble or f"Connector {one.name}: {e}"
+            return False
+
+    def _end(
+        self,
+        context: Context,
+        todo: Sequence[ConnectorTables],
+        error: AirflowException | None,
+        *,
+        given_up: bool = False,
+    ) -> dict[str, Any]:
+        """Emit the events; or if something has failed, remember them for the next try.
+
+        :param todo: connectors that were submitted
+        :param error: that the job has ended with
+        :param given_up: another try would be of no use
+        """
+        from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+        troubled = [one for one in self._applied if one.trouble]
+        if not troubled and error is None:
+            done = [one.announce(context) for one in self._applied]
+            for one in self._applied:
+                one.announced()
+            return self._result(done)
+        self._remember(context, for_good=given_up)
+        if error is not None and all(one.lost for one in troubled) and (not troubled or all(one.lost for one in todo)):
+            raise error  # nothing else is known
+        raise (AirflowFailException if given_up else AirflowException)(
+            "\n".join(one.trouble for one in troubled)
+        ) from error
+
+    def _remember(self, context: Context, *, for_good: bool = False) -> None:
+        for_good = for_good or is_last_try(context)
+        for one in self._applied:
+            self._tried(one, partial(one.remember, context, for_good=for_good))
+
+    def on_kill(self) -> None:
+        """End the job; one that goes on ends after what it is committing, if it can."""
+        warm = self._warm
+        # nobody waits for the job any more, to make something of its report
+        alone = warm is not None and not warm.running
+        if warm is None or not warm.end(getattr(self._hook, "_submit_sp", None), self.log):
+            super().on_kill()
+        if warm is not None and alone:
+            for one in (one for one in self._applied if one.warm is not None):
+                self._tried(one, partial(one.take_last_word, None))
+            self._remember(warm.context)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any]:
+        """What the run has applied, for Airflow's OpenLineage provider; also of one that has failed."""
+        return applied([one.lineage for one in self._applied if one.lineage is not None], self.target)
+
+    # -- the submit ---------------------------------------------------------------------------------------------------
+
+    def _set_run_for(self, run_for: float | timedelta | None) -> None:
+        """:raises ConfigError: it is no time"""
+        self.run_for = run_for.total_seconds() if isinstance(run_for, timedelta) else run_for
+        if self.run_for is not None and not 0 < self.run_for < float("inf"):
+            raise ConfigError(f"run_for must be longer than 0 seconds, and is {run_for}.")
+
+    def _complete(self, connectors: Sequence[ConnectorTables], *more: str, little: bool = False) -> ClassArchive:
+        """Add what the job needs to the user's settings.
+
+        :param connectors: that are submitted
+        :param little: it is little work
+        """
+        self._tell_job(connectors, *more)
+        submit = self._get_hook()._connection
+        archive = ClassArchive(submit["spark_binary"], *filter(None, (self.driver_class_path, self.jars)))
+        if not self._cluster_mode() and _JAVA_OPTIONS not in (self.conf or {}):
+            quiet = Path(__file__).with_name("log4j2.properties").as_uri()
+            options = [f"-Dlog4j2.configurationFile={quiet}"]
+            if str(submit["master"]).partition("[")[0] == "local":
+                # one that goes on has its own time to get fast, and ends when nobody waits for it
+                options += [*(LEAN if little else ()), *archive.options(make=self.run_for is None)]
+            self.conf = {**(self.conf or {}), _JAVA_OPTIONS: " ".join(options)}
+        return archive

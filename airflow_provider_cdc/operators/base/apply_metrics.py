@@ -1,0 +1,115 @@
+"""What an apply reports to the monitor, of each connector that it applies, and what a comparison of its tables with the source does."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.spi.monitor import Monitor, Sink, run_ended
+from airflow_provider_cdc.hooks.airflow_stats import to_airflow
+from airflow_provider_cdc.hooks.state import CdcStateHook
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.model.measured import Measured
+    from airflow_provider_cdc.operators.base.apply_target import ConnectorTables
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.verify.verification_report import Compared, Verified
+
+
+_COUNTED = {
+    "rows_written": "TotalNumberOfRowsWritten",
+    "rows_deleted": "TotalNumberOfRowsDeleted",
+    "bytes_written": "TotalNumberOfBytesWritten",
+    "files_written": "TotalNumberOfFilesWritten",
+}
+
+
+def measure(one: ConnectorTables, *, failed: bool, seconds: float) -> None:
+    """Report a run's apply of one connector.
+
+    :param failed: it was not applied, or not all of it
+    """
+    # otherwise it is that of an earlier job, which has told of it
+    own = bool(one.owner) and (one.report or {}).get("owner") in (None, one.owner)
+    measure_report(one.access, one.target, one.location, one.report, own=own, failed=failed, seconds=seconds)
+
+
+def measure_report(
+    access: ConnectorAccess,
+    target: str,
+    location: str,
+    report: Mapping[str, Any] | None,
+    *,
+    own: bool = True,
+    failed: bool = False,
+    seconds: float = 0.0,
+    ended: bool = True,
+) -> None:
+    """Report a run's apply of one connector.
+
+    :param report: of an apply, with ``last_batch``, ``tables`` and ``failed``; ``None``: it has left none
+    :param own: whether it is this run's
+    :param failed: it was not applied, or not all of it
+    :param ended: the run has ended; otherwise it goes on, and this is what it has done since it told the last time
+    """
+    monitor = _monitor(access, "apply", target, location)
+    _tables(monitor, report, own=own)
+    if ended:
+        run_ended(monitor, "apply", failed=failed, seconds=seconds)
+    else:
+        monitor.flush()
+
+
+def measure_comparison(access: ConnectorAccess, target: str, location: str, verified: Verified) -> None:
+    """Report how the tables of a target compare with the source; those that could not be compared are what they were."""
+    monitor = _monitor(access, "verify", target, location)
+    topics: dict[str, list[Compared]] = defaultdict(list)
+    for table in verified.tables:
+        topics[table.topic].append(table)
+    for topic, tables in topics.items():  # of a topic with a route there are several
+        if any(table.not_compared for table in tables):
+            continue
+        monitor.gauge("verify.TableDiffers", int(not all(table.equal for table in tables)), topic)
+        monitor.gauge("verify.RowsMissing", sum(table.missing for table in tables), topic)
+        monitor.gauge("verify.RowsSurplus", sum(table.surplus for table in tables), topic)
+        monitor.gauge("verify.RowsDifferent", sum(table.different for table in tables), topic)
+    monitor.flush()
+
+
+def _monitor(access: ConnectorAccess, what: str, target: str, location: str) -> Monitor:
+    place = hashlib.sha256(location.encode()).hexdigest()[:8]
+    sinks: list[Sink] = [to_airflow, partial(_keep, access.state_conn_id)]
+    return Monitor(access.definition.name, f"{what} {target} {place}", sinks, {"target": target, "place": place})
+
+
+def _keep(state_conn_id: str, found: Measured) -> None:
+    """Keep it in the state tables."""
+    with CdcStateHook(state_conn_id).opened(patience_s=2) as store:
+        store.metrics.add(found)
+
+
+def _tables(monitor: Monitor, report: Mapping[str, Any] | None, *, own: bool) -> None:
+    from airflow_provider_cdc.changelog.reports.apply_report import merged
+
+    if report is None:
+        return
+    if report.get("last_batch"):
+        monitor.gauge("apply.LastBatch", report["last_batch"])
+    if not own:
+        return
+    counted = set()
+    for table in merged(report["tables"]):
+        topic = table["topic"]
+        if topic not in counted:  # tables that a route makes of one topic have read the same events
+            monitor.count("apply.TotalNumberOfEventsApplied", sum(table["rows"].values()), topic)
+        counted.add(topic)
+        for field, name in _COUNTED.items():
+            if table.get(field) is not None:
+                monitor.count(f"apply.{name}", table[field], topic)
+        monitor.gauge("apply.TableDurationInSeconds", table["seconds"], topic)
+        if table.get("freshness_s") is not None:
+            monitor.observe("apply.FreshnessInSeconds", table["freshness_s"], topic)
+    monitor.gauge("apply.FailedTables", len(report["failed"]))

@@ -1,0 +1,232 @@
+"""The task that compares, repairs or rebuilds tables of a connector that is only named: how its source and its targets are reached is what the last runs have recorded."""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.hooks.database import TARGET
+from airflow_provider_cdc.hooks.page_links import ConnectorLink
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.services.connectors.connector_targets import UNTOUCHED, database_of, known_access, one_target
+from airflow_provider_cdc.services.tasks.action_outcome import told
+from airflow_provider_cdc.services.tasks.connector_fields import StateFields, failure
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.connector import ConnectorDefinition
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+
+
+class Work(enum.StrEnum):
+    """What can be done with tables."""
+
+    VERIFY = "verify"
+    REPAIR = "repair"
+    REBUILD = "rebuild"
+
+
+TITLES = {
+    Work.VERIFY: "Compare them with the source",
+    Work.REPAIR: "Compare them, and have rows that differ read again",
+    Work.REBUILD: "Build them again from the change log",
+}
+"""The choices in the form."""
+
+
+class WorkOnTablesOperator(StateFields, BaseOperator):
+    """Compares tables of a target with the source, repairs those that differ, or builds tables again from the change log; as ``airflow cdc verify``,
+    ``verify --repair`` and ``rebuild`` do.
+
+        >>> WorkOnTablesOperator(task_id="compare", connector="shop", work="verify")
+
+    Returns what :class:`~airflow_provider_cdc.operators.verify_tables.VerifyTablesOperator` or
+    :class:`~airflow_provider_cdc.operators.rebuild_tables.RebuildTablesOperator` returns.
+
+    :param connector: the connector, or its name (templated)
+    :param work: see :class:`Work` (templated)
+    :param tables: of a comparison, patterns as in ``table.include.list``, by default all; of a rebuild, ``<database>.<table>`` or topics.
+        A JSON list is taken, too (templated)
+    :param target: kind of the target, where there are several (templated)
+    :param location: where its tables are, as its apply has it, where there are several (templated)
+    :param confirm: the connector's name, of a repair and of a rebuild (templated)
+    :param wait: how long a comparison waits for the capture, and then for the apply
+    :param spark: arguments of ``SparkSubmitOperator``, such as ``conn_id``, ``jars``, ``packages`` and ``conf``
+    :param state_conn_id: Airflow connection to the state tables (templated)
+    """
+
+    template_fields: Sequence[str] = (
+        *StateFields.STATE_FIELDS, "work", "tables", "target", "location", "confirm", "spark",
+    )  # fmt: skip
+    template_fields_renderers = {"spark": "json"}
+    operator_extra_links = (ConnectorLink(),)
+    ui_color = "#fdebd3"
+
+    def __init__(
+        self,
+        *,
+        connector: str | ConnectorDefinition,
+        work: str,
+        tables: Sequence[str] | str = (),
+        target: str = "",
+        location: str = "",
+        confirm: str | None = None,
+        wait: timedelta = timedelta(minutes=10),
+        spark: Mapping[str, Any] | None = None,
+        state_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._set_connector_name(connector, state_conn_id)
+        self.work, self.tables, self.target, self.location = str(work), tables, target, location
+        self.confirm, self.wait, self.spark = confirm, wait, dict(spark or {})
+        self._task: Any = None
+
+    def execute(self, context: Context) -> Any:
+        with told(self.connector, self.state_conn_id, self.work, context, self.log) as lines:
+            try:
+                self._task = self._made()
+            except CdcError as e:
+                raise failure(e) from e
+            found = self._task.execute(context)
+            lines += _said(found)
+        return found
+
+    def on_kill(self) -> None:
+        if self._task is not None:
+            self._task.on_kill()
+
+    def _made(self) -> Any:
+        """The task that does the work.
+
+        :raises CdcError: it is not known how, or not confirmed
+        """
+        work = self._confirmed()
+        with CdcStateHook(self.state_conn_id).opened() as store:
+            access = known_access(store, self.connector, self.state_conn_id)
+        target, location = one_target(access, self.target or None, self.location or None)
+        tables = _listed(self.tables)
+        if work is Work.REBUILD:
+            return rebuilding(access, target, location, tables, self.spark)
+        options: dict[str, Any] = {"tables": tables, "wait": self.wait, "repair": work is Work.REPAIR}
+        return comparing(access, target, location, self.spark, **options)
+
+    def _confirmed(self) -> Work:
+        if self.work not in list(Work):
+            raise ConfigError(
+                f"{self.work!r} is not known.",
+                safe=UNTOUCHED,
+                remedy=f"give one of {', '.join(work.value for work in Work)}",
+            )
+        work = Work(self.work)
+        if work is not Work.VERIFY and self.confirm != self.connector:
+            raise ConfigError(
+                f"To {work.value} tables is not confirmed: the name given is {self.confirm or ''!r}, and the connector is {self.connector}.",
+                safe=UNTOUCHED,
+                remedy="give the connector's name under confirm",
+            )
+        return work
+
+
+def _said(found: Mapping[str, Any]) -> list[str]:
+    """What a comparison or a rebuild has found or done, for people.
+
+    >>> _said({"tables": {"shop.a": 2}, "not_compared": {"shop.b": "it has no key"}})
+    ['Equal to the source: shop.a (2 rows).', 'Not compared: shop.b: it has no key']
+    """
+    tables = found["tables"]
+    if "not_compared" not in found:
+        return [f"Built again: {', '.join(tables)}."]
+    equal = ", ".join(f"{name} ({rows:,} row{'' if rows == 1 else 's'})" for name, rows in tables.items())
+    return [
+        f"Equal to the source: {equal or 'none'}.",
+        *(f"Not compared: {t}: {why}" for t, why in found["not_compared"].items()),
+    ]
+
+
+def _listed(tables: Sequence[str] | str) -> list[str]:
+    """Names from a template, which gives a text.
+
+    >>> _listed('["shop.orders"]'), _listed("[a-z]+.orders"), _listed("")
+    (['shop.orders'], ['[a-z]+.orders'], [])
+    """
+    if not isinstance(tables, str):
+        return list(tables)
+    try:
+        found = json.loads(tables)
+    except ValueError:
+        found = None
+    return [str(one) for one in found] if isinstance(found, list) else [tables] if tables else []
+
+
+def comparing(
+    access: ConnectorAccess,
+    target: str,
+    location: str,
+    spark: Mapping[str, Any],
+    *,
+    database: str | None = None,
+    **options: Any,
+) -> Any:
+    """The task that compares tables of a target.
+
+    :param database: another connection to a target database
+    :param options: that both kinds of tasks have
+    """
+    common: dict[str, Any] = {
+        "task_id": "verify", "definition": access.definition, "source_conn_id": access.conn_id,
+        "state_conn_id": access.state_conn_id, "storage_conn_id": access.storage_conn_id, **options,
+    }  # fmt: skip
+    if target == TARGET:
+        from airflow_provider_cdc.operators.verify_database import VerifyDatabaseOperator
+
+        conn_id, sink = database_of(access, location, database)
+        return VerifyDatabaseOperator(conn_id=conn_id, sink=sink, **common)
+    from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator
+
+    return VerifyTablesOperator(target=target, location=location, **common, **spark)
+
+
+def rebuilding(
+    access: ConnectorAccess,
+    target: str,
+    location: str,
+    tables: Sequence[str] | str,
+    spark: Mapping[str, Any],
+    *,
+    database: str | None = None,
+    **beside: Any,
+) -> Any:
+    """The task that builds tables of a target again.
+
+    :param database: another connection to a target database
+    :param beside: ``to``, ``batch`` and ``time``, of tables in a lakehouse
+    :raises ConfigError: of a database something of these is said
+    """
+    common: dict[str, Any] = {
+        "task_id": "rebuild", "definition": access.definition, "tables": tables, "storage_conn_id": access.storage_conn_id,
+    }  # fmt: skip
+    if target != TARGET:
+        from airflow_provider_cdc.operators.rebuild_tables import RebuildTablesOperator
+
+        return RebuildTablesOperator(target=target, location=location, **common, **beside, **spark)
+    from airflow_provider_cdc.operators.rebuild_database import RebuildDatabaseOperator
+
+    if any(value not in (None, "") for value in beside.values()):
+        raise ConfigError(
+            "Tables of a database are built in their places, as of the last batch.",
+            safe=UNTOUCHED,
+            remedy="leave --to, --batch and --time out",
+        )
+    conn_id, sink = database_of(access, location, database)
+    return RebuildDatabaseOperator(conn_id=conn_id, sink=sink, **common)
+
+
+__all__ = ["TITLES", "Work", "WorkOnTablesOperator", "comparing", "rebuilding"]

@@ -1,0 +1,1 @@
+"""What operators, pages and commands ask of a connector."""

@@ -1,0 +1,1 @@
+"""Access to connectors: definitions, connections, captured tables, targets, a probe of the source."""

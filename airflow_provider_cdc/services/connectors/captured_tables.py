@@ -1,0 +1,90 @@
+"""Lists the tables that a connector captures, from its schema history, without a connection to the source."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from airflow_provider_cdc.connector import parse_config
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.signals.requests import Refused, unquoted
+from airflow_provider_cdc.services.connectors.connector_access import access_of
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.state.store import StateStore
+
+_SHOWN = 30
+"""Names of tables in a message."""
+
+
+def captured_tables(store: StateStore, connector: ConnectorRecord) -> dict[str, str]:
+    """Captured tables that have a schema: name as ``database.table`` → name with the level above it, where there is one."""
+    from airflow_provider_cdc.core.config.filters import Filters
+    from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+
+    tables = SchemaHistory.of(store.schemas(connector.connector)).tables
+    access = access_of(connector)
+    if access is None:
+        return {str(t): t.full_name for t in tables}
+    access = access.current()
+    config = parse_config(access.definition, access.properties())
+    filters, hidden = Filters(config), str(getattr(config, "signal_data_collection", None) or "")
+    return {str(t): t.full_name for t in tables if filters.table(t) and hidden not in (str(t), t.full_name)}
+
+
+def known_tables(store: StateStore, connector: ConnectorRecord) -> list[str]:
+    """Names of :func:`captured_tables`, for messages. If the definition cannot be used now, all tables of the schema history."""
+    from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+
+    try:
+        return sorted(captured_tables(store, connector))
+    except CdcError:  # as when a connection was renamed: the status is shown all the same
+        return sorted(str(t) for t in SchemaHistory.of(store.schemas(connector.connector)).tables)
+
+
+def chosen(patterns: Sequence[str], captured: Mapping[str, str]) -> list[str]:
+    """The captured tables that names or regular expressions select; as in signals, they match whole names.
+
+    :param captured: of :func:`captured_tables`
+    :raises ConfigError: one of them selects none, is no regular expression, or may take too long to match; the error names it
+    """
+    from airflow_provider_cdc.core.signals.table_patterns import check_names
+
+    found, wrong, readable = dict[str, None](), [], dict[str, re.Pattern[str]]()
+    for pattern in patterns:
+        try:
+            readable[pattern] = re.compile(unquoted(pattern))
+        except re.error as e:
+            wrong.append(f"{pattern!r} is not a regular expression: {e}")
+    try:
+        check_names(readable, [*captured, *captured.values()])
+    except Refused as e:  # matching cannot be interrupted, and no other thread would get its turn
+        wrong, readable = [str(e)], {}
+    for pattern, compiled in readable.items():
+        names = [name for name, full in captured.items() if compiled.fullmatch(name) or compiled.fullmatch(full)]
+        if not names:
+            looked_for = len(wrong) < _SHOWN
+            near = get_close_matches(pattern.replace("\\", ""), captured, n=1, cutoff=0.6) if looked_for else []
+            wrong.append(f"no captured table is {pattern!r}" + (f"; did you mean {near[0]}?" if near else ""))
+        found |= dict.fromkeys(names)
+    if wrong:
+        raise ConfigError(
+            "\n".join(wrong),
+            where=f"captured are {listed(list(captured))}",
+            safe="Nothing was sent.",
+            remedy="name captured tables as <database>.<table>, or regular expressions that match whole names",
+        )
+    return list(found)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names for a message.
+
+    >>> listed(["a", "b"])
+    'a, b'
+    """
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) or "none") + more

@@ -1,0 +1,100 @@
+"""The targets that a connector's changes were applied to, for whatever works on their tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.database import TARGET
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess, access_of, find_connector
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.state.store import StateStore
+
+UNTOUCHED = "No table was changed."
+
+
+def access_to(record: ConnectorRecord, state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess:
+    """
+    :raises CdcError: it has not captured yet
+    """
+    access = access_of(record, state_conn_id)
+    if access is None:
+        raise CdcError(
+            f"It is not recorded where the change log of {record.connector} is.",
+            safe=UNTOUCHED,
+            remedy="let the connector capture once, then try again",
+        )
+    return access
+
+
+def known_access(store: StateStore, connector: str, state_conn_id: str = DEFAULT_CONN_ID) -> ConnectorAccess:
+    """A connector by its name.
+
+    :raises CdcError: there is none, or it has not captured yet
+    """
+    return access_to(find_connector(store, connector), state_conn_id)
+
+
+def targets_of(
+    access: ConnectorAccess, target: str | None = None, location: str | None = None
+) -> list[tuple[str, str]]:
+    """Kind and location of the targets that are meant.
+
+    :param target: only of this kind
+    :param location: only where these tables are
+    :raises CdcError: there is none
+    """
+    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+
+    connector = access.definition.name
+    reports = AppliedReports(access.changelog().storage, connector).all()
+    # one whose first apply has not come to anything has no tables
+    found = [(report["target"], report["location"]) for report in reports if report["last_batch"] or report["stands"]]
+    meant = [one for one in found if location in (None, one[1]) and target in (None, one[0])]
+    if not meant:
+        known = "; ".join(f"{kind} at {place}" for kind, place in found) or "there was none"
+        raise CdcError(
+            f"Nothing was applied for {connector} to such a target.",
+            where=f"targets of its applies: {known}",
+            safe=UNTOUCHED,
+            remedy="leave --target and --location out to mean all of them",
+        )
+    return meant
+
+
+def one_target(access: ConnectorAccess, target: str | None = None, location: str | None = None) -> tuple[str, str]:
+    """Kind and location of the one target that is meant.
+
+    :raises CdcError: there is none, or several
+    """
+    meant = targets_of(access, target, location)
+    if len(meant) > 1:
+        raise CdcError(
+            f"The changes of {access.definition.name} are applied to {len(meant)} targets.",
+            where="; ".join(f"{kind} at {place}" for kind, place in meant),
+            safe=UNTOUCHED,
+            remedy="say which one with --location and --target",
+        )
+    return meant[0]
+
+
+def database_of(access: ConnectorAccess, location: str, given: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Connection and properties of a database that a connector's changes are applied to, as its last apply had them.
+
+    :param given: another connection to it
+    :raises CdcError: they are not recorded, and no connection is given
+    """
+    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+
+    report = AppliedReports(access.changelog().storage, access.definition.name).read(TARGET, location) or {}
+    known = report.get("database") or {}
+    if not (conn_id := given or known.get("conn_id", "")):
+        raise CdcError(
+            f"It is not recorded by which connection the changes of {access.definition.name} are applied to {location}.",
+            safe=UNTOUCHED,
+            remedy="give it with --database; or run the apply once, then this command again",
+        )
+    return conn_id, dict(known.get("sink") or {})

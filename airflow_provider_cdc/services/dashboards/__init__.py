@@ -1,0 +1,1 @@
+"""Content of the pages: overview, charts, schema changes, alerts, metrics."""

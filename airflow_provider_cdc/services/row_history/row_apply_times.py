@@ -1,0 +1,54 @@
+"""When each target has got each change of a row: by the reports of applies, and by what they have measured."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.model.row_story import AppliedAt, RowChange, RowStory
+
+if TYPE_CHECKING:
+    from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+    from airflow_provider_cdc.state.store import StateStore
+
+Runs = Sequence[tuple[datetime, int]]
+"""When runs have ended, and the last batch that the target had then; oldest first."""
+
+
+def applied_at(story: RowStory, access: ConnectorAccess, store: StateStore) -> None:
+    """Add to each change what became of it at each target."""
+    from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
+
+    for report in AppliedReports(access.changelog().storage, story.connector).all():
+        runs = _runs(store, story.connector, report)
+        for change in story.changes:
+            if change.operation != "schema change":
+                change.applied.append(_applied(report, runs, change))
+
+
+def batch_of(report: dict[str, Any], topic: str) -> int:
+    """The last batch that the table of a topic has, by its report; 0 if there is none."""
+    lagging = report["lagging"].get(topic)
+    return int(report["last_batch"] if lagging is None else min(lagging, report["last_batch"]))
+
+
+def _applied(report: dict[str, Any], runs: Runs, change: RowChange) -> AppliedAt:
+    target, location = str(report["target"]), str(report["location"])
+    if change.topic is None:
+        return AppliedAt(target=target, location=location, state="unknown")
+    if batch_of(report, change.topic) < change.batch:
+        return AppliedAt(target=target, location=location, state="waits")
+    number = next((n for n, (_, batch) in enumerate(runs) if batch >= change.batch), None)
+    if number is None or change.topic in report["lagging"]:
+        return AppliedAt(target=target, location=location, state="applied", at=report.get("at"), at_latest=True)
+    at = runs[number][0].isoformat(timespec="seconds")
+    return AppliedAt(target=target, location=location, state="applied", at=at, at_latest=number == 0)
+
+
+def _runs(store: StateStore, connector: str, report: dict[str, Any]) -> Runs:
+    place = hashlib.sha256(str(report["location"]).encode()).hexdigest()[:8]
+    found = store.metrics.history(connector, f"apply {report['target']} {place}")
+    batches = ((at, (metrics.get("gauges") or {}).get("apply.LastBatch")) for at, metrics in found)
+    return [(at, int(batch)) for at, batch in batches if batch is not None]

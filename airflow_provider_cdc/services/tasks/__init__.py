@@ -1,0 +1,1 @@
+"""Fields and outcomes that tasks of a connector have in common."""

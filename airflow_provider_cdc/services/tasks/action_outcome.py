@@ -1,0 +1,50 @@
+"""What a run of a form has done with a connector, kept for its pages beside who has asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.hooks.state import CdcStateHook
+from airflow_provider_cdc.services.tasks.connector_fields import sender
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from airflow_provider_cdc.core.model.notifications import Type
+
+_MOST = 10_000
+"""Characters of an outcome that are kept."""
+
+
+@contextmanager
+def told(connector: str, state_conn_id: str, action: str, context: Context, log: Any) -> Iterator[list[str]]:
+    """Record what a task's work on a connector has come to, for pages: the lines that it adds, or why it has failed.
+
+    :raises StateUnavailable: it could not be recorded
+    """
+    from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
+
+    ti, lines = context["ti"], list[str]()
+    data = {"connector_name": connector, "by": sender(context), "action": action, "dag": ti.dag_id, "run": ti.run_id}
+
+    def note(type_: Type, text: str) -> None:
+        more: dict[str, Any] = {"outcome": text[:_MOST]} if text else {}
+        with CdcStateHook(state_conn_id).opened() as store:
+            if store.connector(connector) is not None:
+                store.note(connector, Notification(aggregate_type=ACTION, type=type_, additional_data={**data, **more}))
+
+    try:
+        yield lines
+    except Exception as e:
+        try:
+            note(Type.FAILED, str(e))
+        except CdcError as untold:  # what has failed is told by the task itself
+            log.warning("It could not be recorded for pages: %s", untold)
+        raise
+    note(Type.COMPLETED, "\n".join(lines))
+
+
+__all__ = ["told"]

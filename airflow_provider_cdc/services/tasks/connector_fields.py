@@ -1,0 +1,109 @@
+"""What the operators and sensors of a connector share: their fields, their exceptions, the sender of signals."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow_provider_cdc.connector import ConnectorDefinition, refuse_secrets
+from airflow_provider_cdc.core.errors import CdcError, ConnectorHalted, TerminalError
+from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class ConnectorFields:
+    """The fields of a connector, taken from its definition so that Airflow can render them."""
+
+    CONNECTOR_FIELDS: ClassVar[tuple[str, ...]] = (
+        "changelog",
+        "properties",
+        "changelog_options",
+        "conn_id",
+        "state_conn_id",
+        "storage_conn_id",
+    )
+    """Template fields. The name and the kind of source are fixed: they are part of assets, links and the DAG's form."""
+
+    def _set_connector(
+        self, definition: ConnectorDefinition, conn_id: str, state_conn_id: str, storage_conn_id: str | None
+    ) -> None:
+        refuse_secrets(definition)
+        self.connector, self.source = definition.name, definition.source
+        self.changelog = definition.changelog
+        self.properties: dict[str, Any] = dict(definition.properties)
+        self.changelog_options: dict[str, Any] = dict(definition.changelog_options)
+        self.conn_id, self.state_conn_id, self.storage_conn_id = conn_id, state_conn_id, storage_conn_id
+
+    @property
+    def access(self) -> ConnectorAccess:
+        """The connector with rendered fields.
+
+        :raises ConfigError: a template has put a secret into one of them
+        """
+        definition = ConnectorDefinition(
+            self.connector, self.source, self.changelog, self.properties, self.changelog_options
+        )
+        refuse_secrets(definition)
+        return ConnectorAccess(definition, self.conn_id, self.state_conn_id, self.storage_conn_id or None)
+
+
+class StateFields:
+    """The fields of operators and sensors that need only the state tables, not the source or the change log."""
+
+    STATE_FIELDS: ClassVar[tuple[str, ...]] = ("connector", "state_conn_id")
+    """Template fields."""
+
+    def _set_connector_name(self, connector: str | ConnectorDefinition, state_conn_id: str) -> None:
+        self.connector = connector.name if isinstance(connector, ConnectorDefinition) else connector
+        self.state_conn_id = state_conn_id
+
+
+def failure(error: CdcError) -> Exception:
+    """The Airflow exception for an error: transient errors are retried, terminal ones are not, and a connector that is paused or stopped
+    skips the task."""
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
+
+    if isinstance(error, ConnectorHalted):
+        return AirflowSkipException(str(error))
+    return (AirflowFailException if isinstance(error, TerminalError) else AirflowException)(str(error))
+
+
+def owner_of(context: Context) -> str:
+    """The try of a task, as the owner of a lease or a turn: status and errors name it."""
+    ti = context["ti"]
+    return f"{ti.dag_id}.{ti.task_id} {ti.run_id} try {ti.try_number} on {socket.gethostname()}:{os.getpid()}"[:500]
+
+
+def is_last_try(context: Context) -> bool:
+    """Whether Airflow does not try the task again if this try fails."""
+    ti = context["ti"]
+    return not (ti.max_tries and ti.try_number <= ti.max_tries)
+
+
+def sender(context: Context) -> str:
+    """The sender of a task's signals: the user who started the DAG run, if there is one, and the run.
+
+    >>> sender(context)
+    'admin, by cdc_ad_hoc_snapshot manual__2025-01-02T03:04:05+00:00'
+    """
+    ti = context["ti"]
+    run = f"{ti.dag_id} {ti.run_id}"
+    user = getattr(context.get("dag_run"), "triggering_user_name", None)
+    return (f"{user}, by {run}" if user else run)[:250]
+
+
+def origin(context: Context, number: int = 0) -> str:
+    """The origin of a task instance's signals: the same for all of its tries, and another one after it was cleared.
+
+    If a try is killed after it has sent a signal, the next one finds that signal and does not send another.
+
+    :param number: which of several signals of one task it is
+    """
+    ti = context["ti"]
+    retries = getattr(getattr(ti, "task", None), "retries", 0) or 0
+    cleared = max(getattr(ti, "max_tries", 0) - retries, 0)
+    parts = [ti.dag_id, ti.run_id, ti.task_id, getattr(ti, "map_index", -1), cleared, number]
+    return "airflow:" + "/".join(map(str, parts))

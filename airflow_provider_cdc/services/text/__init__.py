@@ -1,0 +1,1 @@
+"""Status and signals as text for logs, pages and commands."""
