@@ -24,14 +24,14 @@ from airflow_provider_cdc.sources import config_class, load_source
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.capture.capture import Capture
     from airflow_provider_cdc.core.config.connector import ConnectorConfig
-    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
     from airflow_provider_cdc.core.model.offset import Offset
     from airflow_provider_cdc.core.model.position import Position
     from airflow_provider_cdc.core.model.schema import TableSchema
-    from airflow_provider_cdc.core.spi.event_forms import EventForm
-    from airflow_provider_cdc.core.spi.monitor import Sink
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord, Registration
+    from airflow_provider_cdc.core.reporting.metrics_monitor import Sink
+    from airflow_provider_cdc.core.spi.event_formats import EventForm
     from airflow_provider_cdc.core.spi.source import Source
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, Registration
     from airflow_provider_cdc.state.store import StateStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -126,7 +126,7 @@ def event_form(source: str, name: str) -> EventForm | None:
     :param name: ``debezium`` is the usual form, which is ``None``
     :raises ConfigError: there is no such form; the error names those there are
     """
-    from airflow_provider_cdc.core.spi.event_forms import USUAL, choose
+    from airflow_provider_cdc.core.spi.event_formats import USUAL, choose
 
     return None if name == USUAL else choose(load_source(source).FORMS, name, source)
 
@@ -206,7 +206,7 @@ def open_lifecycle(
     :raises StateError: the state tables are not there
     """
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
     from airflow_provider_cdc.state.store import StateStore
 
     config = parse_config(definition, secrets)
@@ -242,7 +242,7 @@ class Changes:
 
         :param record: what the state tables hold of the connector, as ``StateStore.records`` gives it
         """
-        from airflow_provider_cdc.core.capture.ask_first import waits
+        from airflow_provider_cdc.core.capture.precheck import waits
 
         if record is not None and record.control.wanted != "running":
             return None
@@ -256,7 +256,7 @@ class Changes:
 
         :param end: of the log
         """
-        from airflow_provider_cdc.core.capture.ask_first import gone_on
+        from airflow_provider_cdc.core.capture.precheck import gone_on
 
         return gone_on(self._source, offset, end)
 
@@ -304,8 +304,8 @@ def registration(
     definition: ConnectorDefinition, config: ConnectorConfig, connections: Mapping[str, str] | None = None
 ) -> Registration:
     """A run's definition for the state tables; it holds no secret."""
-    from airflow_provider_cdc.core.capture.ask_first import recorded
-    from airflow_provider_cdc.core.spi.records import Registration
+    from airflow_provider_cdc.core.capture.precheck import recorded
+    from airflow_provider_cdc.core.spi.state_records import Registration
 
     return Registration(
         definition.name,

@@ -72,7 +72,7 @@ def get_provider_info() -> dict[str, Any]:
             "airflow_provider_cdc.hooks.page_links.ConnectorLink",
         ],
         "db-managers": ["airflow_provider_cdc.state.db_manager.CdcDBManager"],
-        "cli": ["airflow_provider_cdc.cli.definition.commands"],
+        "cli": ["airflow_provider_cdc.cli.command_parser.commands"],
         "config": {
             "cdc": {
                 "description": "Change data capture.",

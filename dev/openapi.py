@@ -12,7 +12,7 @@ DOCUMENT = SOURCES / "openapi.json"
 
 def document() -> str:
     """The document as the API is now."""
-    from airflow_provider_cdc.plugins.app import app
+    from airflow_provider_cdc.plugins.plugin_app import app
 
     return json.dumps(app.openapi(), indent=1, ensure_ascii=False) + "\n"
 

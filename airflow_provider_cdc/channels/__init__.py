@@ -17,10 +17,10 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_cdc.channels.guarded import Guarded
+from airflow_provider_cdc.channels.error_isolation import Guarded
 from airflow_provider_cdc.core.entry_points import extensions
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.spi.interfaces import SignalChannel
+from airflow_provider_cdc.core.spi.stores import SignalChannel
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.config.connector import ConnectorConfig

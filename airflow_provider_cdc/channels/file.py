@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from airflow_provider_cdc.channels.messages import read_message
+from airflow_provider_cdc.channels.signal_parser import read_message
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.signal import SentSignal

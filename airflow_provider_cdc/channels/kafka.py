@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_cdc.channels.messages import read_message
+from airflow_provider_cdc.channels.signal_parser import read_message
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, TransientError
 from airflow_provider_cdc.core.model.signal import SentSignal
@@ -78,7 +78,7 @@ class KafkaChannel:
         self._begin()
 
     def poll(self) -> Sequence[SentSignal]:
-        """New messages; see :meth:`airflow_provider_cdc.core.spi.interfaces.SignalChannel.poll`.
+        """New messages; see :meth:`airflow_provider_cdc.core.spi.stores.SignalChannel.poll`.
 
         Waits as long as ``signal.kafka.poll.timeout.ms`` says, the first time and while the brokers do not answer.
 

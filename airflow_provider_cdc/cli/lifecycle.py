@@ -9,23 +9,23 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
-from airflow_provider_cdc.core.commands import cdc
+from airflow_provider_cdc.cli.command_support import POLL_S, command, open_store, print_json, print_table, who
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
 from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT, reached
 from airflow_provider_cdc.services.text import format_status
 from airflow_provider_cdc.services.text.format_signal import gap_text
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
     from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
 
 
 @command
 def status(args: argparse.Namespace) -> None:
     """Show the status of a connector."""
-    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
     from airflow_provider_cdc.services.connectors.captured_tables import known_tables, listed
 
     with open_store(args) as store:
@@ -249,7 +249,7 @@ def _lifecycle(args: argparse.Namespace, *, changelog: bool = False) -> Iterator
 
     :param changelog: with its change log
     """
-    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
 
     with open_store(args) as store:
         row = find_connector(store, args.connector)

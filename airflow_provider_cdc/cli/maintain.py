@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
-from airflow_provider_cdc.cli.targets import connector_and_targets, known_access, spark_of
+from airflow_provider_cdc.cli.command_support import command, open_store, print_json, print_table
+from airflow_provider_cdc.cli.target_arguments import connector_and_targets, known_access, spark_of
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.hooks.database import TARGET
 from airflow_provider_cdc.services.retention import Retained, retain

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from airflow_provider_cdc.cli.common import command, open_store, print_json, print_table
+from airflow_provider_cdc.cli.command_support import command, open_store, print_json, print_table
 from airflow_provider_cdc.services.connectors.connector_access import find_connector
 from airflow_provider_cdc.services.dashboards.openmetrics import openmetrics
 from airflow_provider_cdc.services.text.format_status import series_rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from airflow_provider_cdc.cli.common import command, print_json, who
+from airflow_provider_cdc.cli.command_support import command, print_json, who
 from airflow_provider_cdc.cli.lifecycle import is_dry, lifecycle_with_source
 
 

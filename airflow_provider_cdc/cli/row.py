@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.common import command, open_store, who
-from airflow_provider_cdc.core.commands import cdc
+from airflow_provider_cdc.cli.command_support import command, open_store, who
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.lean import without_pandas
+from airflow_provider_cdc.core.import_guard import without_pandas
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.services.row_history.row_lookup import Asked, look
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.row_story import AppliedAt, RowChange, RowStory, TargetNow
+    from airflow_provider_cdc.changelog.row_history.row_history_models import AppliedAt, RowChange, RowStory, TargetNow
 
 _PATIENCE_S = 3.0
 """Work that takes longer says how far it is."""

@@ -9,9 +9,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from airflow_provider_cdc.cli.common import command
-from airflow_provider_cdc.core.commands import cdc
+from airflow_provider_cdc.cli.command_support import command
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.hooks.state import CdcStateHook
 
 _SSL = ("ca", "capath", "cert", "key", "cipher", "check_hostname")

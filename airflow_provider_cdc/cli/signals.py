@@ -8,13 +8,13 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.common import POLL_S, command, open_store, print_json, print_table, who
+from airflow_provider_cdc.cli.command_support import POLL_S, command, open_store, print_json, print_table, who
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
 from airflow_provider_cdc.services.connectors.connector_access import find_connector
 from airflow_provider_cdc.services.text.format_signal import progress_text, why_idle
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import NotificationRecord
+    from airflow_provider_cdc.core.spi.state_records import NotificationRecord
     from airflow_provider_cdc.state.store import StateStore
 
 

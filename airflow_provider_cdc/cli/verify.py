@@ -7,8 +7,8 @@ import sys
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.cli.common import command, print_json, who
-from airflow_provider_cdc.cli.targets import one_target, spark_of
+from airflow_provider_cdc.cli.command_support import command, print_json, who
+from airflow_provider_cdc.cli.target_arguments import one_target, spark_of
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.hooks.database import TARGET
 

@@ -9,11 +9,11 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 SNAPSHOT_POLICIES: Final = "airflow_provider_cdc.snapshot_policies"
-"""See :class:`airflow_provider_cdc.core.snapshot.policy.SnapshotPolicy`."""
+"""See :class:`airflow_provider_cdc.core.snapshot.snapshot_policy.SnapshotPolicy`."""
 SNAPSHOT_QUERIES: Final = "airflow_provider_cdc.snapshot_queries"
-"""See :data:`airflow_provider_cdc.core.snapshot.policy.SnapshotQuery`."""
+"""See :data:`airflow_provider_cdc.core.snapshot.snapshot_policy.SnapshotQuery`."""
 SNAPSHOT_LOCKS: Final = "airflow_provider_cdc.snapshot_locks"
-"""See :data:`airflow_provider_cdc.core.snapshot.policy.SnapshotLock`."""
+"""See :data:`airflow_provider_cdc.core.snapshot.snapshot_policy.SnapshotLock`."""
 
 
 def extensions(group: str) -> dict[str, importlib.metadata.EntryPoint]:

@@ -15,14 +15,14 @@ again = ad_hoc_snapshot_dag([shop])
 from __future__ import annotations
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.dag.apply import apply_dag
+from airflow_provider_cdc.dag.apply_dag import apply_dag
 from airflow_provider_cdc.dag.assets import table_asset, watched
-from airflow_provider_cdc.dag.control import lifecycle_dag
-from airflow_provider_cdc.dag.fleet import Fleet, cdc_dags
-from airflow_provider_cdc.dag.group import cdc_group_dag
-from airflow_provider_cdc.dag.on_demand import ad_hoc_snapshot_dag, signal_dag
-from airflow_provider_cdc.dag.pipeline import cdc_dag, cdc_task_group
-from airflow_provider_cdc.dag.table_work import tables_dag
+from airflow_provider_cdc.dag.connector_dag import cdc_dag, cdc_task_group
+from airflow_provider_cdc.dag.dag_factory import Fleet, cdc_dags
+from airflow_provider_cdc.dag.group_dag import cdc_group_dag
+from airflow_provider_cdc.dag.lifecycle_dag import lifecycle_dag
+from airflow_provider_cdc.dag.snapshot_dags import ad_hoc_snapshot_dag, signal_dag
+from airflow_provider_cdc.dag.tables_dag import tables_dag
 from airflow_provider_cdc.operators.apply_connectors import TablesOf
 from airflow_provider_cdc.services.connectors.connector_group import CaptureOf
 

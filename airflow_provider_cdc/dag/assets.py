@@ -14,7 +14,7 @@ from airflow.sdk import Asset, AssetWatcher
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.topics import sanitized
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
+from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
 
 
 def topic(connector: ConnectorDefinition, table: str) -> str:
@@ -48,7 +48,7 @@ def watched(
 
         >>> with DAG("on_orders", schedule=[watched(shop, "inventory.orders")]): ...
 
-    The event's ``extra["payload"]`` is what :class:`~airflow_provider_cdc.triggers.changes.CdcChangeTrigger` fires. All that is
+    The event's ``extra["payload"]`` is what :class:`~airflow_provider_cdc.triggers.asset_changes.CdcChangeTrigger` fires. All that is
     watched of one connector shares one poll of the state tables, of one row if nothing is new.
 
     :param table: as ``database.table``; without one, all tables

@@ -1,4 +1,4 @@
-"""What a file may say that defines a connector and its DAG: the arguments of :func:`~airflow_provider_cdc.dag.pipeline.cdc_dag`, by the same names.
+"""What a file may say that defines a connector and its DAG: the arguments of :func:`~airflow_provider_cdc.dag.connector_dag.cdc_dag`, by the same names.
 
 Types are strict, so that a wrong one is told with the file, and does not come up when Airflow stores the DAGs of all files together. What only
 code can say (callbacks, assets, Python objects) is left out. This module is imported at DAG parse: it must stay light.
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from airflow_provider_cdc.core.config.hints import unknown
+from airflow_provider_cdc.core.config.suggestions import unknown
 from airflow_provider_cdc.dag.definition_text import ValuePath, type_names
 
 _DURATION = re.compile(
@@ -123,7 +123,7 @@ class ApplyPart(TaskPart):
 
 
 class GroupPart(_Part):
-    """``group``: arguments of :func:`~airflow_provider_cdc.dag.pipeline.cdc_task_group`."""
+    """``group``: arguments of :func:`~airflow_provider_cdc.dag.connector_dag.cdc_task_group`."""
 
     target: Name | None = None
     group_id: Name | None = None

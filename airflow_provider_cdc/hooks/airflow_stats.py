@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow_provider_cdc.core.model.measured import Measured
+from airflow_provider_cdc.core.model.metric_samples import Measured
 
 PREFIX = "cdc"
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from airflow.sdk import BaseHook, Connection
 from airflow.sdk.log import mask_secret
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, StateError, StateUnavailable
+from airflow_provider_cdc.core.remedy_commands import cdc
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 DEFAULT_CONN_ID = "cdc_state_default"
@@ -140,7 +140,7 @@ def reachable() -> Iterator[None]:
     """
     from sqlalchemy.exc import DBAPIError
 
-    from airflow_provider_cdc.state.database import passes
+    from airflow_provider_cdc.state.engine import passes
 
     try:
         yield

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.connector import ConnectorDefinition
-    from airflow_provider_cdc.core.spi.records import NotificationRecord
+    from airflow_provider_cdc.core.spi.state_records import NotificationRecord
     from airflow_provider_cdc.state.store import StateStore
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.spi.monitor import EVERY_S
+from airflow_provider_cdc.core.reporting.metrics_monitor import EVERY_S
 from airflow_provider_cdc.hooks.database import TARGET, noted, open_database
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.operators.base.apply_target import alias, asset

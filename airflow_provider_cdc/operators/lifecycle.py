@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from airflow_provider_cdc.connector import ConnectorDefinition
-    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
     from airflow_provider_cdc.core.lifecycle.log_gap import Repair
     from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
 
@@ -140,7 +140,7 @@ class ConnectorLifecycleOperator(StateFields, BaseOperator):
     # -- what can be undone ------------------------------------------------------------------------------------------
 
     def _steer(self, action: Action, by: str) -> dict[str, Any]:
-        from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+        from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
 
         with CdcStateHook(self.state_conn_id).opened() as store:
             find_connector(store, self.connector)

@@ -20,7 +20,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 from airflow_provider_cdc.services.connectors.connector_access import find_connector
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields, failure, origin, sender
 from airflow_provider_cdc.services.text.format_signal import failure_text
-from airflow_provider_cdc.triggers.polls import poll_seconds
+from airflow_provider_cdc.triggers.polling import poll_seconds
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
 if TYPE_CHECKING:

@@ -31,6 +31,6 @@ class CdcPlugin(AirflowPlugin):
     @property
     def fastapi_apps(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """What is served; made when it is asked for."""
-        from airflow_provider_cdc.plugins.app import app
+        from airflow_provider_cdc.plugins.plugin_app import app
 
         return [{"app": app, "url_prefix": PREFIX, "name": "Change data capture"}]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.sensors.waiting import WaitingSensor
+from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
 from airflow_provider_cdc.services.connectors.connector_group import CaptureOf, GroupFields, Looked, look_at
 from airflow_provider_cdc.services.tasks.connector_fields import failure
 from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger

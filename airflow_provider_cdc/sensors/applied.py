@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.bases.sensor import PokeReturnValue
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_cdc.sensors.state import StateSensor
+from airflow_provider_cdc.sensors.state_sensor import StateSensor
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
 

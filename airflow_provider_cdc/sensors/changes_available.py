@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
-from airflow_provider_cdc.sensors.waiting import WaitingSensor
+from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
 from airflow_provider_cdc.services.tasks.connector_fields import ConnectorFields, failure
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 

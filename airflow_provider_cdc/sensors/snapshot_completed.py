@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_cdc.sensors.state import StateSensor
+from airflow_provider_cdc.sensors.state_sensor import StateSensor
 from airflow_provider_cdc.services.tasks.connector_fields import StateFields
 from airflow_provider_cdc.services.text.format_signal import failure_text
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.triggers.state import StateTrigger
+    from airflow_provider_cdc.triggers.state_trigger import StateTrigger
 
 
 class SnapshotCompletedSensor(StateSensor):

@@ -10,10 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.interfaces import Control, Lease
-from airflow_provider_cdc.core.spi.records import ConnectorRecord, Registration
-from airflow_provider_cdc.state.controls import control_of
-from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, Registration
+from airflow_provider_cdc.core.spi.stores import Control, Lease
+from airflow_provider_cdc.state.desired_state import control_of
+from airflow_provider_cdc.state.engine import Database
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.models import Base, ConnectorRow, ControlRow, LeaseRow, OffsetRow, SignalRow
 from airflow_provider_cdc.state.offset_tables import present_offsets

@@ -12,10 +12,10 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
-from airflow_provider_cdc.core.spi.interfaces import Lease
-from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.spi.stores import Lease
+from airflow_provider_cdc.state.engine import Database
 from airflow_provider_cdc.state.models import LeaseRow
 
 log = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ class Leases:
 
     @contextlib.contextmanager
     def hold(self, connector: str, owner: str, *, wait_s: float) -> Iterator[Lease]:
-        """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.lease`."""
+        """See :meth:`airflow_provider_cdc.core.spi.stores.StateStore.lease`."""
         lease = self.acquire(connector, owner, wait_s)
         stop = threading.Event()
         beat = threading.Thread(target=self.keep_alive, args=(lease, stop), name="cdc-lease", daemon=True)

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.measured import Histogram, KeptSeries, Measured, added
-from airflow_provider_cdc.core.model.recent import Piece, continued
-from airflow_provider_cdc.core.model.spans import Kept, closed, folded
-from airflow_provider_cdc.state.controls import locked
-from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.core.model.metric_rollups import Kept, closed, folded
+from airflow_provider_cdc.core.model.metric_samples import Histogram, KeptSeries, Measured, added
+from airflow_provider_cdc.core.model.metrics_last_hour import Piece, continued
+from airflow_provider_cdc.state.desired_state import locked
+from airflow_provider_cdc.state.engine import Database
 from airflow_provider_cdc.state.models import ConnectorRow, MetricHistoryRow, MetricRow
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ class Metrics:
 
     def wholes(self, made: Callable[[KeptSeries, list[dict[str, Any]]], T], connector: str | None = None) -> list[T]:
         """Of all connectors or of one, what is made of each as a whole by each of its producers, and of the last pieces of
-        :mod:`~airflow_provider_cdc.core.model.recent`; in no order. One document is read after the other and let go: those of 200 connectors are fifty thousand
+        :mod:`~airflow_provider_cdc.core.model.metrics_last_hour`; in no order. One document is read after the other and let go: those of 200 connectors are fifty thousand
         small objects, and if all are there at once, Python's garbage collector takes them for ones that stay, and looks through everything that the process holds.
 
         One query that reads no row of a topic, however many there are: a capture's row has a known key, those of applies are in the history once a run has ended.
@@ -104,7 +104,7 @@ class Metrics:
 
     def spans(self, connector: str) -> dict[str, tuple[Kept, Sequence[Mapping[str, Any]]]]:
         """What is kept of an hour, a day and a week of a connector as a whole: producer → the longer spans, and the last pieces of five minutes, see
-        :mod:`airflow_provider_cdc.core.model.spans`."""
+        :mod:`airflow_provider_cdc.core.model.metric_rollups`."""
         kept = sa.select(MetricHistoryRow.metrics).where(
             MetricHistoryRow.connector == connector, MetricHistoryRow.number == 0
         )

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.notifications import Notification
-from airflow_provider_cdc.core.spi.records import NotificationRecord
-from airflow_provider_cdc.state.database import Database, storable
+from airflow_provider_cdc.core.spi.state_records import NotificationRecord
+from airflow_provider_cdc.state.engine import Database, storable
 from airflow_provider_cdc.state.models import NotificationRow
 
 

@@ -12,9 +12,9 @@ from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown,
 from airflow_provider_cdc.core.model.manifest import Manifest, SignalOutcome
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.interfaces import Lease, StoredOffset
-from airflow_provider_cdc.core.spi.records import BatchRecord, OffsetRecord
-from airflow_provider_cdc.state.database import Database, storable
+from airflow_provider_cdc.core.spi.state_records import BatchRecord, OffsetRecord
+from airflow_provider_cdc.core.spi.stores import Lease, StoredOffset
+from airflow_provider_cdc.state.engine import Database, storable
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.models import BatchRow, OffsetHistoryRow, OffsetRow, SchemaHistoryRow
 from airflow_provider_cdc.state.notifications import record_notifications

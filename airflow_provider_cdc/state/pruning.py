@@ -21,8 +21,8 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.notifications import ACTION, ROW
 from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.spi.retention import StateRetention
-from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.core.spi.retention_settings import StateRetention
+from airflow_provider_cdc.state.engine import Database
 from airflow_provider_cdc.state.models import BatchRow, NotificationRow, OffsetHistoryRow, OffsetTableRow, SignalRow
 from airflow_provider_cdc.state.signals import SENT_ONCE
 
@@ -37,7 +37,7 @@ class Pruning:
         self._database = database
 
     def prune(self, connector: str, retention: StateRetention, now: datetime) -> dict[str, int]:
-        """See :meth:`airflow_provider_cdc.core.lifecycle.interfaces.LifecycleStore.prune`."""
+        """See :meth:`airflow_provider_cdc.core.lifecycle.lifecycle_stores.LifecycleStore.prune`."""
         steps: dict[str, tuple[timedelta | None, Callable[[str, datetime], int]]] = {
             "offset_history": (retention.offset_history, self._offsets),
             "batches": (retention.batches, self._batches),

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 
 from sqlalchemy.engine import URL
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.state.models import Base
 
 _RIGHTS = "SELECT, INSERT, UPDATE, DELETE"

@@ -16,8 +16,8 @@ import sqlalchemy as sa
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.schema import TableId, as_document
 from airflow_provider_cdc.core.model.schema_history import BaseSchema, StoredSchemas
-from airflow_provider_cdc.core.spi.interfaces import Lease
-from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.core.spi.stores import Lease
+from airflow_provider_cdc.state.engine import Database
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.models import SchemaBaseRow, SchemaHistoryRow
 
@@ -76,7 +76,7 @@ class SchemaHistories:
         return [one for one in found if any(table in (change.id, change.previous_id) for change in one[1].changes)]
 
     def schemas(self, connector: str) -> StoredSchemas:
-        """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.schemas`."""
+        """See :meth:`airflow_provider_cdc.core.spi.stores.StateStore.schemas`."""
         b = SchemaBaseRow
         statement = sa.select(b.upto, b.state).where(b.connector == connector).order_by(b.place)
         for attempt in self._database.attempts():
@@ -95,7 +95,7 @@ class SchemaHistories:
         )
 
     def compact(self, lease: Lease, base: Sequence[BaseSchema], upto: int) -> None:
-        """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.compact_schemas`."""
+        """See :meth:`airflow_provider_cdc.core.spi.stores.StateStore.compact_schemas`."""
         rows = [
             {"connector": lease.connector, "place": n, "upto": upto, "state": as_document(table)}
             for n, table in enumerate(base)

@@ -14,9 +14,9 @@ from sqlalchemy.exc import IntegrityError
 
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.signals.requests import LARGEST
-from airflow_provider_cdc.core.spi.records import Progress, SignalRecord
-from airflow_provider_cdc.state.controls import locked
-from airflow_provider_cdc.state.database import Database, storable
+from airflow_provider_cdc.core.spi.state_records import Progress, SignalRecord
+from airflow_provider_cdc.state.desired_state import locked
+from airflow_provider_cdc.state.engine import Database, storable
 from airflow_provider_cdc.state.models import OffsetRow, SignalRow
 
 _PLAIN = re.compile(r"[a-z0-9:/._=-]{1,200}")
@@ -76,14 +76,14 @@ class Signals:
                 record_signal_state(c, connector, number, state, message, progress)
 
     def refuse(self, connector: str, *, after: int, upto: int, sent_after: datetime, message: str) -> list[int]:
-        """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.refuse_signals`."""
+        """See :meth:`airflow_provider_cdc.core.spi.stores.StateStore.refuse_signals`."""
         r = SignalRow
         found = sa.select(r.id).where(r.connector == connector, r.id > after, r.id <= upto, r.received_at > sent_after)
         found = found.where(r.state == SignalState.RECEIVED.value).order_by(r.id)
         return self._fail(connector, found, message)
 
     def fail_lost(self, connector: str, *, upto: int, requests: Collection[int], message: str) -> list[int]:
-        """See :meth:`airflow_provider_cdc.core.spi.interfaces.StateStore.fail_lost_signals`."""
+        """See :meth:`airflow_provider_cdc.core.spi.stores.StateStore.fail_lost_signals`."""
         r = SignalRow
         found = sa.select(r.id).where(r.connector == connector, r.id <= upto, r.id.not_in(sorted(requests)))
         found = found.where(r.state.in_([state.value for state in SignalState if not state.final])).order_by(r.id)

@@ -17,8 +17,8 @@ from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.schema_history import BaseSchema, StoredSchemas
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
-from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState, Lease, StoredOffset
-from airflow_provider_cdc.core.spi.records import (
+from airflow_provider_cdc.core.spi.retention_settings import StateRetention
+from airflow_provider_cdc.core.spi.state_records import (
     BatchRecord,
     ConnectorRecord,
     NotificationRecord,
@@ -26,10 +26,10 @@ from airflow_provider_cdc.core.spi.records import (
     Registration,
     SignalRecord,
 )
-from airflow_provider_cdc.core.spi.retention import StateRetention
+from airflow_provider_cdc.core.spi.stores import Control, DesiredState, Lease, StoredOffset
 from airflow_provider_cdc.state.connectors import Connectors
-from airflow_provider_cdc.state.controls import Controls
-from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.state.desired_state import Controls
+from airflow_provider_cdc.state.engine import Database
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.state.metrics import Metrics
 from airflow_provider_cdc.state.notifications import Notifications
@@ -40,8 +40,8 @@ from airflow_provider_cdc.state.signals import Signals
 
 
 class StateStore:
-    """The state store: delegates to one class per concern, over one database. Implements :class:`airflow_provider_cdc.core.spi.interfaces.StateStore` and of
-    :class:`airflow_provider_cdc.core.lifecycle.interfaces.LifecycleStore`, which document the methods.
+    """The state store: delegates to one class per concern, over one database. Implements :class:`airflow_provider_cdc.core.spi.stores.StateStore` and of
+    :class:`airflow_provider_cdc.core.lifecycle.lifecycle_stores.LifecycleStore`, which document the methods.
 
         >>> store = StateStore("postgresql+psycopg://airflow:***@db/airflow")
         >>> store.load("shop").offset.seq

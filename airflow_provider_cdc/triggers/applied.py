@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_cdc.core.errors import StateError, StorageUnavailable
 from airflow_provider_cdc.services.connectors.connector_access import access_of
 from airflow_provider_cdc.services.text import format_status
-from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
+from airflow_provider_cdc.triggers.state_trigger import PollResult, StateTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position
-    from airflow_provider_cdc.core.spi.records import BatchRecord, ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import BatchRecord, ConnectorRecord
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
     from airflow_provider_cdc.state.store import StateStore
 

@@ -11,13 +11,13 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from airflow_provider_cdc.core.errors import TerminalError
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
-from airflow_provider_cdc.triggers.polls import polls
+from airflow_provider_cdc.triggers.polling import polls
 from airflow_provider_cdc.triggers.shared_source import shared_source
 from airflow_provider_cdc.triggers.shared_state import shared_state
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.connector import Changes
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.triggers.shared_source import SharedSource
     from airflow_provider_cdc.triggers.shared_state import SharedState
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from airflow_provider_cdc.services.text.format_signal import why_idle
-from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
+from airflow_provider_cdc.triggers.state_trigger import PollResult, StateTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 _SHOWN = 5

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.triggers.threads import outside
+from airflow_provider_cdc.triggers.call_threads import outside
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.position import Position

@@ -17,10 +17,10 @@ from weakref import WeakKeyDictionary
 
 from airflow_provider_cdc.core.errors import StateUnavailable
 from airflow_provider_cdc.hooks.state import CdcStateHook, reachable, records_of
-from airflow_provider_cdc.triggers.threads import Threads
+from airflow_provider_cdc.triggers.call_threads import Threads
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.hooks.state import StateAddress
     from airflow_provider_cdc.state.store import StateStore
 

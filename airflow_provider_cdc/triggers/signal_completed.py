@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import StateError
 from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.services.text.format_signal import progress_text, why_idle
-from airflow_provider_cdc.triggers.state import PollResult, StateTrigger
+from airflow_provider_cdc.triggers.state_trigger import PollResult, StateTrigger
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 

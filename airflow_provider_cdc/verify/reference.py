@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture, open_source, parse_config
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.table_rules import NO_RULES
 from airflow_provider_cdc.core.errors import ConfigError, ConnectorHalted, TransientError
+from airflow_provider_cdc.core.remedy_commands import cdc
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
@@ -200,8 +200,8 @@ class Verification:
         """
         from pydantic import TypeAdapter, ValidationError
 
+        from airflow_provider_cdc.core.config.enums import Patterns
         from airflow_provider_cdc.core.config.filters import Filters
-        from airflow_provider_cdc.core.config.values import Patterns
 
         filters, named = Filters(self._config), self._config.signal_data_collection
         hidden = None if named is None else self._source.signal_table(named)
@@ -237,10 +237,10 @@ class Verification:
     def _not_comparable(self, tables: Collection[TableId]) -> dict[TableId, str]:
         """Tables of which nobody can say which rows the targets ought to have, and why."""
         from airflow_provider_cdc.core.config.base import Decides
+        from airflow_provider_cdc.core.config.enums import QueryMode
         from airflow_provider_cdc.core.config.filters import Filters
         from airflow_provider_cdc.core.config.select_overrides import name_parts
         from airflow_provider_cdc.core.config.tables import TableConfig
-        from airflow_provider_cdc.core.config.values import QueryMode
 
         config, filters = self._config, Filters(self._config)
         if isinstance(config, TableConfig) and config.snapshot_query_mode is QueryMode.CUSTOM:

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.keys import BadKey, Key, key_to_json, parse, ranked
+from airflow_provider_cdc.core.model.key_json import BadKey, Key, key_to_json, parse, ranked
+from airflow_provider_cdc.core.remedy_commands import cdc, exactly
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.files.storage import Storage

@@ -2,7 +2,7 @@
 they cost while a tenth of them has changes in each minute, and how long a change takes from its commit to the change log.
 
 Each connector captures one table of a MariaDB. A quarter of them are of a second server, which is stopped half way and started again. As few servers have many
-connectors, each change wakes all those of its server: they are captured in groups (:func:`~airflow_provider_cdc.dag.group.cdc_group_dag`), or with ``--group 1`` each
+connectors, each change wakes all those of its server: they are captured in groups (:func:`~airflow_provider_cdc.dag.group_dag.cdc_group_dag`), or with ``--group 1`` each
 by a DAG of its own.
 """
 

@@ -47,8 +47,8 @@ def _fill(url: str, name: str, tables: int) -> None:
     """A connector as it is after a hundred runs: an offset, batches, metrics of each topic and as a whole."""
     import sqlalchemy as sa
 
-    from airflow_provider_cdc.core.model.measured import Measured, Series
-    from airflow_provider_cdc.core.spi.records import Registration
+    from airflow_provider_cdc.core.model.metric_samples import Measured, Series
+    from airflow_provider_cdc.core.spi.state_records import Registration
     from airflow_provider_cdc.state.metrics import series_of
     from airflow_provider_cdc.state.models import MetricHistoryRow
     from airflow_provider_cdc.state.store import StateStore
@@ -104,12 +104,12 @@ def _asked(path: str) -> dict[str, Any]:
     from airflow.api_fastapi.core_api.security import get_user
     from fastapi.testclient import TestClient
 
-    from airflow_provider_cdc.plugins import rights
-    from airflow_provider_cdc.plugins.app import app
+    from airflow_provider_cdc.plugins import authorization
+    from airflow_provider_cdc.plugins.plugin_app import app
 
     airflow_app._AuthManagerState.instance = SimpleAuthManager()
-    rights.known_dags = lambda ids: {id_: rights.KnownDag(id_) for id_ in ids}
-    rights.teams_of = lambda conn_ids: {}
+    authorization.known_dags = lambda ids: {id_: authorization.KnownDag(id_) for id_ in ids}
+    authorization.teams_of = lambda conn_ids: {}
     app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="bench", role="ADMIN")
     client, taken, cpu, seen = TestClient(app), [], [], []
     sa.event.listen(sa.Engine, "before_cursor_execute", lambda *a: seen.append(a[2]))

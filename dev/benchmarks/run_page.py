@@ -17,12 +17,12 @@ def main() -> int:
     from airflow.api_fastapi.core_api.security import get_user
     from fastapi.testclient import TestClient
 
-    from airflow_provider_cdc.plugins import rights
-    from airflow_provider_cdc.plugins.app import app
+    from airflow_provider_cdc.plugins import authorization
+    from airflow_provider_cdc.plugins.plugin_app import app
 
     airflow_app._AuthManagerState.instance = SimpleAuthManager()
-    rights.known_dags = lambda ids: {id_: rights.KnownDag(id_) for id_ in ids}
-    rights.teams_of = lambda conn_ids: {}
+    authorization.known_dags = lambda ids: {id_: authorization.KnownDag(id_) for id_ in ids}
+    authorization.teams_of = lambda conn_ids: {}
     app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="bench", role="ADMIN")
     client, taken = TestClient(app), []
     for _ in range(6):

@@ -135,9 +135,9 @@ def _watch_db2(stages: Stages) -> None:
 
 
 def _watch_mongodb(stages: Stages) -> None:
+    from airflow_provider_cdc.sources.mongodb.field_projection import Shaping
     from airflow_provider_cdc.sources.mongodb.log import reader
     from airflow_provider_cdc.sources.mongodb.log.cursor import RawCursor
-    from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 
     stages.function(RawCursor, "_ask", "fetch")
     stages.function(reader, "read_events", "fields of events")

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CdcError, ChangeLogDamaged, TargetError
-from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.apply.database_apply import Sink
 from airflow_provider_cdc.targets.database.config import SinkConfig

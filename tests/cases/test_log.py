@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable, UnknownLogEvent
-from airflow_provider_cdc.core.model.events import LogBlock, Rollback
+from airflow_provider_cdc.core.model.log_items import LogBlock, Rollback
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from airflow_provider_cdc.sources.mysql.log.log_end import log_files

@@ -19,7 +19,7 @@ from airflow_provider_cdc.changelog.debezium.connect_schemas import envelope_sch
 from airflow_provider_cdc.changelog.debezium.debezium_records import record_values
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, UPDATE, LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, READ, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableId, arrow_type, row_struct
 from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.sources.mongodb.collections import (

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowStory
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
-from airflow_provider_cdc.core.model.row_story import RowStory
 from airflow_provider_cdc.core.model.schema import TableChange, TableId
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector

@@ -24,7 +24,7 @@ from airflow_provider_cdc.changelog.files.temporary_log import (
     scratch_folder,
 )
 from airflow_provider_cdc.core.errors import StorageFull
-from airflow_provider_cdc.core.processes import is_running, this_process
+from airflow_provider_cdc.core.process_liveness import is_running, this_process
 
 ELSEWHERE = "another-machine/pid:[1] 1 1"
 
@@ -44,7 +44,7 @@ def _left(folder: Path, name: str, sign: Any = None, **more: Any) -> None:
 
 def _ended() -> str:
     """The name of a process that was there."""
-    code = "from airflow_provider_cdc.core.processes import this_process as p; print(p())"
+    code = "from airflow_provider_cdc.core.process_liveness import this_process as p; print(p())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
@@ -58,7 +58,7 @@ def test_a_process_is_told_from_another_one_with_its_number() -> None:
 
 
 def test_a_process_that_was_killed_and_not_asked_about_does_not_run() -> None:
-    code = "from airflow_provider_cdc.core.processes import this_process as p; print(p(), flush=True); input()"
+    code = "from airflow_provider_cdc.core.process_liveness import this_process as p; print(p(), flush=True); input()"
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as child:

@@ -26,7 +26,7 @@ from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.config.topics import Topics
 from airflow_provider_cdc.core.errors import StorageFull
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.events import CREATE, LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.model.log_items import CREATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.manifest import DataFile
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.spi.source import VARIED

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.channels.messages import read_message
+from airflow_provider_cdc.channels.signal_parser import read_message
 from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, Other, SchemaChanges, parse
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.channels import guarded
-from airflow_provider_cdc.channels.guarded import Guarded
+from airflow_provider_cdc.channels import error_isolation
+from airflow_provider_cdc.channels.error_isolation import Guarded
 from airflow_provider_cdc.core.model.signal import SentSignal
 
 SIGNAL = SentSignal("1", "log", None, "mine", "o")
@@ -40,7 +40,7 @@ class _Channel:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [100.0]
-    monkeypatch.setattr(guarded.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(error_isolation.time, "monotonic", lambda: now[0])
     return now
 
 

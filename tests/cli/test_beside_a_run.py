@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from airflow.cli.cli_config import ActionCommand, GroupCommand
 
-from airflow_provider_cdc.cli.definition import commands
+from airflow_provider_cdc.cli.command_parser import commands
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.state.store import StateStore

@@ -16,7 +16,7 @@ from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.spi.progress import WorkProgress
+from airflow_provider_cdc.core.reporting.work_progress import WorkProgress
 from tests.cli.conftest import capture, clean, run
 from tests.support import face
 from tests.support.face import Shop

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from airflow_provider_cdc.cli.definition import commands
+from airflow_provider_cdc.cli.command_parser import commands
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.source_procedure import SourceProcedureOperator

@@ -23,17 +23,17 @@ from airflow_provider_cdc.changelog.retention.retention import Hold
 from airflow_provider_cdc.changelog.retention.target_progress import Need
 from airflow_provider_cdc.connector import ConnectorDefinition, open_source, parse_config
 from airflow_provider_cdc.core.capture.remedies import how_to_read, with_command
-from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
+from airflow_provider_cdc.core.remedy_commands import cdc, exactly
 from airflow_provider_cdc.core.signals.table_patterns import matching
 from airflow_provider_cdc.operators.base.verify_result import result_of
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.log.registry import Registry, change_table_gone
+from airflow_provider_cdc.sources.db2.log_range import switches
 from airflow_provider_cdc.sources.db2.position import Db2Position
-from airflow_provider_cdc.sources.db2.reach import switches
 from airflow_provider_cdc.verify.repair import repair
 from airflow_provider_cdc.verify.verification_report import Compared, Verified
 from tests.support.command_line import parser

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.row_story import RowStory
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowStory
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.spi.retention import StateRetention
+from airflow_provider_cdc.core.spi.retention_settings import StateRetention
 from airflow_provider_cdc.operators.apply_to_database import ApplyToDatabaseOperator
 from airflow_provider_cdc.services.row_history.row_lookup import Asked, row_keys
 from tests.cli.conftest import capture, clean, run

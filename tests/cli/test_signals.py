@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.core.spi.state_records import Registration
 from airflow_provider_cdc.services.text.format_signal import progress_text
 from tests.cli.conftest import capture, clean, run
 from tests.support.face import Shop

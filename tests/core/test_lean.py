@@ -7,7 +7,7 @@ import sys
 
 _ASKED = """
 import sys
-from airflow_provider_cdc.core.lean import without_pandas
+from airflow_provider_cdc.core.import_guard import without_pandas
 without_pandas()
 import datetime as dt
 import numpy as np

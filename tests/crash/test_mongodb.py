@@ -103,7 +103,7 @@ def forks() -> Iterator[Forks]:
         "tests.support.crash",
         "airflow_provider_cdc.sources.mongodb.source",
         "airflow_provider_cdc.sources.mongodb.documents.extended_json",
-        "airflow_provider_cdc.sources.mongodb.columns.rows",
+        "airflow_provider_cdc.sources.mongodb.columns.row_columns",
     ) as forks:
         yield forks
 

@@ -11,7 +11,7 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.signal import Signal
 from airflow_provider_cdc.core.signals.requests import ExecuteSnapshot, parse
-from airflow_provider_cdc.dag.request import snapshot_request
+from airflow_provider_cdc.dag.snapshot_form import snapshot_request
 
 CAPTURED = {name: f"ORCLPDB1.{name}" for name in ("shop.orders", "shop.order_lines", "shop.customers", "shop.a+b")}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_cdc.dag.tables import literals, named_tables
+from airflow_provider_cdc.dag.literal_table_names import literals, named_tables
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ HEAVY = (
     "zstandard", "s3fs", "alembic", "airflow_provider_cdc.state", "airflow_provider_cdc.changelog",
     "airflow_provider_cdc.core.capture.capture", "airflow_provider_cdc.sources.mysql.source",
     "airflow_provider_cdc.sources.oracle.source", "airflow_provider_cdc.sources.db2.source", "airflow_provider_cdc.sources.debezium.source",
-    "airflow_provider_cdc.plugins.app",
+    "airflow_provider_cdc.plugins.plugin_app",
 )  # fmt: skip
 PARSE = """
 import json, os, sys, time

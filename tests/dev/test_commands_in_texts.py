@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from airflow_provider_cdc.core import errors
-from airflow_provider_cdc.core.commands import cdc
+from airflow_provider_cdc.core.remedy_commands import cdc
 from dev import paths
 from tests.support.command_line import parser
 

@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk import BaseOperator, BaseSensorOperator
 
 from airflow_provider_cdc import operators, sensors
-from airflow_provider_cdc.cli.definition import commands
+from airflow_provider_cdc.cli.command_parser import commands
 from airflow_provider_cdc.core import errors
 from airflow_provider_cdc.get_provider_info import get_provider_info
 from dev import paths

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowException
 
-from airflow_provider_cdc.core.model.measured import Measured, Series
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.model.metric_samples import Measured, Series
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.dashboards.alerts import Limits, alerts
 from tests.support.face import Shop, context, make_shop

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from airflow_provider_cdc.core.model.measured import BOUNDS_S, Histogram, KeptSeries
+from airflow_provider_cdc.core.model.metric_samples import BOUNDS_S, Histogram, KeptSeries
 from airflow_provider_cdc.services.dashboards.openmetrics import openmetrics
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

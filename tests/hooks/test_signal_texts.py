@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
-from airflow_provider_cdc.core.spi.records import ConnectorRecord
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+from airflow_provider_cdc.core.spi.stores import Control, DesiredState
 from airflow_provider_cdc.services.text.format_signal import failure_text, fraction, halted, progress_text, why_idle
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from airflow.sdk import BaseNotifier
 
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.notifications.connector import CdcNotifier
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from tests.support.face import Shop, context, make_shop

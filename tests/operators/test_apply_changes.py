@@ -23,7 +23,7 @@ from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ConfigError, StorageUnavailable
 from airflow_provider_cdc.core.model.manifest import DataFile
-from airflow_provider_cdc.core.model.measured import Measured
+from airflow_provider_cdc.core.model.metric_samples import Measured
 from airflow_provider_cdc.operators.apply_changes import ApplyChangesOperator, alias, asset
 from airflow_provider_cdc.operators.base.spark_job import job_path
 from airflow_provider_cdc.services.tasks.connector_fields import owner_of

@@ -17,8 +17,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
-from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.core.spi.state_records import Registration
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.operators import capture as module
 from airflow_provider_cdc.operators.base.links import BatchLink
 from airflow_provider_cdc.operators.capture import CaptureOperator

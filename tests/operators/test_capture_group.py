@@ -19,7 +19,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.operators.base.links import ConnectorsLink
 from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
 from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor

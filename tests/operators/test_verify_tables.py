@@ -16,7 +16,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.operators.base.spark_job import job_path
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.operators.verify_tables import VerifyTablesOperator

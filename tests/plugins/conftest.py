@@ -16,9 +16,9 @@ from airflow.sdk import DAG
 from fastapi.testclient import TestClient
 
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.plugins import rights
-from airflow_provider_cdc.plugins.app import app
-from airflow_provider_cdc.plugins.rights import KnownConnection, KnownDag
+from airflow_provider_cdc.plugins import authorization
+from airflow_provider_cdc.plugins.authorization import KnownConnection, KnownDag
+from airflow_provider_cdc.plugins.plugin_app import app
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.face import Shop, connect, make_shop
@@ -76,9 +76,9 @@ def shop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, metadata: None) -> Ite
     """A connector ``shop``, which a DAG has captured once."""
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", PerDag())
     # DAGs that have captured are not parsed here
-    monkeypatch.setattr(rights, "known_dags", lambda ids: {id_: KnownDag(id_) for id_ in ids})
-    monkeypatch.setattr(rights, "known_connections", lambda prefix, kinds: [KnownConnection("shop", "memory")])
-    monkeypatch.setattr(rights, "teams_of", lambda conn_ids: {})
+    monkeypatch.setattr(authorization, "known_dags", lambda ids: {id_: KnownDag(id_) for id_ in ids})
+    monkeypatch.setattr(authorization, "known_connections", lambda prefix, kinds: [KnownConnection("shop", "memory")])
+    monkeypatch.setattr(authorization, "teams_of", lambda conn_ids: {})
     shop = make_shop(monkeypatch, tmp_path, "pages")
     capture(shop)
     yield shop

@@ -11,8 +11,8 @@ import pytest
 from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
 from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
-from airflow_provider_cdc.core.spi.retention import StateRetention
+from airflow_provider_cdc.core.spi.retention_settings import StateRetention
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.services.connectors.connector_access import access_of
 from tests.plugins.conftest import Asked, capture
 from tests.support.face import Shop

@@ -15,7 +15,7 @@ from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import response_schema_conformance
 
 from airflow_provider_cdc.dag import lifecycle_dag, tables_dag
-from airflow_provider_cdc.plugins.app import app
+from airflow_provider_cdc.plugins.plugin_app import app
 from tests.plugins.conftest import Asked, known_to_airflow
 from tests.plugins.test_rights import BODIES
 from tests.support.face import Shop

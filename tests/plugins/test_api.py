@@ -18,15 +18,15 @@ import sqlalchemy as sa
 from airflow.sdk import DAG
 
 from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.core.model.measured import Measured, Series
+from airflow_provider_cdc.core.model.metric_samples import Measured, Series
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
-from airflow_provider_cdc.core.spi.monitor import Monitor
-from airflow_provider_cdc.core.spi.records import Registration
-from airflow_provider_cdc.plugins import rights
-from airflow_provider_cdc.plugins.api import reading
+from airflow_provider_cdc.core.reporting.metrics_monitor import Monitor
+from airflow_provider_cdc.core.spi.state_records import Registration
+from airflow_provider_cdc.core.spi.stores import DesiredState
+from airflow_provider_cdc.plugins import authorization
+from airflow_provider_cdc.plugins.api import connectors
+from airflow_provider_cdc.plugins.authorization import KnownDag
 from airflow_provider_cdc.plugins.cdc_plugin import CdcPlugin
-from airflow_provider_cdc.plugins.rights import KnownDag
 from airflow_provider_cdc.services.connectors import source_probe
 from airflow_provider_cdc.services.connectors.connector_access import access_of
 from airflow_provider_cdc.state.store import StateStore
@@ -34,7 +34,7 @@ from tests.cli.conftest import run
 from tests.plugins.conftest import Asked, capture, known_to_airflow
 from tests.support.face import Shop, connect
 
-KNOWN_DAGS = rights.known_dags
+KNOWN_DAGS = authorization.known_dags
 """Asks Airflow's database, which the fixtures do without."""
 API = "/api/v1/connectors"
 NASTY = ["<img src=x onerror=alert(1)>", "\"'`${x}", "\u202egnp.exe\u202c", "x" * 10_000, "a\x01b", "名前 🐘"]
@@ -154,7 +154,7 @@ def test_the_progress_of_a_snapshot_says_how_long_it_takes(shop: Shop, asked: As
 
 def test_when_the_dag_runs_next_is_asked_of_airflow(fleet: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     at = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    monkeypatch.setattr(rights, "known_dags", lambda ids: {"shop_dag": KnownDag("shop_dag", None, at, True)})
+    monkeypatch.setattr(authorization, "known_dags", lambda ids: {"shop_dag": KnownDag("shop_dag", None, at, True)})
     assert line(asked)["next_run"] == {"at": "2026-03-01T12:00:00Z", "paused": True, "gone": False}
     assert line(asked, "script")["next_run"] is None
 
@@ -163,7 +163,7 @@ def test_a_dag_that_no_file_has_any_more_has_no_next_run(
     shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Airflow keeps the moment at which the next run would be due."""
-    monkeypatch.setattr(rights, "known_dags", KNOWN_DAGS)
+    monkeypatch.setattr(authorization, "known_dags", KNOWN_DAGS)
     known_to_airflow(DAG("shop_dag", schedule="@hourly", start_date=datetime.now(UTC)))
     found = line(asked)["next_run"]
     assert (found["gone"], found["at"] is not None) == (False, True)
@@ -175,7 +175,7 @@ def test_tags_are_those_of_the_dag(fleet: Shop, asked: Asked, monkeypatch: pytes
     known_to_airflow(
         DAG("shop_dag", schedule=None, tags=["shop's <b>", "cdc"]), DAG("billing_dag", schedule=None, tags=["cdc"])
     )
-    monkeypatch.setattr(rights, "known_dags", KNOWN_DAGS)
+    monkeypatch.setattr(authorization, "known_dags", KNOWN_DAGS)
     names = lambda **query: [one["connector"] for one in get(asked, **query)["connectors"]]  # noqa: E731
     assert names(tag="shop's <b>") == ["shop"]
     assert names(tag=["cdc", "other"]) == ["billing", "shop"]
@@ -243,7 +243,7 @@ def test_a_change_log_that_does_not_answer_is_waited_for_a_short_time(
     shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The report of a target is a pipe into which nobody writes: who reads it waits."""
-    monkeypatch.setattr(reading, "_LOG_S", 0.2)
+    monkeypatch.setattr(connectors, "_LOG_S", 0.2)
     monkeypatch.setattr(source_probe, "_log_places", threading.BoundedSemaphore(2))
     folder = Path(shop.definition.changelog) / "shop" / "applied"
     folder.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import AccessDenied, SourceUnavailable
-from airflow_provider_cdc.core.model.measured import Measured, Series
+from airflow_provider_cdc.core.model.metric_samples import Measured, Series
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.services.connectors import source_probe
 from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT

@@ -20,10 +20,10 @@ from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from airflow_provider_cdc.core.spi.records import Registration
-from airflow_provider_cdc.plugins import rights
-from airflow_provider_cdc.plugins.app import app
-from airflow_provider_cdc.plugins.rights import KnownDag, known_of
+from airflow_provider_cdc.core.spi.state_records import Registration
+from airflow_provider_cdc.plugins import authorization
+from airflow_provider_cdc.plugins.authorization import KnownDag, known_of
+from airflow_provider_cdc.plugins.plugin_app import app
 from dev import paths
 from tests.plugins.conftest import Asked
 from tests.support.face import Shop
@@ -47,7 +47,7 @@ ALLOWED = {
     "rows": {"USER", "OP", "ADMIN"},
 }
 """Right → the roles of Airflow's simple auth manager that have it: the table of docs/security.md."""
-TEAMS_OF = rights.teams_of
+TEAMS_OF = authorization.teams_of
 """Asks Airflow's database, which the fixtures do without."""
 DAG_TEAMS = {"billing_dag": "blue"}
 PAGE = (paths.ROOT / "docs" / "security.md").read_text()
@@ -199,8 +199,10 @@ def test_everybody_sees_the_connectors_of_the_dags_that_they_may_read(
 @pytest.fixture
 def teams(fleet: Shop, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Connections of Airflow's database: ``shop`` and ``script`` are of the team ``red``; that to ``billing`` is in none of its tables."""
-    monkeypatch.setattr(rights, "teams_of", TEAMS_OF)
-    monkeypatch.setattr(rights, "known_dags", lambda ids: {id_: KnownDag(id_, DAG_TEAMS.get(id_)) for id_ in ids})
+    monkeypatch.setattr(authorization, "teams_of", TEAMS_OF)
+    monkeypatch.setattr(
+        authorization, "known_dags", lambda ids: {id_: KnownDag(id_, DAG_TEAMS.get(id_)) for id_ in ids}
+    )
     with create_session() as session:
         session.add(Team(name="red"))
         session.flush()

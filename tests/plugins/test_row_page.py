@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.plugins import rights
+from airflow_provider_cdc.plugins import authorization
 from tests.plugins.conftest import Asked, capture
 from tests.support.face import Shop
 
@@ -66,9 +66,9 @@ def test_a_connection_to_a_target_database_is_for_those_who_may_edit_it(
     shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = {"table": "inventory.orders", "key": ["1"], "connections": ["warehouse"]}
-    monkeypatch.setattr(rights, "may_connect", lambda user, conn_id, team, *, edit: not edit)
+    monkeypatch.setattr(authorization, "may_connect", lambda user, conn_id, team, *, edit: not edit)
     assert "warehouse" in post(asked, "", row, 403)["detail"]
     assert looks(shop) == 0
-    monkeypatch.setattr(rights, "may_connect", lambda user, conn_id, team, *, edit: True)
+    monkeypatch.setattr(authorization, "may_connect", lambda user, conn_id, team, *, edit: True)
     post(asked, "", row)
     assert looks(shop) == 1

@@ -18,7 +18,7 @@ from airflow.utils.session import create_session
 from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
 from airflow_provider_cdc.dag import lifecycle_dag, tables_dag
 from airflow_provider_cdc.operators.lifecycle import ConnectorLifecycleOperator
-from airflow_provider_cdc.plugins.runs import forms
+from airflow_provider_cdc.plugins.dag_runs import forms
 from airflow_provider_cdc.services.actions import dag_run_actions
 from airflow_provider_cdc.services.connectors.connector_access import access_of
 from airflow_provider_cdc.sources.memory.source import MemorySource

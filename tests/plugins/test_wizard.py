@@ -14,8 +14,8 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.dag import cdc_dags
 from airflow_provider_cdc.hooks.source import CdcSourceHook
-from airflow_provider_cdc.plugins import rights
-from airflow_provider_cdc.plugins.rights import KnownConnection
+from airflow_provider_cdc.plugins import authorization
+from airflow_provider_cdc.plugins.authorization import KnownConnection
 from airflow_provider_cdc.services.definition_wizard import MODES, TARGETS, NewDefinition, kinds, modes_of, written
 from airflow_provider_cdc.sources import config_class
 from tests.plugins.conftest import Asked
@@ -103,7 +103,7 @@ def test_what_could_not_run_is_refused(shop: Shop, asked: Asked, body: dict[str,
 
 def test_connections_are_those_that_somebody_may_see(shop: Shop, asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
     there = [KnownConnection("shop", "memory"), KnownConnection("orders", "mariadb")]
-    monkeypatch.setattr(rights, "known_connections", lambda prefix, kinds: there)
+    monkeypatch.setattr(authorization, "known_connections", lambda prefix, kinds: there)
     found = {role: asked(role=role).get(API).json() for role in ("VIEWER", "OP")}
     assert [one["conn_id"] for one in found["OP"]["connections"]] == ["shop", "orders"]
     assert found["VIEWER"]["connections"] == []

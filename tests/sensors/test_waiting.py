@@ -25,7 +25,7 @@ from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
 from airflow_provider_cdc.sensors.applied import AppliedSensor
 from airflow_provider_cdc.sensors.changes_available import ChangesAvailableSensor
 from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
-from airflow_provider_cdc.sensors.waiting import WaitingSensor
+from airflow_provider_cdc.sensors.waiting_sensor import WaitingSensor
 from airflow_provider_cdc.services.connectors.connector_group import CaptureOf, Looked
 from tests.support.face import Shop, context, make_shop
 

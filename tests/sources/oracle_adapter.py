@@ -14,8 +14,8 @@ import pytest
 
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.mining import stream
-from airflow_provider_cdc.sources.oracle.snapshot import read_blocks
-from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
+from airflow_provider_cdc.sources.oracle.snapshot import read_rows
+from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
 from dev.servers import Oracle
 from tests.sources.suite import INT, LONG, TEXT, Adapter, Changes, Row, Undo
 from tests.support.connectors import Connector
@@ -148,7 +148,7 @@ class OracleAdapter(Adapter):
 
     @contextlib.contextmanager
     def small_fetches(self) -> Iterator[dict[str, Any]]:
-        with patch.object(read_blocks, "_FIRST_ROWS", 4):
+        with patch.object(read_rows, "_FIRST_ROWS", 4):
             yield {}
 
     def rewrites(self) -> dict[str, Callable[[str, Table, str], str]]:

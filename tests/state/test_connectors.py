@@ -10,8 +10,8 @@ import pytest
 
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
-from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.core.spi.state_records import Registration
+from airflow_provider_cdc.core.spi.stores import Control, DesiredState
 from airflow_provider_cdc.state.store import StateStore
 from tests.support.patience import LONGEST_S
 

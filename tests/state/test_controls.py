@@ -10,13 +10,13 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
-from airflow_provider_cdc.core.model.measured import Measured, Series
+from airflow_provider_cdc.core.model.metric_samples import Measured, Series
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState, StoredOffset
-from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.core.spi.state_records import Registration
+from airflow_provider_cdc.core.spi.stores import Control, DesiredState, StoredOffset
 from airflow_provider_cdc.state.models import Base
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores

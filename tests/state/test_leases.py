@@ -17,8 +17,8 @@ from sqlalchemy.exc import DBAPIError
 
 from airflow_provider_cdc.core.errors import LeaseHeld, LeaseLost
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.interfaces import Lease
-from airflow_provider_cdc.state.database import _NOW_MS
+from airflow_provider_cdc.core.spi.stores import Lease
+from airflow_provider_cdc.state.engine import _NOW_MS
 from airflow_provider_cdc.state.models import LeaseRow
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores, expires_ms

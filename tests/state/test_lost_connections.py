@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, CommitStateUnknown, LeaseHeld, StateUnavailable
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.interfaces import StoredOffset
+from airflow_provider_cdc.core.spi.stores import StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import expires_ms

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.measured import Measured, Series
-from airflow_provider_cdc.core.model.recent import PIECE_S, LastHour
-from airflow_provider_cdc.core.model.spans import SPANS, pieces_of
-from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.core.model.metric_rollups import SPANS, pieces_of
+from airflow_provider_cdc.core.model.metric_samples import Measured, Series
+from airflow_provider_cdc.core.model.metrics_last_hour import PIECE_S, LastHour
+from airflow_provider_cdc.core.spi.state_records import Registration
 from airflow_provider_cdc.state import metrics as module
 from airflow_provider_cdc.state.models import MetricHistoryRow, MetricRow
 from airflow_provider_cdc.state.store import StateStore

@@ -17,7 +17,7 @@ from alembic.script import ScriptDirectory
 
 import airflow_provider_cdc.state
 from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
-from airflow_provider_cdc.core.spi.interfaces import StoredOffset
+from airflow_provider_cdc.core.spi.stores import StoredOffset
 from airflow_provider_cdc.state.models import VERSION_TABLE, Base, OffsetHistoryRow, OffsetRow
 from airflow_provider_cdc.state.store import StateStore
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import CommitConflict, LeaseLost
 from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, PendingTable, Scan, SnapshotState
-from airflow_provider_cdc.core.spi.interfaces import Lease, StoredOffset
+from airflow_provider_cdc.core.spi.stores import Lease, StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow, OffsetRow, OffsetTableRow
 from airflow_provider_cdc.state.offset_tables import join, split
 from airflow_provider_cdc.state.store import StateStore

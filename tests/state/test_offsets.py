@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import CommitConflict, StateError
 from airflow_provider_cdc.core.model.offset import Offset, PendingTable, SnapshotState
-from airflow_provider_cdc.core.spi.interfaces import Lease, StoredOffset
-from airflow_provider_cdc.core.spi.records import BatchRecord, Registration
+from airflow_provider_cdc.core.spi.state_records import BatchRecord, Registration
+from airflow_provider_cdc.core.spi.stores import Lease, StoredOffset
 from airflow_provider_cdc.state.models import OffsetHistoryRow, OffsetRow
 from airflow_provider_cdc.state.store import StateStore
 from tests.support.manifests import manifest

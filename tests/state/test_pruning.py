@@ -14,8 +14,8 @@ from airflow_provider_cdc.core.lifecycle.retention import prune_state, removed_t
 from airflow_provider_cdc.core.model.notifications import Notification
 from airflow_provider_cdc.core.model.offset import Offset, SnapshotState
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.spi.interfaces import Lease
-from airflow_provider_cdc.core.spi.retention import StateRetention
+from airflow_provider_cdc.core.spi.retention_settings import StateRetention
+from airflow_provider_cdc.core.spi.stores import Lease
 from airflow_provider_cdc.state import pruning
 from airflow_provider_cdc.state.models import BatchRow, NotificationRow, OffsetHistoryRow, OffsetTableRow, SignalRow
 from airflow_provider_cdc.state.store import StateStore

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.connector import open_lifecycle
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import Base
 from airflow_provider_cdc.state.roles import role_sql

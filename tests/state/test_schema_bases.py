@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from airflow_provider_cdc.core.errors import LeaseLost
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory, StoredSchemas
-from airflow_provider_cdc.core.spi.interfaces import Lease
+from airflow_provider_cdc.core.spi.stores import Lease
 from airflow_provider_cdc.state.models import SchemaBaseRow, SchemaHistoryRow
 from airflow_provider_cdc.state.store import StateStore
 from tests.support.manifests import SCHEMA, manifest

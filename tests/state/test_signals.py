@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.model.manifest import SignalOutcome
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal, SignalState
 from airflow_provider_cdc.core.signals.requests import LARGEST
-from airflow_provider_cdc.core.spi.records import SignalRecord
+from airflow_provider_cdc.core.spi.state_records import SignalRecord
 from airflow_provider_cdc.state.store import StateStore
 from tests.state.conftest import Stores
 from tests.support.manifests import manifest

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem, Rollback
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
@@ -26,7 +26,7 @@ from airflow_provider_cdc.sources.mysql.log.event_reader import LARGEST_PACKET, 
 from airflow_provider_cdc.sources.mysql.log.rows.row_metadata import schema_of_table_map
 from airflow_provider_cdc.sources.mysql.log.rows.table_map import parse_table_map
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
-from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+from airflow_provider_cdc.sources.mysql.schema.live_catalog import PresentCatalog
 from tests.support.mysql_chunks import Fixed
 
 SERVER_UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

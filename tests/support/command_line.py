@@ -8,7 +8,7 @@ from typing import Any
 
 from airflow.cli.cli_config import GroupCommand
 
-from airflow_provider_cdc.cli.definition import commands
+from airflow_provider_cdc.cli.command_parser import commands
 
 
 def parser() -> argparse.ArgumentParser:

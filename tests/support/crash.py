@@ -25,7 +25,7 @@ from airflow_provider_cdc.changelog.files import storage
 from airflow_provider_cdc.changelog.files.storage import DurableFile, Storage
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
-from airflow_provider_cdc.state.database import Database
+from airflow_provider_cdc.state.engine import Database
 from airflow_provider_cdc.state.leases import Leases
 from airflow_provider_cdc.verify.reference import open_verification
 from tests.support.memory_work import Workload

@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_lifecycle
-from airflow_provider_cdc.core.model.events import LogBlock
+from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.sources.db2.log import change_reader, cursors, lobs, stream, windows
 from airflow_provider_cdc.sources.db2.log.merge import Merge

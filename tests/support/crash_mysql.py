@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_cdc.core.model.events import LogBlock
+from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from tests.support import crash

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_cdc.core.model.events import LogBlock
+from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.sources.oracle.mining import stream
-from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
+from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
 from tests.support import crash
 
 SMALL = {

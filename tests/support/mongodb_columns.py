@@ -19,10 +19,10 @@ from bson.codec_options import CodecOptions
 from bson.raw_bson import RawBSONDocument
 
 from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import elements
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys, texts
-from airflow_provider_cdc.sources.mongodb.documents.tree import elements
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from dev.java_json.random_bson import written
 
 Path = tuple[str, ...]

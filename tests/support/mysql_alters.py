@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.mysql.connect import connect, server_of
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier, Query
-from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+from airflow_provider_cdc.sources.mysql.schema.live_catalog import PresentCatalog
 from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import ResultReader
 

@@ -12,7 +12,7 @@ from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLI
 from tests.support.packages import installed
 
 _CODE = """
-from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy
+from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy
 
 CALLS, SELECTS, LOCKS = [], {}, {}
 

@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 
 from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
 from airflow_provider_cdc.changelog.row_history.row_history import RowStories
-from airflow_provider_cdc.core.model.events import DELETE, UPDATE
-from airflow_provider_cdc.core.model.row_story import RowChange, RowStory
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowChange, RowStory
+from airflow_provider_cdc.core.model.log_items import DELETE, UPDATE
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.memory.database import Entry, MemoryDatabase
 from airflow_provider_cdc.sources.memory.database import RowChange as Logged

@@ -27,9 +27,10 @@ from pydantic import Field
 
 from airflow_provider_cdc.core.config.base import Decides
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.values import CHUNK_BYTES, Patterns
+from airflow_provider_cdc.core.config.enums import CHUNK_BYTES, Patterns
 from airflow_provider_cdc.core.errors import ConfigError, QueryRefused
-from airflow_provider_cdc.core.model.events import (
+from airflow_provider_cdc.core.model.key_json import Key
+from airflow_provider_cdc.core.model.log_items import (
     CREATE,
     DELETE,
     READ,
@@ -41,7 +42,6 @@ from airflow_provider_cdc.core.model.events import (
     SchemaChange,
     Transactions,
 )
-from airflow_provider_cdc.core.model.keys import Key
 from airflow_provider_cdc.core.model.schema import (
     Column,
     Documents,
@@ -52,7 +52,7 @@ from airflow_provider_cdc.core.model.schema import (
     arrow_type,
     row_struct,
 )
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange
 from airflow_provider_cdc.core.spi.source import Chunk, Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources import SOURCES, Kind
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
-from airflow_provider_cdc.core.model.measured import Measured, Series
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
-from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.core.model.metric_samples import Measured, Series
+from airflow_provider_cdc.core.spi.state_records import Registration
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.store import StateStore
 from dev import paths

@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.model.measured import Measured, Series
+from airflow_provider_cdc.core.model.metric_samples import Measured, Series
 from airflow_provider_cdc.state.store import StateStore
 from dev.airflow import Airflow, Services
 from tests.system.conftest import LOOKED, PASSWORD, PLAIN

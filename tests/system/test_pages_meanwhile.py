@@ -13,8 +13,8 @@ import pytest
 
 from airflow_provider_cdc.connector import ConnectorDefinition, open_capture
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
-from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.core.spi.state_records import Registration
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.store import StateStore
 from dev.airflow import Airflow, Services

@@ -13,8 +13,8 @@ from airflow.api_fastapi.auth.managers.simple.user import SimpleAuthManagerUser
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi.testclient import TestClient
 
-from airflow_provider_cdc.plugins import rights
-from airflow_provider_cdc.plugins.app import app
+from airflow_provider_cdc.plugins import authorization
+from airflow_provider_cdc.plugins.plugin_app import app
 from dev.airflow import Airflow
 from tests.support.face import connect
 from tests.system.conftest import PASSWORD
@@ -132,8 +132,8 @@ def test_no_secret_is_on_a_page(ran: tuple[Airflow, str, CommandLines], monkeypa
     connect(monkeypatch, "cdc_state_default", conn_type="cdc_state", password=f"sqlite:///{airflow.home}/airflow.db")
     connect(monkeypatch, "lake", conn_type="generic", extra={"auto_mkdir": True, **STORAGE})
     monkeypatch.setattr(airflow_app._AuthManagerState, "instance", SimpleAuthManager())
-    monkeypatch.setattr(rights, "known_dags", lambda ids: {})
-    monkeypatch.setattr(rights, "teams_of", lambda conn_ids: {})
+    monkeypatch.setattr(authorization, "known_dags", lambda ids: {})
+    monkeypatch.setattr(authorization, "teams_of", lambda conn_ids: {})
     app.dependency_overrides[get_user] = lambda: SimpleAuthManagerUser(username="ada", role="ADMIN")
     try:
         client = TestClient(app)

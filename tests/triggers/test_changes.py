@@ -18,7 +18,7 @@ from airflow.triggers.shared_stream import SharedStreamManager
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.state.store import StateStore
-from airflow_provider_cdc.triggers.changes import CURSOR, CdcChangeTrigger
+from airflow_provider_cdc.triggers.asset_changes import CURSOR, CdcChangeTrigger
 from tests.support.counted import Counted
 from tests.support.face import SHOP, Shop, context, make_shop
 from tests.support.patience import LONGEST_S

@@ -17,7 +17,7 @@ from airflow_provider_cdc.services.connectors.connector_access import ConnectorA
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
-from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
+from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger

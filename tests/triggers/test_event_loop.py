@@ -18,7 +18,7 @@ from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.triggers.any_changes import AnyChangesTrigger
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
-from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
+from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger

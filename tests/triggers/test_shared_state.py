@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from airflow_provider_cdc.connector import ConnectorDefinition
 from airflow_provider_cdc.core.errors import StateUnavailable
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.spi.control import DesiredState
+from airflow_provider_cdc.core.spi.desired_state import DesiredState
 from airflow_provider_cdc.hooks.state import CdcStateHook
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
@@ -23,10 +23,10 @@ from airflow_provider_cdc.state.models import OffsetRow
 from airflow_provider_cdc.state.store import StateStore
 from airflow_provider_cdc.triggers import shared_state as module
 from airflow_provider_cdc.triggers.applied import AppliedTrigger
-from airflow_provider_cdc.triggers.changes import CdcChangeTrigger
+from airflow_provider_cdc.triggers.asset_changes import CdcChangeTrigger
 from airflow_provider_cdc.triggers.changes_available import ChangesAvailableTrigger
 from airflow_provider_cdc.triggers.initial_snapshot import InitialSnapshotTrigger
-from airflow_provider_cdc.triggers.polls import until_next
+from airflow_provider_cdc.triggers.polling import until_next
 from airflow_provider_cdc.triggers.shared_state import SharedState, shared_state
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.counted import Counted

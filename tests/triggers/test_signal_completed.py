@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.operators.capture import CaptureOperator
 from airflow_provider_cdc.triggers.signal_completed import SignalCompletedTrigger
 from tests.support.face import Shop, connect, context, make_shop

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
-from airflow_provider_cdc.triggers.threads import Threads
+from airflow_provider_cdc.triggers.call_threads import Threads
 from tests.support.patience import LONGEST_S
 
 IN_TIME_S = 0.2
@@ -192,7 +192,7 @@ def test_a_process_ends_although_a_call_hangs() -> None:
 
     code = (
         "import asyncio, time\n"
-        "from airflow_provider_cdc.triggers.threads import Threads\n"
+        "from airflow_provider_cdc.triggers.call_threads import Threads\n"
         "async def story():\n"
         "    task = asyncio.create_task(Threads(1).run('a', lambda: time.sleep(3600)))\n"
         "    await asyncio.sleep(0.1)\n"

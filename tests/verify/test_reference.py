@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.errors import ChangeLogDamaged, ConfigError, ConnectorHalted, TransientError
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.verify.reference import FOLDER, Verification, open_verification
 from airflow_provider_cdc.verify.verification_plan import VerifyPlan

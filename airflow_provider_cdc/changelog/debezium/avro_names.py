@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from airflow_provider_cdc.core.config.enums import NameAdjustment
 from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.config.values import NameAdjustment
 from airflow_provider_cdc.core.errors import ConfigError
 
 _DEFAULTS = {str(f.alias): f.default for f in TableConfig.model_fields.values()}

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.values import BinaryHandling
+from airflow_provider_cdc.core.config.enums import BinaryHandling
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column
 
 _EPOCH = dt.datetime(1970, 1, 1)

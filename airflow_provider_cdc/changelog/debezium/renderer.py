@@ -39,7 +39,7 @@ from airflow_provider_cdc.core.model.manifest import DataFile, Manifest, SchemaC
 from airflow_provider_cdc.core.model.notifications import Notification, Type
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.source_fields import field_types
-from airflow_provider_cdc.core.spi.event_forms import EventForm
+from airflow_provider_cdc.core.spi.event_formats import EventForm
 
 _ROWS = 10_000
 """Events of a file that are in memory at once."""

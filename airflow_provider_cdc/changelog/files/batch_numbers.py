@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.changelog.files.truncation_marker import Kept, Mark
-from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged
+from airflow_provider_cdc.core.remedy_commands import cdc, exactly
 
 MOST = 10**12 - 1
 """The highest number that a name has room for."""

@@ -11,7 +11,7 @@ FOLDER = "carried"
 
 
 class CarriedFiles:
-    """Those of one connector; implements :class:`airflow_provider_cdc.core.spi.carried.CarriedFiles`."""
+    """Those of one connector; implements :class:`airflow_provider_cdc.core.spi.carry_over.CarriedFiles`."""
 
     def __init__(self, storage: Storage, connector: str) -> None:
         self._storage, self._folder = storage, (connector, FOLDER)

@@ -15,17 +15,17 @@ from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
 from airflow_provider_cdc.changelog.files.put_if_absent import verify_exclusive
 from airflow_provider_cdc.changelog.files.storage import Storage, Unconfirmed
 from airflow_provider_cdc.changelog.files.truncation_marker import Kept, Mark
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, CommitConflict, CommitStateUnknown
 from airflow_provider_cdc.core.model.manifest import FORMAT, DataFile, Manifest
-from airflow_provider_cdc.core.spi.interfaces import BatchWriter
+from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.spi.stores import BatchWriter
 
 _BLOCK = 4 << 20
 """Bytes of a file that are read at once for its checksum."""
 
 
 class ChangeLog:
-    """Batches on a filesystem or object store; implements :class:`airflow_provider_cdc.core.spi.interfaces.ChangeLog`.
+    """Batches on a filesystem or object store; implements :class:`airflow_provider_cdc.core.spi.stores.ChangeLog`.
 
         >>> changelog = ChangeLog("s3://lake/changelog")
         >>> [m.batch for m in changelog.manifests("shop", after=41)]

@@ -14,7 +14,7 @@ import orjson
 
 from airflow_provider_cdc.changelog.files.liveness import read_sign
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.core.model.work import Work
+from airflow_provider_cdc.core.model.job_progress import Work
 
 FOLDER = "work"
 DEAD_S = 120.0
@@ -22,7 +22,7 @@ DEAD_S = 120.0
 
 
 class WorkBoard:
-    """The works of one connector; implements :class:`airflow_provider_cdc.core.spi.progress.Board`.
+    """The works of one connector; implements :class:`airflow_provider_cdc.core.reporting.work_progress.Board`.
 
     >>> [work.text for work in WorkBoard(storage, "shop").all()]
     ['Snapshot: 3,200,000 rows (24 %), 81,000 rows/s, about 2 min left; now shop.orders']

@@ -33,7 +33,7 @@ COMMITTED = "source.ts_ms"
 
 
 class ParquetBatchWriter:
-    """Writes events of one batch to Parquet files; implements :class:`airflow_provider_cdc.core.spi.interfaces.BatchWriter`.
+    """Writes events of one batch to Parquet files; implements :class:`airflow_provider_cdc.core.spi.stores.BatchWriter`.
 
     :param folder: the batch's folder, relative to the storage's root
     :param writer: unique id of the run, part of every file name

@@ -27,7 +27,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.liveness import read_sign
 from airflow_provider_cdc.changelog.files.storage import Storage
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.processes import is_running, this_process
+from airflow_provider_cdc.core.process_liveness import is_running, this_process
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import Documents
+from airflow_provider_cdc.core.remedy_commands import cdc, exactly
 from airflow_provider_cdc.core.spi.partial_updates import PartialUpdates
 
 if TYPE_CHECKING:  # executors load this module, and have no need of a change log

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.truncation_marker import follow
-from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import ChangeLogDamaged
 from airflow_provider_cdc.core.model.manifest import Contents, DataFile
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.remedy_commands import cdc, exactly
 
 
 @dataclass(slots=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.truncation_marker import Mark
 from airflow_provider_cdc.changelog.reading.pending_batches import Batches
-from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.errors import BatchesRemoved
+from airflow_provider_cdc.core.remedy_commands import cdc, exactly
 
 
 @dataclass(frozen=True, slots=True)

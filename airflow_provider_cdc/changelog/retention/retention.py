@@ -24,9 +24,9 @@ from airflow_provider_cdc.changelog.files.batch_numbers import batch_name
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.truncation_marker import Mark
 from airflow_provider_cdc.changelog.retention.target_progress import Need, needs_of
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError
 from airflow_provider_cdc.core.model.manifest import Manifest
+from airflow_provider_cdc.core.remedy_commands import cdc
 
 log = logging.getLogger(__name__)
 

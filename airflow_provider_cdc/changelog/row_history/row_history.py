@@ -13,11 +13,11 @@ from datetime import UTC, datetime, timedelta
 from airflow_provider_cdc.changelog.row_history.key_event_reader import Row, RowEvent, RowEvents
 from airflow_provider_cdc.changelog.row_history.previous_keys import OtherKeys, called_at_the_end
 from airflow_provider_cdc.changelog.row_history.row_documents import follows_documents, with_documents
+from airflow_provider_cdc.changelog.row_history.row_history_models import Operation, RowChange, RowNow, RowStory
 from airflow_provider_cdc.changelog.row_history.row_key import Names, RowKey, renamed, then
 from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
 from airflow_provider_cdc.changelog.row_history.table_renames import History, Reign, reign_of
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
-from airflow_provider_cdc.core.model.row_story import Operation, RowChange, RowNow, RowStory
 from airflow_provider_cdc.core.model.schema import TableChange, TableId
 
 _OPERATIONS: dict[str, Operation] = {"r": "read", "c": "create", "u": "update", "d": "delete", "t": "truncate"}

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.changelog.row_history.key_hashes import key_hashes
 from airflow_provider_cdc.changelog.row_history.key_segment import KeyColumns
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.keys import BadKey, Key, arrays, parse
+from airflow_provider_cdc.core.model.key_json import BadKey, Key, arrays, parse
 from airflow_provider_cdc.core.model.schema import Column
 
 Names = Mapping[str, str | None]
@@ -131,7 +131,7 @@ def _is_a_text(text: str, columns: KeyColumns) -> bool:
 
 
 def _typed(value: Any, column: Column) -> Any:
-    """A value, or a text of it, in the form of :func:`airflow_provider_cdc.core.model.keys.parse`."""
+    """A value, or a text of it, in the form of :func:`airflow_provider_cdc.core.model.key_json.parse`."""
     if value is None:
         return None
     if isinstance(value, str):

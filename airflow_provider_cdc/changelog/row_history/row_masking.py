@@ -13,8 +13,8 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from airflow_provider_cdc.core.config.base import COLUMN_TEXT
+from airflow_provider_cdc.core.config.enums import Patterns
 from airflow_provider_cdc.core.config.masking import Masking, Maskings
-from airflow_provider_cdc.core.config.values import Patterns
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 
 Row = dict[str, Any]

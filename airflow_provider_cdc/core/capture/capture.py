@@ -24,11 +24,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.core.capture.ask_first import AskFirst
-from airflow_provider_cdc.core.capture.control_watch import Stop
-from airflow_provider_cdc.core.capture.log_watch import LogWatch
+from airflow_provider_cdc.core.capture.control_poller import Stop
+from airflow_provider_cdc.core.capture.log_lag_poller import LogWatch
+from airflow_provider_cdc.core.capture.precheck import AskFirst
 from airflow_provider_cdc.core.capture.remedies import with_command
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.filters import WHOLE, Filters
 from airflow_provider_cdc.core.errors import (
     CdcError,
@@ -38,16 +37,17 @@ from airflow_provider_cdc.core.errors import (
     LeaseLost,
     PrerequisiteError,
 )
-from airflow_provider_cdc.core.lean import without_pandas
+from airflow_provider_cdc.core.import_guard import without_pandas
 from airflow_provider_cdc.core.model.metrics import Value, shortened
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.spi.interfaces import DesiredState, Lease
-from airflow_provider_cdc.core.spi.monitor import Monitor, run_ended
+from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.reporting.metrics_monitor import Monitor, run_ended
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-from airflow_provider_cdc.core.writing.totals import BatchTotals
+from airflow_provider_cdc.core.spi.stores import DesiredState, Lease
+from airflow_provider_cdc.core.writing.batch_totals import BatchTotals
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.capture.run import Run
+    from airflow_provider_cdc.core.capture.capture_run import Run
 
 log = logging.getLogger(__name__)
 
@@ -198,7 +198,7 @@ class Capture:
 
     def _whole(self, lease: Lease, watch: LogWatch, began: float, run_for_s: float | None) -> CaptureResult:
         without_pandas()
-        from airflow_provider_cdc.core.capture.run import Run
+        from airflow_provider_cdc.core.capture.capture_run import Run
 
         with _flat_memory():
             for attempt in range(_CONFLICTS):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
-from airflow_provider_cdc.core.model.events import (
+from airflow_provider_cdc.core.model.log_items import (
     CarriedOver,
     Heartbeat,
     LogBlock,
@@ -14,8 +14,8 @@ from airflow_provider_cdc.core.model.events import (
     Truncate,
 )
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
-from airflow_provider_cdc.core.writing.new_tables import NewTables
-from airflow_provider_cdc.core.writing.output import Output
+from airflow_provider_cdc.core.writing.implicit_tables import NewTables
+from airflow_provider_cdc.core.writing.run_output import Output
 
 
 class LogItemWriter:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow_provider_cdc.core.commands import cdc, exactly
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, NotGranted, PositionLost
 from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.remedy_commands import cdc, exactly
 
 
 def how_to_read(connector: str, tables: Iterable[TableSchema], filters: Filters) -> str:

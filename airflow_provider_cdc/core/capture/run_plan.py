@@ -1,6 +1,6 @@
 """Plans a run: which tables are read before it streams, and from where the log is read.
 
-The plan follows from the snapshot policy (:mod:`airflow_provider_cdc.core.snapshot.policy`), the offset, the include and exclude
+The plan follows from the snapshot policy (:mod:`airflow_provider_cdc.core.snapshot.snapshot_policy`), the offset, the include and exclude
 lists, and whether the log still holds the position (Debezium MySQL connector, ``snapshot.mode``; ours: ``position.lost.mode``).
 """
 
@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.core.capture.remedies import how_to_read
-from airflow_provider_cdc.core.capture.rereads import pended
-from airflow_provider_cdc.core.commands import cdc, exactly
+from airflow_provider_cdc.core.capture.resnapshots import pended
 from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.guardrail import guard
-from airflow_provider_cdc.core.config.lists import ListsBefore, text
+from airflow_provider_cdc.core.config.enums import LostMode, SnapshotMode
+from airflow_provider_cdc.core.config.filter_changes import ListsBefore, text
+from airflow_provider_cdc.core.config.table_limit import guard
 from airflow_provider_cdc.core.config.topics import Topics
-from airflow_provider_cdc.core.config.values import LostMode, SnapshotMode
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.lifecycle.log_gap import repair_signals
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
-from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy, reads_rows
+from airflow_provider_cdc.core.remedy_commands import cdc, exactly
+from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, reads_rows
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 
 log = logging.getLogger(__name__)

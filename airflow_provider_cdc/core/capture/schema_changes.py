@@ -8,18 +8,18 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
 from airflow_provider_cdc.core.capture.remedies import how_to_read
-from airflow_provider_cdc.core.capture.rereads import Rereads
-from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
-from airflow_provider_cdc.core.config.values import RewriteMode
+from airflow_provider_cdc.core.capture.resnapshots import Rereads
+from airflow_provider_cdc.core.config.enums import RewriteMode
 from airflow_provider_cdc.core.errors import ConfigError, SchemaConflict
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
-from airflow_provider_cdc.core.model.events import SchemaChange, Truncate
+from airflow_provider_cdc.core.model.log_items import SchemaChange, Truncate
 from airflow_provider_cdc.core.model.metrics import EventMetrics
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-from airflow_provider_cdc.core.writing.output import Output
+from airflow_provider_cdc.core.writing.run_output import Output
 
 log = logging.getLogger(__name__)
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.commands import read_whole
 from airflow_provider_cdc.core.errors import TerminalError, UnreadableValue
 from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
 from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.core.remedy_commands import read_whole
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-from airflow_provider_cdc.core.writing.output import Output
+from airflow_provider_cdc.core.writing.run_output import Output
 
 log = logging.getLogger(__name__)
 

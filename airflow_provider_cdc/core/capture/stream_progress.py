@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from airflow_provider_cdc.core.model.job_progress import duration
 from airflow_provider_cdc.core.model.metrics import EventMetrics
-from airflow_provider_cdc.core.model.work import duration
-from airflow_provider_cdc.core.spi.progress import EVERY_S, Board, WorkProgress
+from airflow_provider_cdc.core.reporting.work_progress import EVERY_S, Board, WorkProgress
 
 BEHIND_S: Final = 10.0
 """A stream that is less behind is up to date: that is no work that ends."""

@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.capture.control_watch import ControlWatch
+from airflow_provider_cdc.core.capture.control_poller import ControlWatch
 from airflow_provider_cdc.core.capture.heartbeat import Heartbeats
 from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
-from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
+from airflow_provider_cdc.core.capture.signal_handling.signal_processor import SignalProcessor
 from airflow_provider_cdc.core.capture.stopped_tables import StoppedTables
 from airflow_provider_cdc.core.capture.stream_progress import StreamProgress
 from airflow_provider_cdc.core.errors import TerminalError
 from airflow_provider_cdc.core.incremental.incremental_writer import IncrementalWriter
-from airflow_provider_cdc.core.model.events import LogItem
+from airflow_provider_cdc.core.model.log_items import LogItem
 from airflow_provider_cdc.core.model.metrics import EventMetrics
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.snapshot.snapshotter import Stopped
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
-from airflow_provider_cdc.core.writing.carrier import Carrier
-from airflow_provider_cdc.core.writing.output import Output
+from airflow_provider_cdc.core.writing.carry_over_writer import Carrier
+from airflow_provider_cdc.core.writing.run_output import Output
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from airflow_provider_cdc.core.config.hints import nearest, unknown
+from airflow_provider_cdc.core.config.suggestions import nearest, unknown
 
 METADATA = (
     "op", "seq", "commit_ts", "captured_ts", "transaction_id", "source", "snapshot", "unavailable", "connector", "topic", "database", "table",

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pydantic import Field, PrivateAttr, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config import kafka_connect as config_kafka_connect
-from airflow_provider_cdc.core.config.answers import Answers, ColumnSelection
 from airflow_provider_cdc.core.config.base import CONSUMER_OF_CONNECTION, Decides
 from airflow_provider_cdc.core.config.custom_modes import refuse_unknown
-from airflow_provider_cdc.core.config.values import (
+from airflow_provider_cdc.core.config.enums import (
     CHUNK_BYTES,
     KEPT_MS,
     ChannelTypes,
@@ -31,6 +30,7 @@ from airflow_provider_cdc.core.config.values import (
     SnapshotMode,
     WatermarkStrategy,
 )
+from airflow_provider_cdc.core.config.source_questions import Answers, ColumnSelection
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.schema import TableId
@@ -336,7 +336,7 @@ class ConnectorConfig(Answers):
 
     @property
     def connector_name(self) -> str:
-        """For the commands in errors, see :mod:`airflow_provider_cdc.core.commands`. Where no connector is known, the name of its topics."""
+        """For the commands in errors, see :mod:`airflow_provider_cdc.core.remedy_commands`. Where no connector is known, the name of its topics."""
         return self._connector or self.topic_prefix
 
     @classmethod

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, cast, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from airflow_provider_cdc.core.config.hints import names_in, unknown, wrong_names
+from airflow_provider_cdc.core.config.suggestions import names_in, unknown, wrong_names
 
 Otherwise = Literal["default", "drop", "error"]
 """What becomes of a row that no step of a route takes: the table that it would have without the route, none, or an error."""

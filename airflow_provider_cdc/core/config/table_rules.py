@@ -27,9 +27,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from airflow_provider_cdc.core.config import column_rules, routes
 from airflow_provider_cdc.core.config.column_rules import ColumnRules, Names
-from airflow_provider_cdc.core.config.hints import unknown, wrong_names
+from airflow_provider_cdc.core.config.enums import Patterns
 from airflow_provider_cdc.core.config.routes import AGGREGATE, Otherwise, Outbox, Step, Steps
-from airflow_provider_cdc.core.config.values import Patterns
+from airflow_provider_cdc.core.config.suggestions import unknown, wrong_names
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
 

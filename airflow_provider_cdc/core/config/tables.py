@@ -14,7 +14,7 @@ from pydantic import Field
 
 from airflow_provider_cdc.core.config.base import COLUMN_TEXTS, Decides
 from airflow_provider_cdc.core.config.connector import ColumnSelection, ConnectorConfig
-from airflow_provider_cdc.core.config.values import (
+from airflow_provider_cdc.core.config.enums import (
     BinaryHandling,
     DecimalHandling,
     Patterns,

@@ -12,19 +12,19 @@ from dataclasses import replace
 from typing import Final
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.config.values import WatermarkStrategy
+from airflow_provider_cdc.core.config.enums import WatermarkStrategy
 from airflow_provider_cdc.core.errors import CdcError, SourceBusy, TransientError
-from airflow_provider_cdc.core.incremental.ranges import begun_range, following, waiting_keys, whole_range
+from airflow_provider_cdc.core.incremental.scan_ranges import begun_range, following, waiting_keys, whole_range
 from airflow_provider_cdc.core.incremental.table_progress import OrderOf, TableProgress, behind, problem_of
 from airflow_provider_cdc.core.incremental.watermarks import Watermarks
 from airflow_provider_cdc.core.incremental.window_size import WindowSize
 from airflow_provider_cdc.core.incremental.windows import Window, deletes_of
-from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange, StructureChanged
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
 
 log = logging.getLogger(__name__)
 

@@ -23,16 +23,16 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError
 from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
-from airflow_provider_cdc.core.incremental.ranges import order_of_ranges
+from airflow_provider_cdc.core.incremental.scan_ranges import order_of_ranges
 from airflow_provider_cdc.core.incremental.windows import Touched, Window
-from airflow_provider_cdc.core.model.events import LogBlock, RowBlock
+from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.model.offset import IncrementalState, Scan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.signals.signal_table import Watermark
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, KeyRange
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, KeyRange
 from airflow_provider_cdc.core.spi.source import Source
 from airflow_provider_cdc.core.writing.envelope import Envelope
 

@@ -11,10 +11,10 @@ from airflow_provider_cdc.core.model.notifications import ScanStatus, Type
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.spi.chunks import ChunkRows
-from airflow_provider_cdc.core.writing.new_tables import NewTables
-from airflow_provider_cdc.core.writing.output import Output
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows
+from airflow_provider_cdc.core.writing.implicit_tables import NewTables
 from airflow_provider_cdc.core.writing.request_progress import RequestProgress
+from airflow_provider_cdc.core.writing.run_output import Output
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_ended, key_text, scan_ended
 
 log = logging.getLogger(__name__)

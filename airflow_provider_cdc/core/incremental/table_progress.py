@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.errors import CdcError, QueryRefused
 from airflow_provider_cdc.core.model.notifications import ScanProblem, ScanStatus
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, KeyRange
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, KeyRange
 
 log = logging.getLogger(__name__)
 OrderOf = Callable[[TableSchema, Scan], tuple[str, ...] | ScanProblem]

@@ -6,7 +6,7 @@ import uuid
 
 from airflow_provider_cdc.core.incremental.windows import Window
 from airflow_provider_cdc.core.signals.requests import WINDOW_CLOSE, WINDOW_OPEN
-from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 
 
 class Watermarks:

@@ -23,13 +23,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, UPDATE, RowBlock
-from airflow_provider_cdc.core.model.keys import Key, arrays, key_to_json
+from airflow_provider_cdc.core.model.key_json import Key, arrays, key_to_json
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, READ, UPDATE, RowBlock
 from airflow_provider_cdc.core.model.notifications import ScanProblem
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
-from airflow_provider_cdc.core.spi.chunks import ChunkRows
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows
 from airflow_provider_cdc.core.writing.row_operations import Mask, take
 
 Columns = list[pa.Array]

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
@@ -28,11 +27,12 @@ from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.snapshot.policy import reads_rows, snapshot_policy
+from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.snapshot.snapshot_policy import reads_rows, snapshot_policy
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.interfaces import StoredOffset
     from airflow_provider_cdc.core.spi.source import Source
+    from airflow_provider_cdc.core.spi.stores import StoredOffset
 
 
 class Repair(enum.StrEnum):

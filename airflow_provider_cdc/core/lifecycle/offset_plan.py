@@ -11,17 +11,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.remedy_commands import cdc
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.schema import TableId
-    from airflow_provider_cdc.core.spi.interfaces import StoredOffset
-    from airflow_provider_cdc.core.spi.records import BatchRecord
     from airflow_provider_cdc.core.spi.source import Source
+    from airflow_provider_cdc.core.spi.state_records import BatchRecord
+    from airflow_provider_cdc.core.spi.stores import StoredOffset
 
 
 class Effect(enum.StrEnum):

@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.lifecycle.interfaces import LifecycleStore
-from airflow_provider_cdc.core.spi.retention import StateRetention
+from airflow_provider_cdc.core.lifecycle.lifecycle_stores import LifecycleStore
+from airflow_provider_cdc.core.spi.retention_settings import StateRetention
 
 log = logging.getLogger(__name__)
 

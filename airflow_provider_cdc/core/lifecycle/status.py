@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import Any
 
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
-from airflow_provider_cdc.core.spi.records import ConnectorRecord, SignalRecord
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalRecord
+from airflow_provider_cdc.core.spi.stores import DesiredState
 
 
 class RunState(enum.StrEnum):

@@ -173,7 +173,7 @@ class SnapshotState(BaseModel):
 
 
 class ScanRange(BaseModel):
-    """A range of keys that an incremental snapshot has still to read. Keys are those of events, in JSON (:mod:`.keys`).
+    """A range of keys that an incremental snapshot has still to read. Keys are those of events, in JSON (:mod:`.key_json`).
 
     :param first: key of its first row, inclusive; ``None`` = from the first row of the table
     :param last: key of its last row, inclusive; ``None`` = to the last row of the table
@@ -342,7 +342,7 @@ class Offset(BaseModel):
     :param incremental: tables that are read in chunks beside the stream
     :param signal: number of the last signal that was taken
     :param stopped: table → why its events are left out until it is read whole again: a value or a row of it cannot be read
-    :param carried: what the source has put beside the position, see :mod:`airflow_provider_cdc.core.spi.carried`
+    :param carried: what the source has put beside the position, see :mod:`airflow_provider_cdc.core.spi.carry_over`
     """
 
     model_config = ConfigDict(extra="forbid")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider_cdc.core.model.keys import BadKey, Key, arrays, parse, ranked
+from airflow_provider_cdc.core.model.key_json import BadKey, Key, arrays, parse, ranked
 from airflow_provider_cdc.core.model.offset import Scan, ScanRange
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.model.signal import Signal
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.core.signals.requests import SQL, ExecuteSnapshot, Other, Refused, Request
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, LogBlock, RowBlock
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, LogBlock, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.model.signal import SentSignal
 from airflow_provider_cdc.core.signals.requests import WINDOW_CLOSE, WINDOW_OPEN
-from airflow_provider_cdc.core.spi.interfaces import StateStore
+from airflow_provider_cdc.core.spi.stores import StateStore
 
 
 @dataclass(frozen=True, slots=True)

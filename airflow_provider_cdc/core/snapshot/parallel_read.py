@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
 

@@ -13,21 +13,21 @@ import time
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
-from airflow_provider_cdc.core.config.values import RowCountOrder
+from airflow_provider_cdc.core.config.enums import RowCountOrder
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
-from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.metrics import RunMetrics, SnapshotMetrics
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.reporting.work_progress import WorkProgress
 from airflow_provider_cdc.core.snapshot.parallel_read import Ahead, Group, Item, in_parallel
-from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy, snapshot_query
-from airflow_provider_cdc.core.snapshot.row_marks import MarkedRows, Marks
-from airflow_provider_cdc.core.spi.progress import WorkProgress
+from airflow_provider_cdc.core.snapshot.snapshot_markers import MarkedRows, Marks
+from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy, snapshot_query
 from airflow_provider_cdc.core.spi.run_inputs import RunInputs
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
-from airflow_provider_cdc.core.writing.new_tables import NewTables
-from airflow_provider_cdc.core.writing.output import Output
+from airflow_provider_cdc.core.writing.implicit_tables import NewTables
+from airflow_provider_cdc.core.writing.run_output import Output
 from airflow_provider_cdc.core.writing.snapshot_notifications import SnapshotNotifications
 
 log = logging.getLogger(__name__)

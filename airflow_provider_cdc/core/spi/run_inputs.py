@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.notifications import NotificationChannel
-from airflow_provider_cdc.core.spi.interfaces import ChangeLog, SignalChannel, StateStore
-from airflow_provider_cdc.core.spi.monitor import Sink
+from airflow_provider_cdc.core.reporting.metrics_monitor import Sink
 from airflow_provider_cdc.core.spi.source import Source
+from airflow_provider_cdc.core.spi.stores import ChangeLog, SignalChannel, StateStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, Self
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError
 from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.carried import Carried
-from airflow_provider_cdc.core.spi.chunks import ChunkReader
-from airflow_provider_cdc.core.spi.event_forms import EventForm
+from airflow_provider_cdc.core.spi.carry_over import Carried
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
+from airflow_provider_cdc.core.spi.event_formats import EventForm
 from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     # a run that finds nothing does without rows, and so without NumPy
-    from airflow_provider_cdc.core.model.events import LogItem, RowBlock
+    from airflow_provider_cdc.core.model.log_items import LogItem, RowBlock
 
 
 def any_table(_: TableId) -> bool:
@@ -61,7 +61,7 @@ class Tables(Protocol):
     """The schemas of the captured tables, as a source's log reader sees them.
 
     The object changes as the log goes on: the consumer of the stream applies each
-    :class:`~airflow_provider_cdc.core.model.events.SchemaChange` before it takes the next item.
+    :class:`~airflow_provider_cdc.core.model.log_items.SchemaChange` before it takes the next item.
     """
 
     def get(self, table: TableId) -> TableSchema | None:
@@ -72,7 +72,7 @@ class Tables(Protocol):
 
     def read_again(self, table: TableId) -> bool:
         """Whether the table will be read whole again: rows before that position which cannot be decoded are reported as
-        :class:`~airflow_provider_cdc.core.model.events.LeftOut`, and are no error."""
+        :class:`~airflow_provider_cdc.core.model.log_items.LeftOut`, and are no error."""
 
     def known(self) -> list[TableId]:
         """All tables that have a schema now."""
@@ -142,11 +142,11 @@ class Source(abc.ABC):
     :cvar FORMS: name → a form of its events beside the usual one
     :cvar PSEUDO_COLUMNS: unique columns that every table has without listing them in its schema (a row's address)
     :cvar PROCEDURES: name → what an administrator can have done at the source, see :mod:`airflow_provider_cdc.core.spi.procedures`
-    :cvar CARRIES: its streams carry something over from one to the next, see :mod:`airflow_provider_cdc.core.spi.carried`
+    :cvar CARRIES: its streams carry something over from one to the next, see :mod:`airflow_provider_cdc.core.spi.carry_over`
     :cvar KEYS_OVERLAP: whether rows may have the same key in the middle of a transaction
     :cvar STRUCTURED: its tables have structures, which statements change. If not, rows tell which tables there are, and which columns a table
         has (:meth:`settled`): core adds a table with its first rows, and columns with the first rows that have them.
-        Such a stream yields a :class:`~airflow_provider_cdc.core.model.events.SchemaChange` only where a table was dropped or renamed, and no
+        Such a stream yields a :class:`~airflow_provider_cdc.core.model.log_items.SchemaChange` only where a table was dropped or renamed, and no
         ``Rollback``
     :cvar POSITION_SIGNAL: type of the signal that moves a connector to another position in the log, where the documents name one
     """
@@ -234,7 +234,7 @@ class Source(abc.ABC):
         """
 
     def chunks(self, *, signals: TableId | None) -> ChunkReader:
-        """Open a reader of chunks, see :mod:`airflow_provider_cdc.core.spi.chunks`.
+        """Open a reader of chunks, see :mod:`airflow_provider_cdc.core.spi.chunk_reader`.
 
         :param signals: the signal table, for written watermarks; ``None`` for read ones
         :raises PrerequisiteError: the database is not set up for this; the error says what is missing

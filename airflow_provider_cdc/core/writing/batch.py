@@ -16,7 +16,6 @@ from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import BatchesRemoved, ChangeLogDamaged, CommitConflict, ConfigError
 from airflow_provider_cdc.core.model.event_batch import EventBatch
 from airflow_provider_cdc.core.model.manifest import FORMAT, LeftOutRecord, Manifest, SchemaChangeRecord, SignalOutcome
@@ -25,11 +24,12 @@ from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.spi.interfaces import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
-from airflow_provider_cdc.core.writing.totals import BatchTotals
+from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.spi.stores import BatchWriter, ChangeLog, Lease, StateStore, StoredOffset
+from airflow_provider_cdc.core.writing.batch_totals import BatchTotals
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.events import LeftOut
+    from airflow_provider_cdc.core.model.log_items import LeftOut
 
 log = logging.getLogger(__name__)
 

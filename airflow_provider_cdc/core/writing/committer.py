@@ -8,10 +8,10 @@ from typing import Final
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.signals.signal_table import SignalTable
 from airflow_provider_cdc.core.writing.batch import Batcher
-from airflow_provider_cdc.core.writing.carrier import Carrier
+from airflow_provider_cdc.core.writing.capture_state import CaptureState
+from airflow_provider_cdc.core.writing.carry_over_writer import Carrier
 from airflow_provider_cdc.core.writing.event_writer import EventWriter
 from airflow_provider_cdc.core.writing.snapshot_notifications import incremental_progress
-from airflow_provider_cdc.core.writing.state import CaptureState
 
 _CHUNKS_MS: Final = 10_000
 """How often rows of incremental snapshots are committed, if ``batch.max.ms`` is longer."""

@@ -23,15 +23,8 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.topics import Topics
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.events import (
-    OPERATIONS,
-    TRUNCATE,
-    UPDATE,
-    LogBlock,
-    RowBlock,
-    Transactions,
-)
 from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
+from airflow_provider_cdc.core.model.log_items import OPERATIONS, TRUNCATE, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.writing.key_order import KeyOrder

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.events import LogBlock, RowBlock
+from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord
 from airflow_provider_cdc.core.model.metrics import EventMetrics, RunMetrics
 from airflow_provider_cdc.core.model.position import Position

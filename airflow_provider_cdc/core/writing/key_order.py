@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from airflow_provider_cdc.core.model.events import LogBlock, Transactions
+from airflow_provider_cdc.core.model.log_items import LogBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.writing.moved_rows import Piece, halves, moves_of
 from airflow_provider_cdc.core.writing.row_operations import Mask, Selected

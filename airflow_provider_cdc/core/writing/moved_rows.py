@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE, RowBlock
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE, RowBlock
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.writing.overlaps import Changes, Stays, stays
 from airflow_provider_cdc.core.writing.row_hashes import mixed, row_hashes

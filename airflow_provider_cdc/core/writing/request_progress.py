@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.spi.interfaces import StateStore
-from airflow_provider_cdc.core.spi.progress import Board, WorkProgress
-from airflow_provider_cdc.core.spi.records import Progress, part_of
-from airflow_provider_cdc.core.writing.state import CaptureState
+from airflow_provider_cdc.core.reporting.work_progress import Board, WorkProgress
+from airflow_provider_cdc.core.spi.state_records import Progress, part_of
+from airflow_provider_cdc.core.spi.stores import StateStore
+from airflow_provider_cdc.core.writing.capture_state import CaptureState
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.config.masking import Masking
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, TRUNCATE, UPDATE, LogBlock, RowBlock
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, READ, TRUNCATE, UPDATE, LogBlock, RowBlock
 from airflow_provider_cdc.core.model.schema import TableSchema, arrow_type
 
 Mask = npt.NDArray[np.bool_]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.events import LogBlock, RowBlock
+from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock
 from airflow_provider_cdc.core.writing.row_operations import Mask, take
 
 Places = npt.NDArray[np.int64]

@@ -11,7 +11,7 @@ from typing import IO, Final
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.core.writing.moved_rows import Moves, Piece, halves, moves_of
 from airflow_provider_cdc.core.writing.row_operations import Mask, Selected, take

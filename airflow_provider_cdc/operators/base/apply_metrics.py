@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.spi.monitor import Monitor, Sink, run_ended
+from airflow_provider_cdc.core.reporting.metrics_monitor import Monitor, Sink, run_ended
 from airflow_provider_cdc.hooks.airflow_stats import to_airflow
 from airflow_provider_cdc.hooks.state import CdcStateHook
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.measured import Measured
+    from airflow_provider_cdc.core.model.metric_samples import Measured
     from airflow_provider_cdc.operators.base.apply_target import ConnectorTables
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
     from airflow_provider_cdc.verify.verification_report import Compared, Verified

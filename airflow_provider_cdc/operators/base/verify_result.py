@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.commands import cdc
+from airflow_provider_cdc.core.remedy_commands import cdc
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.verify.reference import Verification

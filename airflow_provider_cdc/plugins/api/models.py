@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_provider_cdc.core.model.connector_view import PropertyLine, TableLine
-from airflow_provider_cdc.core.model.overview import ConnectorLine, LastError
-from airflow_provider_cdc.plugins.rights import Right
+from airflow_provider_cdc.plugins.authorization import Right
+from airflow_provider_cdc.services.dashboards.connector_models import PropertyLine, TableLine
+from airflow_provider_cdc.services.dashboards.overview_models import ConnectorLine, LastError
 
 
 class _Answer(BaseModel):

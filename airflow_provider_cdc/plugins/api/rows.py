@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException
 from pydantic import BaseModel, ConfigDict, Field
 
-from airflow_provider_cdc.core.model.row_story import KeyColumn, RowStory
-from airflow_provider_cdc.plugins import rights
-from airflow_provider_cdc.plugins.api.reach import Store, WithRows
+from airflow_provider_cdc.changelog.row_history.row_history_models import KeyColumn, RowStory
+from airflow_provider_cdc.plugins import authorization
+from airflow_provider_cdc.plugins.api.dependencies import Store, WithRows
 from airflow_provider_cdc.services.row_history.row_lookup import Asked, look, row_keys
 
 router = APIRouter(tags=["rows"])
@@ -45,7 +45,7 @@ class RowRequest(TableRequest):
 def row(store: Store, reached: WithRows, request: RowRequest) -> RowStory:
     """Every change of one row. Each look is recorded before anything is shown: who, when, which row."""
     for conn_id in request.connections:
-        if not rights.may_connect(reached.user, conn_id, rights.team_of(conn_id), edit=True):
+        if not authorization.may_connect(reached.user, conn_id, authorization.team_of(conn_id), edit=True):
             raise HTTPException(
                 403, f"To look at the row by connection {conn_id} needs the right to edit this connection."
             )

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Depends, HTTPException, Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from airflow_provider_cdc.hooks.source import PREFIX, CdcSourceHook
-from airflow_provider_cdc.plugins import rights
-from airflow_provider_cdc.plugins.api.looks import Ask, Prerequisite, prerequisites
-from airflow_provider_cdc.plugins.rights import Right
+from airflow_provider_cdc.plugins import authorization
+from airflow_provider_cdc.plugins.api.diagnostics import Ask, Prerequisite, prerequisites
+from airflow_provider_cdc.plugins.authorization import Right
 from airflow_provider_cdc.services.connectors.source_probe import within
 from airflow_provider_cdc.services.definition_wizard import (
     TARGETS,
@@ -112,8 +112,8 @@ class Connected:
 
 
 def _connected(user: GetUserDep, connection: Annotated[str, Path(max_length=250, description="Its id")]) -> Connected:
-    team = rights.team_of(connection)
-    if not rights.may_connect(user, connection, team, edit=True):
+    team = authorization.team_of(connection)
+    if not authorization.may_connect(user, connection, team, edit=True):
         raise HTTPException(403, f"To have the source of {connection} asked needs the right to edit this connection.")
     return Connected(connection)
 
@@ -127,11 +127,11 @@ def _example(kind: str) -> WrittenDefinition:
 
 
 def _seen(user: BaseUser) -> list[OfferedConnection]:
-    found = rights.known_connections(PREFIX, SOURCES)
+    found = authorization.known_connections(PREFIX, SOURCES)
     return [
         OfferedConnection(conn_id=one.id, kind=one.kind)
         for one in found
-        if rights.may_connect(user, one.id, one.team, edit=False)
+        if authorization.may_connect(user, one.id, one.team, edit=False)
     ]
 
 

@@ -11,12 +11,12 @@ from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
-from airflow_provider_cdc.core.model.action import AskedFor, Fate
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
 from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.services.actions.action_models import AskedFor, Fate
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import NotificationRecord, SignalRecord
+    from airflow_provider_cdc.core.spi.state_records import NotificationRecord, SignalRecord
     from airflow_provider_cdc.state.store import StateStore
 
 Run = tuple[str, str]

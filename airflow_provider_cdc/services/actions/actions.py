@@ -15,13 +15,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError
-from airflow_provider_cdc.core.model.action import Action, ForgetTarget, Plan, Snapshot, StopSnapshot
 from airflow_provider_cdc.core.model.notifications import ACTION, Notification, Type
 from airflow_provider_cdc.core.model.signal import SentSignal, Signal
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.core.signals.requests import Refused, parse
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.stores import DesiredState
+from airflow_provider_cdc.services.actions.action_models import Action, ForgetTarget, Plan, Snapshot, StopSnapshot
 from airflow_provider_cdc.services.actions.dag_run_actions import NOTHING, Runs, Work, by_run, work_of
 from airflow_provider_cdc.services.connectors.captured_tables import captured_tables, chosen, listed
 from airflow_provider_cdc.services.connectors.connector_access import access_of
@@ -29,7 +29,7 @@ from airflow_provider_cdc.services.text.format_signal import halted, progress_te
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.retention.target_progress import Need
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
     from airflow_provider_cdc.state.store import StateStore
 

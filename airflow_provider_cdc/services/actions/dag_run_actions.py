@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.action import (
+from airflow_provider_cdc.services.actions.action_models import (
     Action,
     Rebuild,
     Repair,
@@ -28,10 +28,10 @@ from airflow_provider_cdc.services.connectors.source_probe import WAYS_OUT, with
 from airflow_provider_cdc.services.text.format_signal import halted
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
     from airflow_provider_cdc.core.lifecycle.log_gap import RepairPlan
     from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlan
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 NOTHING = "Nothing was changed."

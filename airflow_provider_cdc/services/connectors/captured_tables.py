@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.signals.requests import Refused, unquoted
 from airflow_provider_cdc.services.connectors.connector_access import access_of
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 _SHOWN = 30

@@ -33,10 +33,10 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.core.capture.capture import Capture
-    from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+    from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
     from airflow_provider_cdc.core.model.position import Position
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.core.spi.source import Source
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
     from airflow_provider_cdc.verify.reference import Verification
 

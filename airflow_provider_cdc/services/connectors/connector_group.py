@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow_provider_cdc.connector import Changes, ConnectorDefinition, refuse_secrets
 from airflow_provider_cdc.core.errors import ConfigError, StateUnavailable
-from airflow_provider_cdc.core.spi.control import DesiredState
+from airflow_provider_cdc.core.spi.desired_state import DesiredState
 from airflow_provider_cdc.hooks.state import CdcStateHook, records_of
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.model.offset import Offset
     from airflow_provider_cdc.core.model.position import Position
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 _ASKED_AT_ONCE = 64

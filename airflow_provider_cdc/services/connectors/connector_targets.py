@@ -10,7 +10,7 @@ from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess, access_of, find_connector
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 UNTOUCHED = "No table was changed."

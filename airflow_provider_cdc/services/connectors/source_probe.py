@@ -19,8 +19,8 @@ from airflow_provider_cdc.services.connectors.connector_access import access_of
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.log_gap import Gap
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
     from airflow_provider_cdc.core.spi.source import Finding
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 
 MOST_AT_ONCE = 8

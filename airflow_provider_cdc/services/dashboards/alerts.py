@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.lifecycle.status import RunState, state_of, status_of
-from airflow_provider_cdc.core.model.log_window import LogWindow
-from airflow_provider_cdc.core.model.measured import KeptSeries
-from airflow_provider_cdc.core.spi.records import ConnectorRecord
+from airflow_provider_cdc.core.model.log_range import LogWindow
+from airflow_provider_cdc.core.model.metric_samples import KeptSeries
+from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
 from airflow_provider_cdc.services.text.format_status import age, until
 
 

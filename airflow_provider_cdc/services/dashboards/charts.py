@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from airflow_provider_cdc.core.model.metric_rollups import SPANS, Span, pieces_of
+from airflow_provider_cdc.core.model.metrics_last_hour import Piece
 from airflow_provider_cdc.core.model.notifications import BLOCKING, INCREMENTAL, INITIAL, Type
-from airflow_provider_cdc.core.model.recent import Piece
-from airflow_provider_cdc.core.model.spans import SPANS, Span, pieces_of
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 SpanName = Literal["hour", "day", "week"]

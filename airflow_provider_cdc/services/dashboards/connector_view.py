@@ -10,15 +10,20 @@ from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.config.secrets import bare, is_secret_name
 from airflow_provider_cdc.core.config.topics import Topics
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.connector_view import ComparisonOfTable, PropertyLine, TableLine, TargetOfTable
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.services.connectors.connector_access import access_of
+from airflow_provider_cdc.services.dashboards.connector_models import (
+    ComparisonOfTable,
+    PropertyLine,
+    TableLine,
+    TargetOfTable,
+)
 from airflow_provider_cdc.sources import config_class
 
 if TYPE_CHECKING:
-    from airflow_provider_cdc.core.model.measured import KeptSeries
+    from airflow_provider_cdc.core.model.metric_samples import KeptSeries
     from airflow_provider_cdc.core.model.schema import TableId
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 

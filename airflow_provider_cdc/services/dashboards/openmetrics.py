@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from airflow_provider_cdc.core.model.measured import BOUNDS_S, Histogram, KeptSeries
+from airflow_provider_cdc.core.model.metric_samples import BOUNDS_S, Histogram, KeptSeries
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

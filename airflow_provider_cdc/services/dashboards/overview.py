@@ -13,9 +13,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.lifecycle.status import RunState, status_of
-from airflow_provider_cdc.core.model.log_window import LogWindow
-from airflow_provider_cdc.core.model.measured import KeptSeries
-from airflow_provider_cdc.core.model.overview import (
+from airflow_provider_cdc.core.model.log_range import LogWindow
+from airflow_provider_cdc.core.model.metric_samples import KeptSeries
+from airflow_provider_cdc.core.model.metrics_last_hour import PIECE_S, LastHour
+from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, SignalRecord, part_of
+from airflow_provider_cdc.services.dashboards.alerts import Limits, problems
+from airflow_provider_cdc.services.dashboards.overview_models import (
     ConnectorLine,
     Freshness,
     LastError,
@@ -25,10 +29,6 @@ from airflow_provider_cdc.core.model.overview import (
     SnapshotProgress,
     Trouble,
 )
-from airflow_provider_cdc.core.model.recent import PIECE_S, LastHour
-from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.spi.records import ConnectorRecord, SignalRecord, part_of
-from airflow_provider_cdc.services.dashboards.alerts import Limits, problems
 from airflow_provider_cdc.services.text.format_signal import halted, progress_text
 from airflow_provider_cdc.services.text.format_status import pending_tables
 
@@ -53,7 +53,7 @@ class Whole:
     def of(cls, series: KeptSeries, pieces: Sequence[Mapping[str, Any]], now: datetime) -> Whole:
         """What is shown of it.
 
-        :param pieces: of :mod:`airflow_provider_cdc.core.model.recent`
+        :param pieces: of :mod:`airflow_provider_cdc.core.model.metrics_last_hour`
         """
         hour, captures = LastHour.of(pieces, now.timestamp()), series.producer == "capture"
         bare = replace(series, counters={}, histograms={})

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.model.row_story import AppliedAt, RowChange, RowStory
+from airflow_provider_cdc.changelog.row_history.row_history_models import AppliedAt, RowChange, RowStory
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.configuration import conf
 
+from airflow_provider_cdc.changelog.row_history.row_history_models import KeyColumn
 from airflow_provider_cdc.core.errors import ConfigError, NotGranted
 from airflow_provider_cdc.core.model.notifications import ROW, Notification, Type
-from airflow_provider_cdc.core.model.row_story import KeyColumn
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess, access_of, find_connector
 from airflow_provider_cdc.services.row_history.row_apply_times import applied_at
@@ -23,9 +23,9 @@ from airflow_provider_cdc.services.row_history.target_reader import at_targets
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
     from airflow_provider_cdc.changelog.row_history.key_segment import KeyColumns
-    from airflow_provider_cdc.core.model.row_story import RowStory
+    from airflow_provider_cdc.changelog.row_history.row_history_models import RowStory
     from airflow_provider_cdc.core.model.schema import TableId
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
     from airflow_provider_cdc.state.store import StateStore
 
 OPTION = "show_rows_of"
@@ -97,7 +97,7 @@ def row_keys(store: StateStore, asked: Asked) -> list[KeyColumn]:
     :raises ConfigError: there is no such table, or it has no key
     """
     from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
-    from airflow_provider_cdc.core.model.keys import form
+    from airflow_provider_cdc.core.model.key_json import form
     from airflow_provider_cdc.core.model.schema import Column
 
     connector, table = _table_of(store, asked)

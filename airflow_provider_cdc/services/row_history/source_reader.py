@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_cdc.core.model.row_story import RowStory, SourceNow
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowStory, SourceNow
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.changelog.row_history.row_key import RowKey
@@ -27,7 +27,7 @@ def at_source(
     from airflow_provider_cdc.connector import parse_config
     from airflow_provider_cdc.core.config.filters import Filters
     from airflow_provider_cdc.core.errors import QueryRefused
-    from airflow_provider_cdc.core.spi.chunks import KeyRange
+    from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 
     current = access.current()
     properties = current.properties()

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowStory, TargetNow
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.row_story import RowStory, TargetNow
 from airflow_provider_cdc.hooks.database import CdcDatabaseHook
 from airflow_provider_cdc.services.row_history.lake_reader import NotLookedAt, rows_of
 from airflow_provider_cdc.services.row_history.row_apply_times import batch_of

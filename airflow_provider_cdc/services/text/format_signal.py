@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.model.signal import SignalState
-from airflow_provider_cdc.core.spi.interfaces import Control, DesiredState
-from airflow_provider_cdc.core.spi.records import ConnectorRecord, Progress, part_of
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord, Progress, part_of
+from airflow_provider_cdc.core.spi.stores import Control, DesiredState
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.core.lifecycle.log_gap import Gap
@@ -72,7 +72,7 @@ def progress_text(progress: Progress) -> str:
 
 
 def fraction(state: SignalState, progress: Progress) -> float | None:
-    """How much of a signal's snapshot is done, see :func:`~airflow_provider_cdc.core.spi.records.part_of`."""
+    """How much of a signal's snapshot is done, see :func:`~airflow_provider_cdc.core.spi.state_records.part_of`."""
     return 1.0 if state is SignalState.DONE else part_of(progress)
 
 

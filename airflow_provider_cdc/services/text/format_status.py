@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_cdc.core.errors import CdcError
 from airflow_provider_cdc.core.lifecycle.status import state_of
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.services.text.format_signal import progress_text
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
     from airflow_provider_cdc.changelog.files.change_log import ChangeLog
     from airflow_provider_cdc.core.lifecycle.status import Status
-    from airflow_provider_cdc.core.model.measured import KeptSeries
-    from airflow_provider_cdc.core.model.work import Work
-    from airflow_provider_cdc.core.spi.records import ConnectorRecord
+    from airflow_provider_cdc.core.model.job_progress import Work
+    from airflow_provider_cdc.core.model.metric_samples import KeptSeries
+    from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
 
 
 def position_text(position: dict[str, Any] | None) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
-from airflow_provider_cdc.sources.db2.asn.marks import check_mark_grant
+from airflow_provider_cdc.sources.db2.asn.agent_marks import check_mark_grant
 from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, Registration
 from airflow_provider_cdc.sources.db2.change_tables import last_commit
 from airflow_provider_cdc.sources.db2.config import Db2Config

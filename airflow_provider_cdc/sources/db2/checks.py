@@ -11,10 +11,10 @@ from typing import Final
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PrerequisiteError
-from airflow_provider_cdc.core.snapshot.policy import never_reads
+from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
-from airflow_provider_cdc.sources.db2.asn.control import Published, capture_parameters, published
-from airflow_provider_cdc.sources.db2.asn.marks import check_mark_grant
+from airflow_provider_cdc.sources.db2.asn.agent_marks import check_mark_grant
+from airflow_provider_cdc.sources.db2.asn.agent_progress import Published, capture_parameters, published
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, Database, Db2Error, connect, database_of, translated
 from airflow_provider_cdc.sources.db2.errors import FORBIDDEN, UNDEFINED

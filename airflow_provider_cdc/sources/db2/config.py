@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, field_validator
 
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
+from airflow_provider_cdc.core.config.enums import Patterns, TimePrecision
 from airflow_provider_cdc.core.config.select_overrides import with_statements
-from airflow_provider_cdc.core.config.values import Patterns, TimePrecision
 from airflow_provider_cdc.core.model.schema import Column, TableId
 from airflow_provider_cdc.core.spi.converters import check_converters
-from airflow_provider_cdc.sources.db2.config_values import (
+from airflow_provider_cdc.sources.db2.config_enums import (
     NOT_LOGGED,
     Authentication,
     IsolationMode,

@@ -22,7 +22,7 @@ import ibm_db
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_values import SslMode
+from airflow_provider_cdc.sources.db2.config_enums import SslMode
 from airflow_provider_cdc.sources.db2.errors import Cancelled, Db2Error, translate
 
 __all__ = [

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from airflow_provider_cdc.core.model.metrics import Value
-from airflow_provider_cdc.sources.db2.asn.control import Published
+from airflow_provider_cdc.sources.db2.asn.agent_progress import Published
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
 
 log = logging.getLogger(__name__)

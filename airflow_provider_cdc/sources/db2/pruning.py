@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.sources.db2.asn.control import capture_parameters
+from airflow_provider_cdc.sources.db2.asn.agent_progress import capture_parameters
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.change_tables import first_commit
 from airflow_provider_cdc.sources.db2.config import Db2Config

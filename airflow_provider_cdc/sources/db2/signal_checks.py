@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from airflow_provider_cdc.core.config.values import WatermarkStrategy
+from airflow_provider_cdc.core.config.enums import WatermarkStrategy
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
+from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.privileges import Privileges, grant
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.schema_signal import signal_table

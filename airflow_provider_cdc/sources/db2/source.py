@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pyarrow as pa
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
-from airflow_provider_cdc.core.model.events import LogItem
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_items import LogItem
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.procedures import Done, Procedure, ProcedurePlan, Standing
 from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, connect, translated
 from airflow_provider_cdc.sources.db2.log.source_fields import SOURCE_FIELDS
+from airflow_provider_cdc.sources.db2.log_range import end_of_log, oldest, verify, window_around
 from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.procedures import PROCEDURES
-from airflow_provider_cdc.sources.db2.reach import end_of_log, oldest, verify, window_around
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.schema_signal import signal_table, table_of
 

@@ -7,11 +7,11 @@ from typing import Final
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.snapshot.policy import never_reads
+from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED, LobHandling
+from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED, LobHandling
 from airflow_provider_cdc.sources.db2.privileges import Privileges, grant
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.sql_names import literal, quoted, quoted_name

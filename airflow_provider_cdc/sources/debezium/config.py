@@ -12,8 +12,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_va
 
 from airflow_provider_cdc.core.config.base import ConnectionForm
 from airflow_provider_cdc.core.config.connector import NO_CONNECTOR
+from airflow_provider_cdc.core.config.enums import LostMode, SnapshotMode
 from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.config.values import LostMode, SnapshotMode
 from airflow_provider_cdc.core.model.schema import TableId
 
 

@@ -20,12 +20,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SourceLogDamaged, SourceUnavailable
 from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig, LineFormat
-from airflow_provider_cdc.sources.debezium.feed import PIECE_BYTES, Feed, Piece
 from airflow_provider_cdc.sources.debezium.position import FilePosition
+from airflow_provider_cdc.sources.debezium.record_source import PIECE_BYTES, Feed, Piece
 
 log = logging.getLogger(__name__)
 

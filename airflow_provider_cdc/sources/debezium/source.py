@@ -19,16 +19,16 @@ from airflow_provider_cdc.core.errors import (
     UnknownLogEvent,
     UnreadableValue,
 )
-from airflow_provider_cdc.core.model.events import Heartbeat, LogItem, SchemaChange
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogItem, SchemaChange
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig
-from airflow_provider_cdc.sources.debezium.events import EventReader
-from airflow_provider_cdc.sources.debezium.feed import Feed, Piece
+from airflow_provider_cdc.sources.debezium.event_reader import EventReader
 from airflow_provider_cdc.sources.debezium.position import parse_position
+from airflow_provider_cdc.sources.debezium.record_source import Feed, Piece
 
 log = logging.getLogger(__name__)
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SourceUnavailable
 from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.sources.debezium.config import DebeziumConfig, KeyFormat
-from airflow_provider_cdc.sources.debezium.feed import PIECE_BYTES, Feed, Piece
 from airflow_provider_cdc.sources.debezium.position import TopicsPosition
+from airflow_provider_cdc.sources.debezium.record_source import PIECE_BYTES, Feed, Piece
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, KafkaException, Message

@@ -12,17 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.values import CHUNK_BYTES
+from airflow_provider_cdc.core.config.enums import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.model.events import READ, RowBlock
-from airflow_provider_cdc.core.model.keys import Key, key_from_json, key_to_json
+from airflow_provider_cdc.core.model.key_json import Key, key_from_json, key_to_json
+from airflow_provider_cdc.core.model.log_items import READ, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema, row_struct
-from airflow_provider_cdc.core.spi.chunks import (
-    ChunkReader,
-    ChunkRows,
-    KeyRange,
-    StructureChanged,
-)
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase, Row
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 
@@ -36,7 +31,7 @@ _PIECE = 8
 
 
 class MemoryChunks(ChunkReader):
-    """Reads chunks; implements :class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`. Views of this database are exact: low and high are one position.
+    """Reads chunks; implements :class:`airflow_provider_cdc.core.spi.chunk_reader.ChunkReader`. Views of this database are exact: low and high are one position.
 
     :param signals: the signal table, for written watermarks
     """

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE
 from airflow_provider_cdc.core.model.schema import Column, Declared, TableChange, TableId, TableSchema
 
 DATABASES: dict[str, MemoryDatabase] = {}

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, SchemaConflict
-from airflow_provider_cdc.core.model.events import (
+from airflow_provider_cdc.core.model.log_items import (
     READ,
     Heartbeat,
     LeftOut,
@@ -28,7 +28,7 @@ from airflow_provider_cdc.core.model.events import (
 )
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema, row_struct
-from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.source import Chunk, Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks, condition
 from airflow_provider_cdc.sources.memory.config import MemoryConfig

@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mongodb.collections import described, options_of
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.config_values import CaptureScope, FullUpdate, Oversize
+from airflow_provider_cdc.sources.mongodb.config_enums import CaptureScope, FullUpdate, Oversize
 from airflow_provider_cdc.sources.mongodb.connect import (
     Client,
     Deployment,
@@ -29,6 +29,7 @@ from airflow_provider_cdc.sources.mongodb.connect import (
 from airflow_provider_cdc.sources.mongodb.errors import translate
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
 from airflow_provider_cdc.sources.mongodb.log.pipeline import beginning
+from airflow_provider_cdc.sources.mongodb.oplog_range import oplog_window, readable
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
 from airflow_provider_cdc.sources.mongodb.privileges import (
     Privileges,
@@ -37,7 +38,6 @@ from airflow_provider_cdc.sources.mongodb.privileges import (
     stream_grant,
     write_grant,
 )
-from airflow_provider_cdc.sources.mongodb.reach import oplog_window, readable
 
 OLDEST: Final = (5, 0)
 SHORT_HOURS: Final = 24

@@ -11,7 +11,7 @@ import pyarrow as pa
 from airflow_provider_cdc.core.model.schema import Column, Documents, EventColumn, TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import VARIED
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.config_values import TEMPORARY
+from airflow_provider_cdc.sources.mongodb.config_enums import TEMPORARY
 from airflow_provider_cdc.sources.mongodb.connect import Client
 
 _JSON: Final = {"type": "string", "optional": True, "name": "io.debezium.data.Json", "version": 1}

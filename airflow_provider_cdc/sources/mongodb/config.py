@@ -14,9 +14,9 @@ from urllib.parse import unquote
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
-from airflow_provider_cdc.core.config.values import Patterns
+from airflow_provider_cdc.core.config.enums import Patterns
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.mongodb.config_values import (
+from airflow_provider_cdc.sources.mongodb.config_enums import (
     ENCRYPTION,
     TEMPORARY,
     CaptureMode,
@@ -26,9 +26,9 @@ from airflow_provider_cdc.sources.mongodb.config_values import (
     PipelineOrder,
     Stages,
 )
+from airflow_provider_cdc.sources.mongodb.document_format_config import FormsConfig, with_schemas
 from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule, excluded, parts_of, renamed
 from airflow_provider_cdc.sources.mongodb.filter_overrides import with_filters
-from airflow_provider_cdc.sources.mongodb.form_config import FormsConfig, with_schemas
 from airflow_provider_cdc.sources.mongodb.tls_config import TlsConfig
 
 log = logging.getLogger(__name__)

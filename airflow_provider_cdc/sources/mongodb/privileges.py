@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.config_values import CaptureScope
+from airflow_provider_cdc.sources.mongodb.config_enums import CaptureScope
 from airflow_provider_cdc.sources.mongodb.connect import Client
 from airflow_provider_cdc.sources.mongodb.log.pipeline import target
 

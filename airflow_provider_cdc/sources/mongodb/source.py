@@ -17,13 +17,13 @@ from bson.json_util import JSONMode, JSONOptions
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.events import LogItem
 from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_items import LogItem
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.mongodb.checks import check
 from airflow_provider_cdc.sources.mongodb.collections import SOURCE_FIELDS, described, schema_of, validator_of
@@ -32,13 +32,13 @@ from airflow_provider_cdc.sources.mongodb.connect import Client, connect, deploy
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
 from airflow_provider_cdc.sources.mongodb.log.stream import ChangeStream
 from airflow_provider_cdc.sources.mongodb.metrics import SnapshotMetrics, StreamMetrics
+from airflow_provider_cdc.sources.mongodb.oplog_range import oldest, verify, window_around
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
-from airflow_provider_cdc.sources.mongodb.reach import oldest, verify, window_around
 
 if TYPE_CHECKING:
     # a run that finds nothing does without rows, and so without NumPy
-    from airflow_provider_cdc.core.model.events import RowBlock
-    from airflow_provider_cdc.sources.mongodb.columns.rows import ColumnTables
+    from airflow_provider_cdc.core.model.log_items import RowBlock
+    from airflow_provider_cdc.sources.mongodb.columns.row_columns import ColumnTables
 
 
 class MongoDbSource(Source):
@@ -106,7 +106,7 @@ class MongoDbSource(Source):
 
     @cached_property
     def _columns(self) -> ColumnTables:
-        from airflow_provider_cdc.sources.mongodb.columns.rows import ColumnTables
+        from airflow_provider_cdc.sources.mongodb.columns.row_columns import ColumnTables
 
         return ColumnTables(self._config, self._validator)
 

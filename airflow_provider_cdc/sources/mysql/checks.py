@@ -9,7 +9,7 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.snapshot.policy import never_reads
+from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.columns.charset_names import is_known
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig, SslMode

@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
+from airflow_provider_cdc.core.config.enums import Patterns
 from airflow_provider_cdc.core.config.select_overrides import name_parts, with_statements
-from airflow_provider_cdc.core.config.values import Patterns
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.converters import check_converters
 from airflow_provider_cdc.sources.mysql.converters import CONVERTERS

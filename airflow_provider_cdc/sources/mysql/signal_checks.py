@@ -8,7 +8,7 @@ from typing import Final
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.config.values import WatermarkStrategy
+from airflow_provider_cdc.core.config.enums import WatermarkStrategy
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig

@@ -14,11 +14,11 @@ from pymysql.connections import Connection
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost
 from airflow_provider_cdc.core.model.keys_overlap import KeysOverlap
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
 from airflow_provider_cdc.core.spi.source import VARIED, Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.checks import check, kept_for_s, retention_seconds
@@ -41,7 +41,7 @@ from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import overrid
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from airflow_provider_cdc.core.model.events import LogItem
+    from airflow_provider_cdc.core.model.log_items import LogItem
     from airflow_provider_cdc.sources.mysql.log.binlog_connection import BinlogConnection
 
 # what decodes is imported when it is needed, as a run that finds nothing needs none of it
@@ -238,7 +238,7 @@ class MySqlSource(Source):
         patience: Callable[[], float] | None = None,
     ) -> Iterator[LogItem]:
         from airflow_provider_cdc.sources.mysql.log.stream import BinlogStream
-        from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+        from airflow_provider_cdc.sources.mysql.schema.live_catalog import PresentCatalog
 
         assert isinstance(start, MySqlPosition)
         assert until is None or isinstance(until, MySqlPosition)

@@ -13,14 +13,14 @@ from typing import Final
 import oracledb
 from oracledb import Connection
 
-from airflow_provider_cdc.core.commands import read_whole
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, TransientError
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.snapshot.policy import never_reads
+from airflow_provider_cdc.core.remedy_commands import read_whole
+from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
+from airflow_provider_cdc.sources.oracle.config_enums import MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import (
     Database,
     connect,

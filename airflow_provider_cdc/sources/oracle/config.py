@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Self
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from airflow_provider_cdc.core.config.base import ConnectionForm, Decides
+from airflow_provider_cdc.core.config.enums import Patterns, TimePrecision
 from airflow_provider_cdc.core.config.select_overrides import with_statements
-from airflow_provider_cdc.core.config.values import Patterns, TimePrecision
 from airflow_provider_cdc.core.model.schema import Column, TableId
-from airflow_provider_cdc.sources.oracle.config_values import (
+from airflow_provider_cdc.sources.oracle.config_enums import (
     LOBS,
     Adapter,
     BufferType,

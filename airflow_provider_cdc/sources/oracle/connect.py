@@ -14,7 +14,7 @@ from oracledb import Connection
 
 from airflow_provider_cdc.core.errors import ConfigError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import Protocol
+from airflow_provider_cdc.sources.oracle.config_enums import Protocol
 from airflow_provider_cdc.sources.oracle.errors import bare_url, code_of, translate, without_secrets
 
 __all__ = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_cdc.core.config.values import DecimalHandling
+from airflow_provider_cdc.core.config.enums import DecimalHandling
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.converters import check_converters, selects
 

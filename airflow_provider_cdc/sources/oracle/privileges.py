@@ -13,10 +13,10 @@ import oracledb
 from oracledb import Connection
 
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.snapshot.policy import never_reads
+from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import LockingMode, MiningStrategy
+from airflow_provider_cdc.sources.oracle.config_enums import LockingMode, MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import Database, code_of, rows, scalar
 
 _MERE_STATISTICS: Final = ("V$MYSTAT", "V$STATNAME")

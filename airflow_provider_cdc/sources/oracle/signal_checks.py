@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from airflow_provider_cdc.core.config.values import WatermarkStrategy
+from airflow_provider_cdc.core.config.enums import WatermarkStrategy
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Finding

@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.config.connector import ConnectorConfig
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.model.events import LogItem
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_items import LogItem
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.carried import Carried
-from airflow_provider_cdc.core.spi.chunks import ChunkReader
-from airflow_provider_cdc.core.spi.event_forms import EventForm
+from airflow_provider_cdc.core.spi.carry_over import Carried
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader
+from airflow_provider_cdc.core.spi.event_formats import EventForm
 from airflow_provider_cdc.core.spi.source import Finding, SnapshotSession, Source, Tables, any_table
 from airflow_provider_cdc.sources.oracle.checks import check
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
@@ -33,7 +33,7 @@ from airflow_provider_cdc.sources.oracle.connect import (
 )
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
 from airflow_provider_cdc.sources.oracle.mining.catalog_lookups import CatalogLookups
-from airflow_provider_cdc.sources.oracle.mining.log_window import window_around
+from airflow_provider_cdc.sources.oracle.mining.log_lag import window_around
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogCollector
 from airflow_provider_cdc.sources.oracle.mining.session_logs import session_logs
 from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream, verified

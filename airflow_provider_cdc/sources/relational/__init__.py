@@ -4,11 +4,11 @@ Nothing here knows a particular database, or asks one anything. What only looks 
 relational source takes what it needs; each module stands alone:
 
 * :mod:`.config`: its configuration begins with ``RelationalConfig``, a ``TableConfig`` of core's: server, account, converters, what of Debezium's is refused
-* :mod:`.read_block`: makes ``READ`` rows of what its queries give, for snapshots and chunks
+* :mod:`.read_rows`: makes ``READ`` rows of what its queries give, for snapshots and chunks
 * :mod:`.schema_signal`: reads the structures of ``schema-changes`` signals; the source adds its names and types
-* :mod:`.tokens` and :mod:`.ddl_values`: what a reader of DDL is made of, and what it gives, as far as every database has it
+* :mod:`.tokens` and :mod:`.ddl_statements`: what a reader of DDL is made of, and what it gives, as far as every database has it
 * :mod:`.altered_table` and :mod:`.captured_tables`: what statements of DDL do to tables, and to which
-* :mod:`.kernels` and :mod:`.value_texts`: loops that numba compiles (the calendar, wide decimals), and values as text
+* :mod:`.kernels` and :mod:`.value_format`: loops that numba compiles (the calendar, wide decimals), and values as text
 
 This is no base of every source: the memory source, and databases without tables, do without it. How kernels are compiled is therefore in
 :mod:`airflow_provider_cdc.sources.jit`, for all.

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Self
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from airflow_provider_cdc.core.config.base import Configuration, Decides
-from airflow_provider_cdc.core.config.values import Patterns
+from airflow_provider_cdc.core.config.enums import Patterns
 
 
 class InsertMode(enum.StrEnum):

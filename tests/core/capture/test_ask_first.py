@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.capture.ask_first import AskFirst
-from airflow_provider_cdc.core.capture.run import Run
+from airflow_provider_cdc.core.capture.capture_run import Run
+from airflow_provider_cdc.core.capture.precheck import AskFirst
 from airflow_provider_cdc.core.errors import ConnectorHalted, PositionLost
 from airflow_provider_cdc.core.model.offset import IncrementalState, Offset, PendingTable, Scan
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.state.models import ConnectorRow, ControlRow, LeaseRow, OffsetRow
 from airflow_provider_cdc.state.store import StateStore

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.connector import open_capture
-from airflow_provider_cdc.core.capture.log_watch import ASKED_AT, LogWatch
+from airflow_provider_cdc.core.capture.log_lag_poller import ASKED_AT, LogWatch
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.sources.memory.source import MemorySource
 from tests.support.face import Shop, make_shop

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.connector import open_capture
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.measured import BOUNDS_S, Histogram, Measured, Series, added, counts
-from airflow_provider_cdc.core.spi import monitor as module
-from airflow_provider_cdc.core.spi.monitor import Monitor
+from airflow_provider_cdc.core.model.metric_samples import BOUNDS_S, Histogram, Measured, Series, added, counts
+from airflow_provider_cdc.core.reporting import metrics_monitor as module
+from airflow_provider_cdc.core.reporting.metrics_monitor import Monitor
 from tests.support.face import Shop, make_shop
 
 ORDERS = "shop.inventory.orders"

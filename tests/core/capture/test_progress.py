@@ -12,10 +12,10 @@ import pytest
 
 from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
 from airflow_provider_cdc.core.capture.stream_progress import BEHIND_S, StreamProgress
+from airflow_provider_cdc.core.model.job_progress import Work
 from airflow_provider_cdc.core.model.metrics import EventMetrics
 from airflow_provider_cdc.core.model.signal import SentSignal
-from airflow_provider_cdc.core.model.work import Work
-from airflow_provider_cdc.core.spi import progress as module
+from airflow_provider_cdc.core.reporting import work_progress as module
 from airflow_provider_cdc.core.writing import request_progress
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from airflow_provider_cdc.core.capture import run
+from airflow_provider_cdc.core.capture import capture_run
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
@@ -243,7 +243,7 @@ def test_a_table_created_with_rows_that_the_log_lacks_stops_the_run_if_told_so(
 def test_a_start_reads_a_base_and_what_came_since(
     db: MemoryDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "_COMPACTED", 2)
+    monkeypatch.setattr(capture_run, "_COMPACTED", 2)
     connector = memory_connector(db, tmp_path)
     connector.capture()
     for n in range(5):

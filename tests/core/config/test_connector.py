@@ -15,8 +15,7 @@ from pydantic import Field, SecretStr
 
 from airflow_provider_cdc.connector import ConnectorDefinition, parse_config, refuse_secrets
 from airflow_provider_cdc.core.config.base import Decides
-from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.config.values import (
+from airflow_provider_cdc.core.config.enums import (
     BinaryHandling,
     DecimalHandling,
     Patterns,
@@ -24,6 +23,7 @@ from airflow_provider_cdc.core.config.values import (
     SnapshotMode,
     TimePrecision,
 )
+from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources import SOURCES, config_class, load_source
 

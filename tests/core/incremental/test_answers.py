@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.capture.log_item_writer import LogItemWriter
-from airflow_provider_cdc.core.capture.signal_processor import SignalProcessor
-from airflow_provider_cdc.core.model.events import LogBlock, LogItem
-from airflow_provider_cdc.core.writing.output import Output
+from airflow_provider_cdc.core.capture.signal_handling.signal_processor import SignalProcessor
+from airflow_provider_cdc.core.model.log_items import LogBlock, LogItem
+from airflow_provider_cdc.core.writing.run_output import Output
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, FORMS, fill, partial
 from tests.support.shop import equal

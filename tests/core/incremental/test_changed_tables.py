@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_cdc.core.capture.schema_changes import SchemaChanges
 from airflow_provider_cdc.core.incremental import coordinator as incremental
-from airflow_provider_cdc.core.model.events import SchemaChange
+from airflow_provider_cdc.core.model.log_items import SchemaChange
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase

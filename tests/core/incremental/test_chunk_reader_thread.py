@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.incremental import window_size as sharing
 from airflow_provider_cdc.core.incremental.chunk_reader_thread import AHEAD, ChunkThread
 from airflow_provider_cdc.core.model.offset import Scan
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkRows, StructureChanged
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows, StructureChanged
 from airflow_provider_cdc.sources.memory.chunks import MemoryChunks
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition

@@ -13,7 +13,7 @@ from airflow_provider_cdc.core.errors import (
     ConnectorHalted,
     PrerequisiteError,
 )
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, fill, partial
 from tests.support.connectors import memory_connector

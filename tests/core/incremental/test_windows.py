@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.incremental.windows import Touched, Window, among, codes
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, READ, UPDATE, RowBlock
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, READ, UPDATE, RowBlock
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema, row_struct
-from airflow_provider_cdc.core.spi.chunks import ChunkRows
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows
 
 TABLE = TableId(namespace="shop", name="a")
 KEYS = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.lifecycle.steering import steering
 from tests.support.connectors import Connector, memory_connector

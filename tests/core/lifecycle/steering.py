@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from airflow_provider_cdc.connector import open_lifecycle
-from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector
 

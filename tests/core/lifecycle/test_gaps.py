@@ -9,7 +9,7 @@ from airflow_provider_cdc.core.errors import (
     ConfigError,
     PrerequisiteError,
 )
-from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
 from airflow_provider_cdc.core.lifecycle.log_gap import Repair
 from airflow_provider_cdc.core.model.offset import IncrementalState, Scan
 from airflow_provider_cdc.core.model.signal import Signal

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.capture.run import Run
+from airflow_provider_cdc.core.capture.capture_run import Run
 from airflow_provider_cdc.core.errors import (
     ConfigError,
     ConnectorHalted,
 )
-from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
 from airflow_provider_cdc.core.lifecycle.status import RunState
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.spi.interfaces import DesiredState
+from airflow_provider_cdc.core.spi.stores import DesiredState
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector
 from tests.support.shop import equal, insert

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.connector import open_lifecycle
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
 from airflow_provider_cdc.core.lifecycle.log_gap import Repair
 from airflow_provider_cdc.core.lifecycle.offset_plan import Effect
 from tests.support.connectors import Connector, mysql_connector

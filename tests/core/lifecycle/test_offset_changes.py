@@ -15,12 +15,12 @@ from airflow_provider_cdc.core.errors import (
     LeaseHeld,
     PositionLost,
 )
-from airflow_provider_cdc.core.lifecycle.lifecycle import Lifecycle
+from airflow_provider_cdc.core.lifecycle.connector_lifecycle import Lifecycle
 from airflow_provider_cdc.core.lifecycle.log_gap import Repair
 from airflow_provider_cdc.core.lifecycle.offset_plan import Effect
 from airflow_provider_cdc.core.model.offset import Offset, PendingTable, SnapshotState
 from airflow_provider_cdc.core.model.signal import SentSignal, SignalState
-from airflow_provider_cdc.core.spi.records import Registration
+from airflow_provider_cdc.core.spi.state_records import Registration
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.sources.memory.position import MemoryPosition
 from tests.core.lifecycle.steering import delete, steering, the_same

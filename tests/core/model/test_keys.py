@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.model.keys import BadKey, arrays, key_from_json, key_to_json, keys_of, parse, ranked
+from airflow_provider_cdc.core.model.key_json import BadKey, arrays, key_from_json, key_to_json, keys_of, parse, ranked
 from airflow_provider_cdc.core.model.schema import Column, arrow_type
 
 VALUES: dict[str, st.SearchStrategy[Any]] = {

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
+from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.model.manifest import SchemaChangeRecord

@@ -11,13 +11,13 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.capture.capture import CaptureResult
+from airflow_provider_cdc.core.config.enums import SnapshotMode
 from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.config.values import SnapshotMode
 from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES
 from airflow_provider_cdc.core.errors import ConfigError, PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.lifecycle.log_gap import all_again
 from airflow_provider_cdc.core.model.offset import Offset
-from airflow_provider_cdc.core.snapshot.policy import never_reads, reads_rows, snapshot_policy
+from airflow_provider_cdc.core.snapshot.snapshot_policy import never_reads, reads_rows, snapshot_policy
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.support.connectors import Connector, memory_connector
@@ -29,7 +29,7 @@ BASED = "snapshot.mode.configuration.based"
 PREFIX = {"topic.prefix": "test"}
 
 _CODE = """
-from airflow_provider_cdc.core.snapshot.policy import SnapshotPolicy
+from airflow_provider_cdc.core.snapshot.snapshot_policy import SnapshotPolicy
 
 ASKED, TOLD, MADE, ANSWERS = [], [], [], {}
 

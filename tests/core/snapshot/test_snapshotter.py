@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.spi.source import Chunk
 from airflow_provider_cdc.sources.memory import source as memory
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase

@@ -11,9 +11,9 @@ import pytest
 from airflow_provider_cdc.changelog.files import job_progress as boards
 from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
 from airflow_provider_cdc.changelog.files.storage import Storage
-from airflow_provider_cdc.core.model.work import Work, duration
-from airflow_provider_cdc.core.spi import progress as module
-from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
+from airflow_provider_cdc.core.model.job_progress import Work, duration
+from airflow_provider_cdc.core.reporting import work_progress as module
+from airflow_provider_cdc.core.reporting.work_progress import Ticker, WorkProgress
 
 
 class Clock:

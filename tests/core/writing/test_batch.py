@@ -27,7 +27,7 @@ from airflow_provider_cdc.core.errors import (
 from airflow_provider_cdc.core.model.manifest import FORMAT, Manifest, SchemaChangeRecord
 from airflow_provider_cdc.core.model.offset import Offset
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
-from airflow_provider_cdc.core.spi.interfaces import Lease
+from airflow_provider_cdc.core.spi.stores import Lease
 from airflow_provider_cdc.core.writing.batch import Batcher
 from airflow_provider_cdc.core.writing.envelope import Envelope
 from airflow_provider_cdc.state.store import StateStore

@@ -10,9 +10,9 @@ import pytest
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.core.model.offset import CarriedFile, Offset
-from airflow_provider_cdc.core.spi.carried import CarriedLost
-from airflow_provider_cdc.core.writing import carrier as module
-from airflow_provider_cdc.core.writing.carrier import Carrier
+from airflow_provider_cdc.core.spi.carry_over import CarriedLost
+from airflow_provider_cdc.core.writing import carry_over_writer as module
+from airflow_provider_cdc.core.writing.carry_over_writer import Carrier
 
 
 class Bench:

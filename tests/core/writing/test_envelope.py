@@ -17,7 +17,7 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.tables import TableConfig
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.event_batch import EventBatch
-from airflow_provider_cdc.core.model.events import (
+from airflow_provider_cdc.core.model.log_items import (
     CREATE,
     DELETE,
     OPERATIONS,

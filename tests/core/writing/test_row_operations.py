@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from airflow_provider_cdc.core.model.events import UPDATE, RowBlock
+from airflow_provider_cdc.core.model.log_items import UPDATE, RowBlock
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, TableId, TableSchema, row_struct
 from airflow_provider_cdc.core.writing.row_operations import Selected, changed_rows
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from airflow_provider_cdc.core.writing.totals import BatchTotals, FileTotals
+from airflow_provider_cdc.core.writing.batch_totals import BatchTotals, FileTotals
 from tests.support.manifests import SCHEMA, manifest
 
 

@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.db2 import checks
-from airflow_provider_cdc.sources.db2.asn.control import Published
+from airflow_provider_cdc.sources.db2.asn.agent_progress import Published
 from airflow_provider_cdc.sources.db2.connect import Database
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter

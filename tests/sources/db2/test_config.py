@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_values import IsolationMode, LobHandling
+from airflow_provider_cdc.sources.db2.config_enums import IsolationMode, LobHandling
 from airflow_provider_cdc.sources.db2.connect import _connection_string
 from tests.support.db2_settings import BASE, column, config
 

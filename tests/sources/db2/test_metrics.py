@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from airflow_provider_cdc.sources.db2.asn.control import Published
+from airflow_provider_cdc.sources.db2.asn.agent_progress import Published
 from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
 

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.core.model.metrics import RunMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.snapshot.snapshot import Db2Snapshot

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import AccessDenied, CdcError, PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.core.spi.source import Finding
 from airflow_provider_cdc.sources.mongodb.checks import _without_documents
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError, UnreadableValue
-from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.log_items import READ, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.mongodb.columns.rows import ColumnTables, unsettled
+from airflow_provider_cdc.sources.mongodb.columns.row_columns import ColumnTables, unsettled
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from dev.java_json.random_bson import document, written
 from tests.support.mongodb_columns import leaves_of, leaves_of_row

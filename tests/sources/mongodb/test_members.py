@@ -18,7 +18,7 @@ from airflow_provider_cdc.core.errors import (
     PrerequisiteError,
     SourceUnavailable,
 )
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, direct
 from airflow_provider_cdc.sources.mongodb.errors import resumable, translate

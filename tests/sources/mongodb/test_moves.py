@@ -12,7 +12,7 @@ from bson import Int64, Timestamp
 
 from airflow_provider_cdc.sources.mongodb.documents.change_events import DELETE, read_events
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
-from airflow_provider_cdc.sources.mongodb.log.moves import Moves
+from airflow_provider_cdc.sources.mongodb.log.shard_moves import Moves
 from tests.support.sampled import Sampled
 
 DRAWN, LONG = 300, 20_000

@@ -17,9 +17,9 @@ from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.documents.change_events import read_events
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.field_projection import Shaping
 from airflow_provider_cdc.sources.mongodb.log.blocks import BlockBuilder, position_at
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
-from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 from dev.servers.mongodb import ShardedCluster
 from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_json import write

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from bson import Decimal128, Int64, ObjectId
 
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowStory
 from airflow_provider_cdc.connector import ConnectorDefinition
-from airflow_provider_cdc.core.model.row_story import RowStory
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.state.store import StateStore
 from tests.cli.conftest import clean, run

@@ -9,8 +9,8 @@ from bson import DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Time
 from bson.binary import Binary
 from bson.code import Code
 
+from airflow_provider_cdc.sources.mongodb.field_projection import shaped
 from airflow_provider_cdc.sources.mongodb.field_rules import excluded, renamed
-from airflow_provider_cdc.sources.mongodb.shaping import shaped
 
 EVERY: dict[str, Any] = {
     "double": 1.5, "text": "ä\0b", "document": {"a": 1, "b": {"c": 2}}, "array": [1, {"a": 1, "b": 2}, [{"a": 3}]], "binary": Binary(b"x", 5),

@@ -15,7 +15,7 @@ from bson import Binary, Decimal128, Int64, ObjectId, Timestamp
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.model.events import LogBlock
+from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents

@@ -20,9 +20,9 @@ from pymongo.errors import AutoReconnect, OperationFailure
 from pymongo.write_concern import WriteConcern
 
 from airflow_provider_cdc.connector import open_source
-from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.spi.chunks import KeyRange
+from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.core.spi.source import Chunk
 from airflow_provider_cdc.sources.mongodb.collections import collection_schema
 from airflow_provider_cdc.sources.mongodb.snapshot import chunk_reader, snapshot

@@ -23,7 +23,7 @@ from airflow_provider_cdc.core.errors import CdcError, PositionLost, Prerequisit
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member
-from airflow_provider_cdc.sources.mongodb.log.parts import Parts, joined
+from airflow_provider_cdc.sources.mongodb.log.split_events import Parts, joined
 from dev.servers.mongodb import MongoDb, ReplicaSet, ShardedCluster
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.patience import LONGEST_S, until

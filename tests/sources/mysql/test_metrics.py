@@ -14,7 +14,7 @@ import pymysql
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, SourceUnavailable, UnknownLogEvent
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.core.model.metrics import RunMetrics
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.gtid import parse_gtids

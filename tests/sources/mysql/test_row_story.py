@@ -10,9 +10,9 @@ from pathlib import Path
 
 from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
 from airflow_provider_cdc.changelog.row_history.row_history import RowStories
+from airflow_provider_cdc.changelog.row_history.row_history_models import RowChange, RowStory
 from airflow_provider_cdc.changelog.row_history.row_key import key_of_texts
 from airflow_provider_cdc.cli.row import lines
-from airflow_provider_cdc.core.model.row_story import RowChange, RowStory
 from airflow_provider_cdc.core.model.schema import TableId
 from dev import paths
 from dev.servers import Database

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.model.offset import CarriedFile, Offset
-from airflow_provider_cdc.core.writing.carrier import Carrier
+from airflow_provider_cdc.core.writing.carry_over_writer import Carrier
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector
@@ -146,7 +146,7 @@ def test_what_cannot_be_used_is_mined_again_and_told(
         case "properties":
             connector.properties["batch.max.rows"] = 77
         case "put by another release":
-            monkeypatch.setattr("airflow_provider_cdc.core.writing.carrier.__version__", "0.0.9")
+            monkeypatch.setattr("airflow_provider_cdc.core.writing.carry_over_writer.__version__", "0.0.9")
         case _:
             for path in (rows, state):
                 if damage.split()[0] in ("all", path.suffix[1:]):
@@ -170,8 +170,8 @@ def test_a_file_that_is_damaged_shows_within_a_large_transaction_which_is_begun_
     db: Oracle, made: Callable[..., Connector], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its first blocks are written by then; none of its events is there twice."""
-    from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
-    from airflow_provider_cdc.sources.oracle.transactions.carried import row_file
+    from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
+    from airflow_provider_cdc.sources.oracle.transactions.carry_over import row_file
 
     monkeypatch.setattr(transaction_buffer, "BLOCK_ROWS", 8)
     monkeypatch.setattr(row_file, "PIECE_ROWS", 8)

@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
+from airflow_provider_cdc.sources.oracle.config_enums import MiningStrategy
 from tests.sources.oracle.redo.redo_tables import config
 
 DOCUMENTED = [

@@ -15,13 +15,13 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.events import Heartbeat
+from airflow_provider_cdc.core.model.log_items import Heartbeat
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 from airflow_provider_cdc.sources.oracle.snapshot.snapshot import OracleSnapshot
-from airflow_provider_cdc.sources.oracle.transactions import segments
+from airflow_provider_cdc.sources.oracle.transactions.buffer import segments
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import session_of, settings
 from tests.sources.oracle.redo.redo_tables import config

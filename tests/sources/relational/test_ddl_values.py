@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from airflow_provider_cdc.sources.relational.ddl_values import (
+from airflow_provider_cdc.sources.relational.ddl_statements import (
     Name,
     NoColumnChange,
     PartitionData,

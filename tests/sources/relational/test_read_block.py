@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.events import READ
+from airflow_provider_cdc.core.model.log_items import READ
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema, row_struct
-from airflow_provider_cdc.sources.relational.read_block import read_block
+from airflow_provider_cdc.sources.relational.read_rows import read_block
 
 TABLE = TableSchema(
     id=TableId(namespace="shop", name="orders"), columns=(Column(name="id", type="int64"),), key=("id",)

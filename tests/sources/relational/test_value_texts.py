@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.core.config.values import BinaryHandling
-from airflow_provider_cdc.sources.relational.value_texts import binary_text
+from airflow_provider_cdc.core.config.enums import BinaryHandling
+from airflow_provider_cdc.sources.relational.value_format import binary_text
 
 
 def test_bytes_are_text_in_every_mode_but_one() -> None:

@@ -16,7 +16,7 @@ from airflow_provider_cdc.core.capture.capture import CaptureResult
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.config.tables import TableConfig
-from airflow_provider_cdc.core.model.events import LogBlock, LogItem
+from airflow_provider_cdc.core.model.log_items import LogBlock, LogItem
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
 from airflow_provider_cdc.core.spi.source import Source

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.lifecycle.log_gap import find_gap
-from airflow_provider_cdc.core.model.events import LogBlock
+from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.core.spi.source import Source
 from tests.sources.suite.adapter import Adapter
 from tests.sources.suite.common import (

@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy as sa
 
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.sources.mongodb.columns.fields import FIRST, Fields
+from airflow_provider_cdc.sources.mongodb.columns.column_fields import FIRST, Fields
 from airflow_provider_cdc.sources.mongodb.kernels.columns import LONG
 from airflow_provider_cdc.targets.database.config import SinkConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.model.work import Work
-from airflow_provider_cdc.core.spi import progress as module
+from airflow_provider_cdc.core.model.job_progress import Work
+from airflow_provider_cdc.core.reporting import work_progress as module
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.apply import database_apply
 from airflow_provider_cdc.targets.database.apply.database_apply import Sink

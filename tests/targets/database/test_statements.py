@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.schema import Column
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.targets.database import engine
 from airflow_provider_cdc.targets.database.config import SinkConfig
 from airflow_provider_cdc.targets.database.dialects import load_dialect

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.changelog.files.job_progress import WorkBoard
-from airflow_provider_cdc.core.model.work import Work
-from airflow_provider_cdc.core.spi import progress as module
+from airflow_provider_cdc.core.model.job_progress import Work
+from airflow_provider_cdc.core.reporting import work_progress as module
 from airflow_provider_cdc.targets.lake.apply.table_progress import Progress
 from airflow_provider_cdc.targets.lake.jobs.maintain_tables import MaintainTables
 from airflow_provider_cdc.targets.lake.jobs.rebuild_tables import RebuildTables

@@ -51,7 +51,7 @@ def test_it_applies_all_kinds_of_events_to_a_table_that_is_gone_afterwards(
 
 def test_what_a_killed_one_has_left_is_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    code = "from airflow_provider_cdc.core.processes import this_process as p; print(p())"
+    code = "from airflow_provider_cdc.core.process_liveness import this_process as p; print(p())"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
     (left := tmp_path / "cdc-scratch-left").mkdir()
     (left / "alive.json").write_text(ended)

@@ -13,10 +13,10 @@ import pytest
 
 from airflow_provider_cdc.changelog.row_history.key_event_reader import RowEvents
 from airflow_provider_cdc.changelog.row_history.row_history import RowStories
+from airflow_provider_cdc.changelog.row_history.row_history_models import TargetNow
 from airflow_provider_cdc.changelog.row_history.row_key import RowKey
 from airflow_provider_cdc.changelog.row_history.row_masking import RowMasks
 from airflow_provider_cdc.core.config.table_rules import TableRules
-from airflow_provider_cdc.core.model.row_story import TargetNow
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.services.connectors.connector_access import ConnectorAccess
 from airflow_provider_cdc.services.row_history.target_reader import at_targets

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.db2.asn.control import clock_us
+from airflow_provider_cdc.sources.db2.asn.agent_progress import clock_us
 from airflow_provider_cdc.sources.db2.connect import Connection
 from airflow_provider_cdc.sources.db2.position import order
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE
 from airflow_provider_cdc.sources.jit import jit
 
 NONE: Final = -1

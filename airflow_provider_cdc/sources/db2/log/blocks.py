@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.events import LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.sources.db2.log.merge import Block, Part
 from airflow_provider_cdc.sources.db2.log.windows import Window
 from airflow_provider_cdc.sources.db2.position import Db2Position

@@ -11,7 +11,7 @@ import numpy as np
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableId, TableSchema
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
+from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.log.changes import Mask
 from airflow_provider_cdc.sources.db2.position import resized_lsn
 from airflow_provider_cdc.sources.db2.rows.select_list import Columns, SelectList

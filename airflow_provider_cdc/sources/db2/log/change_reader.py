@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import SourceBusy, SourceLogDamaged, UnknownLogEvent
-from airflow_provider_cdc.core.model.events import UPDATE
+from airflow_provider_cdc.core.model.log_items import UPDATE
 from airflow_provider_cdc.sources.db2.connect import Db2Error
 from airflow_provider_cdc.sources.db2.errors import NO_COLUMN, UNDEFINED
 from airflow_provider_cdc.sources.db2.kernels.merging import first_descending
@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.db2.kernels.pairing import NONE, pair_rows
 from airflow_provider_cdc.sources.db2.log.change_layout import ChangeLayout
 from airflow_provider_cdc.sources.db2.log.changes import Changes, Mask
 from airflow_provider_cdc.sources.db2.log.cursors import Cursors
-from airflow_provider_cdc.sources.db2.log.lsns import Lsns
+from airflow_provider_cdc.sources.db2.log.lsn_arrays import Lsns
 from airflow_provider_cdc.sources.db2.log.registry import change_table_gone
 from airflow_provider_cdc.sources.db2.position import lsn_text, order
 from airflow_provider_cdc.sources.db2.rows.select_list import columns_of

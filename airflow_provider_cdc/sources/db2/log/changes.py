@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.model.schema import TableSchema, row_struct
-from airflow_provider_cdc.sources.db2.log.lsns import Lsns, joined
+from airflow_provider_cdc.sources.db2.log.lsn_arrays import Lsns, joined
 
 Mask = npt.NDArray[np.bool_]
 

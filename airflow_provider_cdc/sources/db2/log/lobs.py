@@ -20,15 +20,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_values import LobHandling
+from airflow_provider_cdc.sources.db2.config_enums import LobHandling
 from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
 from airflow_provider_cdc.sources.db2.errors import NO_COLUMN, UNDEFINED
 from airflow_provider_cdc.sources.db2.log.change_layout import ChangeLayout
 from airflow_provider_cdc.sources.db2.log.changes import Changes, Mask
-from airflow_provider_cdc.sources.db2.log.questions import Questions
+from airflow_provider_cdc.sources.db2.log.query_connection import Questions
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted, quoted_name
 from airflow_provider_cdc.sources.db2.schema.types import ColumnType

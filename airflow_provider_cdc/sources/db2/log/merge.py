@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from airflow_provider_cdc.sources.db2.kernels.merging import count_before, merged_order
 from airflow_provider_cdc.sources.db2.log.changes import Changes, concatenated
-from airflow_provider_cdc.sources.db2.log.lsns import Lsns, joined
+from airflow_provider_cdc.sources.db2.log.lsn_arrays import Lsns, joined
 
 BLOCK_ROWS: Final = 32_768
 """About how many changes a block has."""

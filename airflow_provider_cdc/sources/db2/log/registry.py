@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError
 from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.db2.asn.registrations import ACTIVE, STOPPED, Registration
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text

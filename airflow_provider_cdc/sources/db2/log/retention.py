@@ -8,7 +8,7 @@ from typing import Final
 
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.log.questions import Questions
+from airflow_provider_cdc.sources.db2.log.query_connection import Questions
 from airflow_provider_cdc.sources.db2.position import Db2Position
 from airflow_provider_cdc.sources.db2.pruning import (
     DEFAULT_MINUTES,

@@ -13,12 +13,12 @@ from dataclasses import replace
 from typing import Final
 
 from airflow_provider_cdc.core.errors import PositionLost
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, SchemaChange
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem, SchemaChange
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.model.schema import TableChange, TableId
 from airflow_provider_cdc.core.spi.source import Tables
-from airflow_provider_cdc.sources.db2.asn.control import Published, clock_us, published
-from airflow_provider_cdc.sources.db2.asn.marks import mark_at
+from airflow_provider_cdc.sources.db2.asn.agent_marks import mark_at
+from airflow_provider_cdc.sources.db2.asn.agent_progress import Published, clock_us, published
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration, later_starts
 from airflow_provider_cdc.sources.db2.change_tables import tables_with_changes
 from airflow_provider_cdc.sources.db2.config import Db2Config
@@ -28,10 +28,10 @@ from airflow_provider_cdc.sources.db2.log.change_reader import FETCH_ROWS, Chang
 from airflow_provider_cdc.sources.db2.log.cursors import Cursors
 from airflow_provider_cdc.sources.db2.log.lobs import Lobs
 from airflow_provider_cdc.sources.db2.log.merge import Block, Merge
-from airflow_provider_cdc.sources.db2.log.questions import Questions
+from airflow_provider_cdc.sources.db2.log.query_connection import Questions
 from airflow_provider_cdc.sources.db2.log.registry import Registry
 from airflow_provider_cdc.sources.db2.log.retention import Retention
-from airflow_provider_cdc.sources.db2.log.structures import Structures
+from airflow_provider_cdc.sources.db2.log.table_structures import Structures
 from airflow_provider_cdc.sources.db2.log.windows import Window, Windows
 from airflow_provider_cdc.sources.db2.metrics import StreamMetrics
 from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text, order

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from airflow_provider_cdc.sources.db2.asn.control import Published
+from airflow_provider_cdc.sources.db2.asn.agent_progress import Published
 from airflow_provider_cdc.sources.db2.connect import Connection
 from airflow_provider_cdc.sources.db2.kernels.merging import places
-from airflow_provider_cdc.sources.db2.log.lsns import Lsns
+from airflow_provider_cdc.sources.db2.log.lsn_arrays import Lsns
 from airflow_provider_cdc.sources.db2.position import order, resized_lsn
 
 AIM_ROWS: Final = 500_000

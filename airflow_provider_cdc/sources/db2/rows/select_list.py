@@ -21,7 +21,7 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import UnreadableValue, values_of
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
+from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.rows.values import Unreadable, reader_of
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
 from airflow_provider_cdc.sources.db2.schema.types import DEFAULT_FRACTION, ColumnType, is_distinct

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
-from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
+from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.schema.types import ColumnType
 
 OWN_COLUMNS = "IBMSNAP_"

@@ -20,7 +20,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from airflow_provider_cdc.core.config.values import BinaryHandling, DecimalHandling, TimePrecision
+from airflow_provider_cdc.core.config.enums import BinaryHandling, DecimalHandling, TimePrecision
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, Declared
 from airflow_provider_cdc.sources.db2.config import Db2Config
 

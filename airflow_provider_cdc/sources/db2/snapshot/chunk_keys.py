@@ -14,9 +14,9 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.sources.db2.config_values import NOT_LOGGED
+from airflow_provider_cdc.sources.db2.config_enums import NOT_LOGGED
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
 from airflow_provider_cdc.sources.db2.schema.sql_names import quoted_name
 from airflow_provider_cdc.sources.db2.schema.types import BITS, ColumnType

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from airflow_provider_cdc.core.config.values import CHUNK_BYTES
+from airflow_provider_cdc.core.config.enums import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import (
     CdcError,
     QueryRefused,
@@ -27,12 +27,12 @@ from airflow_provider_cdc.core.errors import (
     TransientError,
     UnreadableValue,
 )
-from airflow_provider_cdc.core.model.events import RowBlock
-from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.key_json import Key
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange, StructureChanged
-from airflow_provider_cdc.sources.db2.asn.control import Published, published
-from airflow_provider_cdc.sources.db2.asn.marks import check_mark_grant, write_mark
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
+from airflow_provider_cdc.sources.db2.asn.agent_marks import check_mark_grant, write_mark
+from airflow_provider_cdc.sources.db2.asn.agent_progress import Published, published
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Db2Error, connect, translated
 from airflow_provider_cdc.sources.db2.errors import translate
@@ -42,9 +42,9 @@ from airflow_provider_cdc.sources.db2.snapshot.event_keys import event_key
 from airflow_provider_cdc.sources.db2.snapshot.known_tables import KnownTables
 from airflow_provider_cdc.sources.db2.snapshot.locks import set_lock_timeout
 from airflow_provider_cdc.sources.db2.snapshot.range_query import RangeQuery
-from airflow_provider_cdc.sources.db2.snapshot.read_blocks import FetchSize, read_block, source_of
+from airflow_provider_cdc.sources.db2.snapshot.read_rows import FetchSize, read_block, source_of
 from airflow_provider_cdc.sources.db2.snapshot.watermarks import Watermarks
-from airflow_provider_cdc.sources.relational.chunk_refusals import keys_of_rows, no_watermark, refused
+from airflow_provider_cdc.sources.relational.chunk_errors import keys_of_rows, no_watermark, refused
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ _PARTS: Final = 4
 
 
 class Db2ChunkReader(ChunkReader):
-    """Reads chunks, and writes watermarks (:class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`).
+    """Reads chunks, and writes watermarks (:class:`airflow_provider_cdc.core.spi.chunk_reader.ChunkReader`).
 
     :param signals: the signal table, if watermarks are written to it; ``None`` = read-only watermarks
     :raises PrerequisiteError: the signal table does not exist, cannot be written to, or is not in capture mode; or the account may not write marks

@@ -11,7 +11,7 @@ from typing import Any, Final
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.schema.types import BITS, DEFAULT_FRACTION, ColumnType
-from airflow_provider_cdc.sources.relational.chunk_refusals import Irreversible, key_bytes, key_decimal
+from airflow_provider_cdc.sources.relational.chunk_errors import Irreversible, key_bytes, key_decimal
 
 _SECOND_US: Final = 1_000_000
 

@@ -10,10 +10,10 @@ from typing import Final
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceBusy
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.sources.db2.asn.control import Published, published
-from airflow_provider_cdc.sources.db2.asn.marks import mark_at, write_mark
+from airflow_provider_cdc.sources.db2.asn.agent_marks import mark_at, write_mark
+from airflow_provider_cdc.sources.db2.asn.agent_progress import Published, published
 from airflow_provider_cdc.sources.db2.config import Db2Config
-from airflow_provider_cdc.sources.db2.config_values import IsolationMode
+from airflow_provider_cdc.sources.db2.config_enums import IsolationMode
 from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error
 from airflow_provider_cdc.sources.db2.errors import LOCKED, UNDEFINED
 from airflow_provider_cdc.sources.db2.position import lsn_text

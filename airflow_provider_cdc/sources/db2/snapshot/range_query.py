@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_cdc.core.model.keys import Key
-from airflow_provider_cdc.core.spi.chunks import KeyRange
+from airflow_provider_cdc.core.model.key_json import Key
+from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, Cursor
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList

@@ -23,10 +23,10 @@ from types import MappingProxyType
 from typing import Final
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, TransientError
-from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
-from airflow_provider_cdc.sources.db2.asn.control import Published, published
+from airflow_provider_cdc.sources.db2.asn.agent_progress import Published, published
 from airflow_provider_cdc.sources.db2.config import Db2Config
 from airflow_provider_cdc.sources.db2.connect import Connection, Db2Error, connect, translated
 from airflow_provider_cdc.sources.db2.errors import translate
@@ -34,6 +34,7 @@ from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text
 from airflow_provider_cdc.sources.db2.rows.select_list import SelectList
 from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
 from airflow_provider_cdc.sources.db2.schema.sql_names import create_statement, quoted
+from airflow_provider_cdc.sources.db2.snapshot.key_partitions import conditions
 from airflow_provider_cdc.sources.db2.snapshot.locks import (
     isolation,
     lock_tables,
@@ -42,10 +43,9 @@ from airflow_provider_cdc.sources.db2.snapshot.locks import (
     share,
     wait_for_agent,
 )
-from airflow_provider_cdc.sources.db2.snapshot.parts import conditions
-from airflow_provider_cdc.sources.db2.snapshot.read_blocks import FetchSize, read_block
+from airflow_provider_cdc.sources.db2.snapshot.read_rows import FetchSize, read_block
 from airflow_provider_cdc.sources.db2.snapshot.select_overrides import as_table, override_of
-from airflow_provider_cdc.sources.relational.chunk_refusals import refused
+from airflow_provider_cdc.sources.relational.chunk_errors import refused
 
 log = logging.getLogger(__name__)
 

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values, find_fields
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from airflow_provider_cdc.sources.mongodb.kernels import change_events as kernels
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
-from airflow_provider_cdc.sources.mongodb.kernels.problems import NEEDED
+from airflow_provider_cdc.sources.mongodb.kernels.error_codes import NEEDED
 
 OTHER: Final = 0
 INSERT: Final = 1

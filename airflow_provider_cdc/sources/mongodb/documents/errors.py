@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from airflow_provider_cdc.sources.mongodb.kernels import problems
+from airflow_provider_cdc.sources.mongodb.kernels import error_codes
 
 
 class DocumentError(ValueError):
@@ -23,8 +23,8 @@ class DamagedDocument(DocumentError):
         self.row: Final = row
         self.offset: Final = offset
         self.problem: Final = problem
-        self.not_utf8: Final = problem == problems.UTF8
-        super().__init__(f"document {row} cannot be read: at its byte {offset}, {problems.TEXTS[problem]}")
+        self.not_utf8: Final = problem == error_codes.UTF8
+        super().__init__(f"document {row} cannot be read: at its byte {offset}, {error_codes.TEXTS[problem]}")
 
 
 class AmbiguousPath(DocumentError):

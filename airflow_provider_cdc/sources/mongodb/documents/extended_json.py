@@ -19,12 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
-from airflow_provider_cdc.sources.mongodb.documents.repair import with_replaced_texts
+from airflow_provider_cdc.sources.mongodb.documents.utf8_repair import with_replaced_texts
 from airflow_provider_cdc.sources.mongodb.documents.values import Values
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from airflow_provider_cdc.sources.mongodb.kernels import scalars
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
+from airflow_provider_cdc.sources.mongodb.kernels.error_codes import FINE, FULL
 from airflow_provider_cdc.sources.mongodb.kernels.json_text import GROWTH, SLACK, render
-from airflow_provider_cdc.sources.mongodb.kernels.problems import FINE, FULL
 
 
 class Form(IntEnum):

@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from airflow_provider_cdc.sources.mongodb.documents.tree import elements
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import elements
 from airflow_provider_cdc.sources.mongodb.documents.values import Values
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from airflow_provider_cdc.sources.mongodb.kernels.decimals import put_decimal
 
 _NUMBERS: Final = (k.DOUBLE, k.INT32, k.INT64, k.DECIMAL128)

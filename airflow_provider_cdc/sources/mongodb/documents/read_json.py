@@ -18,8 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from airflow_provider_cdc.sources.mongodb.documents.tree import text_value
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import text_value
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 
 _OID: Final = re.compile(r"[0-9a-f]{24}")
 _WHOLE: Final = re.compile(r"-?[0-9]+")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from airflow_provider_cdc.sources.mongodb.documents.tree import Container
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import Container
 from airflow_provider_cdc.sources.mongodb.documents.values import Values
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 
 _ID = b"_id\0"
 _BEFORE = 5

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import Container, Element, elements, text
 from airflow_provider_cdc.sources.mongodb.documents.errors import AmbiguousPath, DamagedDocument, UpdateDoesNotFit
-from airflow_provider_cdc.sources.mongodb.documents.tree import Container, Element, elements, text
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
-from airflow_provider_cdc.sources.mongodb.kernels.problems import NEEDED, UNEXPECTED
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
+from airflow_provider_cdc.sources.mongodb.kernels.error_codes import NEEDED, UNEXPECTED
 
 _LARGEST_INDEX: Final = 16 * 2**20
 """No array has more elements: each takes a byte, and no document has more."""

@@ -11,15 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths
 from airflow_provider_cdc.sources.mongodb.kernels import change_events as kernels
-from airflow_provider_cdc.sources.mongodb.kernels import sizes
-from airflow_provider_cdc.sources.mongodb.kernels.problems import FINE
+from airflow_provider_cdc.sources.mongodb.kernels.error_codes import FINE
 
 _Bytes = npt.NDArray[np.uint8]
 _Offsets = npt.NDArray[np.int64]
 
 _WHOLE = np.zeros(256, np.bool_)
-_WHOLE[[sizes.INT32, sizes.INT64, sizes.DATE, sizes.BOOL, sizes.TIMESTAMP]] = True
+_WHOLE[[bson_lengths.INT32, bson_lengths.INT64, bson_lengths.DATE, bson_lengths.BOOL, bson_lengths.TIMESTAMP]] = True
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Values:
 
     def binary(self) -> pa.LargeBinaryArray:
         """The bytes of each value; null where there is none, or where it is null."""
-        missing = (self.kinds == sizes.ABSENT) | (self.kinds == sizes.NULL)
+        missing = (self.kinds == bson_lengths.ABSENT) | (self.kinds == bson_lengths.NULL)
         return self._gathered(pa.large_binary(), self.starts, self.ends, missing)
 
     def strings(self) -> pa.LargeStringArray:
@@ -56,7 +56,7 @@ class Values:
 
         :raises DamagedDocument: a text is not UTF-8
         """
-        is_text = self.kinds == sizes.STRING
+        is_text = self.kinds == bson_lengths.STRING
         starts, ends = np.where(is_text, self.starts + 4, 0), np.where(is_text, self.ends - 1, 0)
         texts = self._gathered(pa.large_string(), starts, ends, ~is_text)
         try:
@@ -87,7 +87,7 @@ class Values:
         return pa.Array.from_buffers(kind, len(self), [mask, pa.py_buffer(offsets), pa.py_buffer(out)])
 
     def _not_utf8(self, starts: _Offsets, ends: _Offsets) -> DamagedDocument:
-        from airflow_provider_cdc.sources.mongodb.kernels.problems import UTF8
+        from airflow_provider_cdc.sources.mongodb.kernels.error_codes import UTF8
 
         for row in range(len(self)):
             try:
@@ -113,7 +113,7 @@ class Documents:
         """
         buf = _array(data)
         starts = np.empty(len(buf) // 5 + 1, np.int64)
-        count, end = sizes.split_documents(buf, 0, len(buf), starts)
+        count, end = bson_lengths.split_documents(buf, 0, len(buf), starts)
         if end < 0:
             raise DamagedDocument(count, 0, end)
         return cls(buf, starts[:count].copy(), np.append(starts[1:count], end)[:count])
@@ -131,7 +131,7 @@ class Documents:
     @property
     def values(self) -> Values:
         """The documents as values."""
-        return Values(self.buf, np.full(len(self), sizes.DOCUMENT, np.uint8), self.starts, self.ends)
+        return Values(self.buf, np.full(len(self), bson_lengths.DOCUMENT, np.uint8), self.starts, self.ends)
 
     def field(self, name: bytes) -> Values:
         """The field of this name of each document."""

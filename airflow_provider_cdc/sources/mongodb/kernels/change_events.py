@@ -7,8 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
-from airflow_provider_cdc.sources.mongodb.kernels.problems import END, FINE, TWICE, UNEXPECTED
-from airflow_provider_cdc.sources.mongodb.kernels.sizes import (
+from airflow_provider_cdc.sources.mongodb.kernels.bson_lengths import (
     ABSENT,
     DOCUMENT,
     U,
@@ -17,6 +16,7 @@ from airflow_provider_cdc.sources.mongodb.kernels.sizes import (
     name_end,
     value_end,
 )
+from airflow_provider_cdc.sources.mongodb.kernels.error_codes import END, FINE, TWICE, UNEXPECTED
 
 _Bytes = npt.NDArray[np.uint8]
 

@@ -10,9 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
-from airflow_provider_cdc.sources.mongodb.kernels.problems import DEPTH, END, FINE
-from airflow_provider_cdc.sources.mongodb.kernels.sizes import U, document_end, i32, i64, name_end, u64, value_end
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
+from airflow_provider_cdc.sources.mongodb.kernels.bson_lengths import (
+    U,
+    document_end,
+    i32,
+    i64,
+    name_end,
+    u64,
+    value_end,
+)
+from airflow_provider_cdc.sources.mongodb.kernels.error_codes import DEPTH, END, FINE
 
 _Bytes = npt.NDArray[np.uint8]
 _Ints = npt.NDArray[np.int64]

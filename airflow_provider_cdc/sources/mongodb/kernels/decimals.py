@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
 from airflow_provider_cdc.sources.mongodb.kernels.doubles import put_digits, put_small
-from airflow_provider_cdc.sources.mongodb.kernels.literals import INFINITY, NAN, put
+from airflow_provider_cdc.sources.mongodb.kernels.json_fragments import INFINITY, NAN, put
 
 _POINT: Final = 46
 _ZERO: Final = 48

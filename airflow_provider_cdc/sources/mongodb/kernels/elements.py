@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import jit
-from airflow_provider_cdc.sources.mongodb.kernels.problems import END, FINE
-from airflow_provider_cdc.sources.mongodb.kernels.sizes import ABSENT, document_end, name_end, value_end
+from airflow_provider_cdc.sources.mongodb.kernels.bson_lengths import ABSENT, document_end, name_end, value_end
+from airflow_provider_cdc.sources.mongodb.kernels.error_codes import END, FINE
 
 _Bytes = npt.NDArray[np.uint8]
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import forced, jit
-from airflow_provider_cdc.sources.mongodb.kernels import literals as t
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
-from airflow_provider_cdc.sources.mongodb.kernels.literals import put
-from airflow_provider_cdc.sources.mongodb.kernels.problems import DEPTH, END, FINE, FULL
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
+from airflow_provider_cdc.sources.mongodb.kernels import json_fragments as t
+from airflow_provider_cdc.sources.mongodb.kernels.bson_lengths import U, i32, name_end, value_end
+from airflow_provider_cdc.sources.mongodb.kernels.error_codes import DEPTH, END, FINE, FULL
+from airflow_provider_cdc.sources.mongodb.kernels.json_fragments import put
+from airflow_provider_cdc.sources.mongodb.kernels.json_strings import put_name, put_text
 from airflow_provider_cdc.sources.mongodb.kernels.scalars import put_scalar
-from airflow_provider_cdc.sources.mongodb.kernels.sizes import U, i32, name_end, value_end
-from airflow_provider_cdc.sources.mongodb.kernels.texts import put_name, put_text
 
 _Bytes = npt.NDArray[np.uint8]
 

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import forced, jit
-from airflow_provider_cdc.sources.mongodb.kernels import literals as t
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
+from airflow_provider_cdc.sources.mongodb.kernels import json_fragments as t
+from airflow_provider_cdc.sources.mongodb.kernels.bson_lengths import U, i32, i64, u32, u64
 from airflow_provider_cdc.sources.mongodb.kernels.decimals import put_decimal
 from airflow_provider_cdc.sources.mongodb.kernels.doubles import put_digits, put_double, put_small
-from airflow_provider_cdc.sources.mongodb.kernels.literals import put
-from airflow_provider_cdc.sources.mongodb.kernels.problems import FINE, OLD_BINARY
-from airflow_provider_cdc.sources.mongodb.kernels.sizes import U, i32, i64, u32, u64
-from airflow_provider_cdc.sources.mongodb.kernels.texts import HEX, put_name, put_text
+from airflow_provider_cdc.sources.mongodb.kernels.error_codes import FINE, OLD_BINARY
+from airflow_provider_cdc.sources.mongodb.kernels.json_fragments import put
+from airflow_provider_cdc.sources.mongodb.kernels.json_strings import HEX, put_name, put_text
 
 _Bytes = npt.NDArray[np.uint8]
 

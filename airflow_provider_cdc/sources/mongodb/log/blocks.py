@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import UnknownLogEvent
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE, LogBlock, RowBlock, Transactions
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE, LogBlock, RowBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mongodb.collections import DISAMBIGUATED_PATHS, UPDATE_DESCRIPTION
@@ -23,13 +23,13 @@ from airflow_provider_cdc.sources.mongodb.documents.change_events import (
 )
 from airflow_provider_cdc.sources.mongodb.documents.change_events import UPDATE as UPDATED
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys, texts
-from airflow_provider_cdc.sources.mongodb.documents.lists import removed_fields, truncated_arrays
+from airflow_provider_cdc.sources.mongodb.documents.update_arrays import removed_fields, truncated_arrays
 from airflow_provider_cdc.sources.mongodb.documents.values import Values
 from airflow_provider_cdc.sources.mongodb.errors import without_image
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
-from airflow_provider_cdc.sources.mongodb.log.moves import Ints, Moves, transaction_id
+from airflow_provider_cdc.sources.mongodb.field_projection import Shaping
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
+from airflow_provider_cdc.sources.mongodb.log.shard_moves import Ints, Moves, transaction_id
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
-from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 
 _OPS: Final = np.array([-1, CREATE, UPDATE, UPDATE, DELETE, -1], np.int8)
 """By the operation of an event: insert, update, replace, delete."""

@@ -140,7 +140,7 @@ class RawCursor:
             if not documents or (self._seen and all(event["_id"]["_data"] <= self._seen for event in documents)):
                 self._found(cursor["id"], cursor["ns"])
                 return Answer(None, cursor.get("postBatchResumeToken"), bare=not documents)
-        from airflow_provider_cdc.sources.mongodb.documents.reply import read_reply
+        from airflow_provider_cdc.sources.mongodb.documents.server_reply import read_reply
 
         reply = read_reply(raw)
         self._found(reply.cursor_id, reply.namespace)

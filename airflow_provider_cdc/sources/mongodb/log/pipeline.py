@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from bson import Timestamp, json_util
 
-from airflow_provider_cdc.core.config.values import Patterns
+from airflow_provider_cdc.core.config.enums import Patterns
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
-from airflow_provider_cdc.sources.mongodb.config_values import CaptureScope, FullUpdate, Oversize, PipelineOrder
+from airflow_provider_cdc.sources.mongodb.config_enums import CaptureScope, FullUpdate, Oversize, PipelineOrder
 from airflow_provider_cdc.sources.mongodb.connect import Deployment
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition

@@ -8,21 +8,21 @@ from collections.abc import Generator, Iterator
 import numpy as np
 
 from airflow_provider_cdc.core.errors import CdcError, SourceLogDamaged
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.documents.change_events import INSERT, OTHER, ChangeEvents, read_events
 from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.field_projection import Shaping
 from airflow_provider_cdc.sources.mongodb.field_rules import parts_of
-from airflow_provider_cdc.sources.mongodb.log import structure
+from airflow_provider_cdc.sources.mongodb.log import ddl_events
 from airflow_provider_cdc.sources.mongodb.log.blocks import BlockBuilder, position_at, up_to
 from airflow_provider_cdc.sources.mongodb.log.feed import Feed
-from airflow_provider_cdc.sources.mongodb.log.moves import Ints
-from airflow_provider_cdc.sources.mongodb.log.parts import Parts
+from airflow_provider_cdc.sources.mongodb.log.shard_moves import Ints
+from airflow_provider_cdc.sources.mongodb.log.split_events import Parts
 from airflow_provider_cdc.sources.mongodb.metrics import StreamMetrics
 from airflow_provider_cdc.sources.mongodb.position import MongoPosition
-from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 
 
 class EventReader:
@@ -111,14 +111,14 @@ class EventReader:
     def _other(self, events: ChangeEvents, i: int, feed: Feed) -> Generator[LogItem, None, bool]:
         """Gives whether the stream begins anew behind this event."""
         position = position_at(events, i)
-        event = structure.decoded(events.documents.raw(i))
-        if event.get("operationType") not in structure.WITHOUT_DOCUMENTS:
+        event = ddl_events.decoded(events.documents.raw(i))
+        if event.get("operationType") not in ddl_events.WITHOUT_DOCUMENTS:
             yield from self.closed()
-        yield from structure.items(event, self._tables, position)
+        yield from ddl_events.items(event, self._tables, position)
         if not self._blocks.open:
             self._metrics.move(position)
             yield Heartbeat(position)
-        if event["operationType"] != structure.INVALIDATE:
+        if event["operationType"] != ddl_events.INVALIDATE:
             return False
         feed.invalidated(position)
         return True

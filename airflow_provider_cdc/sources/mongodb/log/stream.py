@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from airflow_provider_cdc.core.model.events import Heartbeat, LogItem
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogItem
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of, translated

@@ -15,12 +15,12 @@ import numpy as np
 import pymongo.errors as driver
 from pymongo.write_concern import WriteConcern
 
-from airflow_provider_cdc.core.config.values import CHUNK_BYTES
-from airflow_provider_cdc.core.model.events import RowBlock
-from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.config.enums import CHUNK_BYTES
+from airflow_provider_cdc.core.model.key_json import Key
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange
 from airflow_provider_cdc.sources.mongodb.collections import is_capped
 from airflow_provider_cdc.sources.mongodb.config import MongoDbConfig
 from airflow_provider_cdc.sources.mongodb.connect import connect, deployment_of, now_of, translated
@@ -31,9 +31,9 @@ from airflow_provider_cdc.sources.mongodb.errors import (
     SNAPSHOT_UNAVAILABLE,
     code_of,
 )
+from airflow_provider_cdc.sources.mongodb.field_projection import Shaping
 from airflow_provider_cdc.sources.mongodb.log.cursor import Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
-from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 from airflow_provider_cdc.sources.mongodb.snapshot.moments import concern, read_as_it_is, read_too_late
 from airflow_provider_cdc.sources.mongodb.snapshot.ranges import (
     LARGEST,
@@ -51,7 +51,7 @@ _LAST_FIRST: Final = {"_id": -1}
 
 
 class MongoChunkReader(ChunkReader):
-    """Reads chunks; see :class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`.
+    """Reads chunks; see :class:`airflow_provider_cdc.core.spi.chunk_reader.ChunkReader`.
 
     :param signals: the signalling collection, for written watermarks
     :param schema: collection → its table

@@ -19,10 +19,10 @@ from bson.raw_bson import RawBSONDocument
 
 from airflow_provider_cdc.core.errors import QueryRefused
 from airflow_provider_cdc.sources.mongodb.connect import RAW
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import Container, Element
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import Form, keys, texts
-from airflow_provider_cdc.sources.mongodb.documents.tree import Container, Element
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 
 BY_ID: Final = {"_id": 1}
 LARGEST: Final = {"_id": {"$eq": MaxKey()}}

@@ -8,13 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import UnreadableValue
-from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.log_items import READ, RowBlock
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import keys
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.field_projection import Shaping
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime
-from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 
 
 def read_rows(

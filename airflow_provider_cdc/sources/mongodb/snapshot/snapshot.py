@@ -18,7 +18,7 @@ import numpy as np
 import pymongo.errors as driver
 from bson.raw_bson import RawBSONDocument
 
-from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.mongodb.collections import described, is_capped
@@ -33,10 +33,10 @@ from airflow_provider_cdc.sources.mongodb.errors import (
     resumable,
     translate,
 )
+from airflow_provider_cdc.sources.mongodb.field_projection import Shaping
 from airflow_provider_cdc.sources.mongodb.log.cursor import BATCH_DOCUMENTS, Member, RawCursor
 from airflow_provider_cdc.sources.mongodb.metrics import SnapshotMetrics
 from airflow_provider_cdc.sources.mongodb.position import ClusterTime, MongoPosition
-from airflow_provider_cdc.sources.mongodb.shaping import Shaping
 from airflow_provider_cdc.sources.mongodb.snapshot.moments import concern, read_as_it_is, read_too_late
 from airflow_provider_cdc.sources.mongodb.snapshot.ranges import BY_ID, LARGEST, filter_of, id_alone
 from airflow_provider_cdc.sources.mongodb.snapshot.rows import read_rows, source_values

@@ -17,11 +17,11 @@ from airflow_provider_cdc.sources.mysql.kernels.event_fields import *
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.sources.mysql.kernels.crc import *
-    from airflow_provider_cdc.sources.mysql.kernels.results import *
+    from airflow_provider_cdc.sources.mysql.kernels.result_rows import *
     from airflow_provider_cdc.sources.mysql.kernels.route import *
     from airflow_provider_cdc.sources.mysql.kernels.rows import *
     from airflow_provider_cdc.sources.mysql.kernels.split import *
-    from airflow_provider_cdc.sources.mysql.kernels.tagged import *
+    from airflow_provider_cdc.sources.mysql.kernels.tagged_gtids import *
     from airflow_provider_cdc.sources.mysql.kernels.texts import *
 
 _COMPILED = ("crc", "results", "route", "rows", "split", "tagged", "texts")

@@ -32,8 +32,8 @@ from airflow_provider_cdc.sources.mysql.kernels.event_fields import (
     HEADER,
     MAP_DESCRIPTION,
 )
-from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little, u32
-from airflow_provider_cdc.sources.mysql.kernels.tagged import BAD_GTID, GTID_NUMBER, NO_GTID, read_tagged
+from airflow_provider_cdc.sources.mysql.kernels.integers import big, little, u32
+from airflow_provider_cdc.sources.mysql.kernels.tagged_gtids import BAD_GTID, GTID_NUMBER, NO_GTID, read_tagged
 
 NOT_ROWS: Final = -2
 NOT_WANTED: Final = -1

@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.mysql.kernels.event_codes import (
     WRITE_ROWS,
 )
 from airflow_provider_cdc.sources.mysql.kernels.event_fields import EV_LENGTH, EV_START, EV_TYPE, HEADER
-from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little
+from airflow_provider_cdc.sources.mysql.kernels.integers import big, little
 from airflow_provider_cdc.sources.mysql.kernels.temporals import (
     NO_DATE,
     date,

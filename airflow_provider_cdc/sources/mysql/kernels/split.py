@@ -26,7 +26,7 @@ from airflow_provider_cdc.sources.mysql.kernels.event_fields import (
     SERVER_ERROR,
     SPLIT_PACKET,
 )
-from airflow_provider_cdc.sources.mysql.kernels.numbers import u32
+from airflow_provider_cdc.sources.mysql.kernels.integers import u32
 
 
 @jit

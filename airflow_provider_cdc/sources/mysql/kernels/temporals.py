@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from airflow_provider_cdc.sources.jit import inlined
-from airflow_provider_cdc.sources.mysql.kernels.numbers import big, little, micros
+from airflow_provider_cdc.sources.mysql.kernels.integers import big, little, micros
 from airflow_provider_cdc.sources.relational.kernels import days, is_date
 
 NO_DATE: Final = np.int64(-(2**63))

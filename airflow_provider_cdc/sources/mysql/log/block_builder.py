@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.events import LeftOut, LogBlock, RowBlock
+from airflow_provider_cdc.core.model.log_items import LeftOut, LogBlock, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch
+from airflow_provider_cdc.sources.mysql.columns.decode_buffers import Scratch
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.log.cursor import LogCursor
 from airflow_provider_cdc.sources.mysql.log.event_buffer import EventBuffer

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged
-from airflow_provider_cdc.core.model.events import (
+from airflow_provider_cdc.core.model.log_items import (
     Heartbeat,
     LogBlock,
     LogItem,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, SourceUnavailable
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server
@@ -26,7 +26,7 @@ from airflow_provider_cdc.sources.mysql.log.rows.table_maps import TableMaps
 from airflow_provider_cdc.sources.mysql.metrics import LogMetrics
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.ddl_applier import DdlApplier
-from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+from airflow_provider_cdc.sources.mysql.schema.live_catalog import PresentCatalog
 from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
 
 PATIENCE_S: Final = 10.0

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.events import Transactions
+from airflow_provider_cdc.core.model.log_items import Transactions
 from airflow_provider_cdc.sources.mysql import kernels as k
 from airflow_provider_cdc.sources.mysql.gtid import Gtids, MariaDbGtids, MySqlGtids
 from airflow_provider_cdc.sources.mysql.log.events.event_table import Events

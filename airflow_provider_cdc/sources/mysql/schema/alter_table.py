@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableSchema
 from airflow_provider_cdc.sources.mysql.schema import ddl
-from airflow_provider_cdc.sources.mysql.schema.existing_rows import (
+from airflow_provider_cdc.sources.mysql.schema.ddl_row_effects import (
     existing_rows,
     expressions_see_no_change,
     keeps_members_converted,

@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema import ddl
 from airflow_provider_cdc.sources.mysql.schema.alter_table import Alter, charset_of
 from airflow_provider_cdc.sources.mysql.schema.catalog import captured_column, row_key, system_versioned
-from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+from airflow_provider_cdc.sources.mysql.schema.live_catalog import PresentCatalog
 from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES, TRANSACTIONAL, ColumnType
 from airflow_provider_cdc.sources.relational.captured_tables import CapturedTables, Effect

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from airflow_provider_cdc.core.config.values import BinaryHandling, DecimalHandling, TimePrecision
+from airflow_provider_cdc.core.config.enums import BinaryHandling, DecimalHandling, TimePrecision
 from airflow_provider_cdc.core.model.schema import GEOMETRY, Column, Declared
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig, UnsignedHandling
 

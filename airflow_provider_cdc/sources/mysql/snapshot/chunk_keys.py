@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.mysql.schema.catalog import quoted_name
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, TEXTS, ColumnType

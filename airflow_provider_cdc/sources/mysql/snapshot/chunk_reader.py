@@ -1,4 +1,4 @@
-"""The chunk reader: reads chunks of tables for incremental snapshots; see :mod:`airflow_provider_cdc.core.spi.chunks`.
+"""The chunk reader: reads chunks of tables for incremental snapshots; see :mod:`airflow_provider_cdc.core.spi.chunk_reader`.
 
 Each chunk is read in a transaction of its own, which first takes the table's metadata lock. From then on the table definition cannot
 change, so it is compared once with the schema that the rows are decoded with.
@@ -18,13 +18,13 @@ import pyarrow as pa
 import pymysql
 from pymysql.connections import Connection
 
-from airflow_provider_cdc.core.config.values import CHUNK_BYTES
+from airflow_provider_cdc.core.config.enums import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import CdcError, QueryRefused, SourceUnavailable
-from airflow_provider_cdc.core.model.events import RowBlock
-from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.key_json import Key
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.position import Position
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange, StructureChanged
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import SEVERAL, Server, batch, connect, refusing, scalar, translated
 from airflow_provider_cdc.sources.mysql.gtid import missing_gtids
@@ -40,13 +40,13 @@ from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import (
     upto,
 )
 from airflow_provider_cdc.sources.mysql.snapshot.event_keys import event_key
-from airflow_provider_cdc.sources.mysql.snapshot.read_blocks import read_block, source_of
+from airflow_provider_cdc.sources.mysql.snapshot.read_rows import read_block, source_of
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import BLOCK_ROWS, ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.signal_table import SignalTable
 from airflow_provider_cdc.sources.mysql.snapshot.sql_fragments import checked_fragment
 from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
 from airflow_provider_cdc.sources.mysql.snapshot.watermarks import Marks, Watermarks, watermarks_for
-from airflow_provider_cdc.sources.relational.chunk_refusals import keys_of_rows
+from airflow_provider_cdc.sources.relational.chunk_errors import keys_of_rows
 
 _GONE: Final = {1051, 1146, 1412, 1684}
 """Errors for a table that does not exist, or whose definition was changed since the transaction began."""

@@ -16,7 +16,7 @@ from airflow_provider_cdc.sources.mysql.columns import charsets
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.types import ColumnType
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_keys import BYTES, FLOAT, INT, MEMBER, NUMBER, TEXT, KeyColumn
-from airflow_provider_cdc.sources.relational.chunk_refusals import Irreversible, key_bytes, key_decimal
+from airflow_provider_cdc.sources.relational.chunk_errors import Irreversible, key_bytes, key_decimal
 
 _PLAIN = re.compile(r"[0-9A-Fa-f:.]+")
 _HOUR_US, _MINUTE_US, _SECOND_US = 3_600_000_000, 60_000_000, 1_000_000

@@ -21,8 +21,8 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import SourceUnavailable, values_of
 from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.columns import finishers as col
-from airflow_provider_cdc.sources.mysql.columns.buffers import Buffers, Finisher, Scratch, finish
+from airflow_provider_cdc.sources.mysql.columns import array_builders as col
+from airflow_provider_cdc.sources.mysql.columns.decode_buffers import Buffers, Finisher, Scratch, finish
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.schema.types import BLOBS, INTEGERS, SPATIAL, ColumnType
 from airflow_provider_cdc.sources.mysql.snapshot.result_columns import (

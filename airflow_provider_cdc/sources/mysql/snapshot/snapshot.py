@@ -22,9 +22,9 @@ from pymysql.connections import Connection
 
 from airflow_provider_cdc.core.config.select_overrides import LIST
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
-from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.snapshot.policy import lock_refused, lock_statements
+from airflow_provider_cdc.core.snapshot.snapshot_policy import lock_refused, lock_statements
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.mysql.config import LockingMode, MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import Server, connect, refusing, scalar, server_of, translated
@@ -34,7 +34,7 @@ from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog, quoted, quoted_name
 from airflow_provider_cdc.sources.mysql.schema.types import INTEGERS, SYSTEM_DATABASES, TRANSACTIONAL, ColumnType
 from airflow_provider_cdc.sources.mysql.snapshot.consistent_views import open_at_one_position, open_at_rest, open_view
-from airflow_provider_cdc.sources.mysql.snapshot.read_blocks import read_block
+from airflow_provider_cdc.sources.mysql.snapshot.read_rows import read_block
 from airflow_provider_cdc.sources.mysql.snapshot.result_columns import UnexpectedColumn, result_columns
 from airflow_provider_cdc.sources.mysql.snapshot.result_reader import ResultReader
 from airflow_provider_cdc.sources.mysql.snapshot.select_overrides import statements

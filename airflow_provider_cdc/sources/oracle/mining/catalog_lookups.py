@@ -15,8 +15,8 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, connect, translated
 from airflow_provider_cdc.sources.oracle.database_transactions import open_transactions
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import StoredColumns, StoredFormats
 from airflow_provider_cdc.sources.oracle.schema.column_defaults import is_constant
-from airflow_provider_cdc.sources.oracle.schema.lookups import StoredColumns, StoredFormats
 
 _T = TypeVar("_T")
 

@@ -9,7 +9,7 @@ import oracledb
 
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
+from airflow_provider_cdc.sources.oracle.config_enums import MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import Connection, code_of, rows, translated
 from airflow_provider_cdc.sources.oracle.mining.log_switch import LogsMoved, WatchedLogs
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogFile

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import QueryFilter
+from airflow_provider_cdc.sources.oracle.config_enums import QueryFilter
 from airflow_provider_cdc.sources.oracle.kernels.operations import (
     COMMIT,
     DDL,
@@ -42,7 +42,7 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import (
 from airflow_provider_cdc.sources.oracle.schema.schema_signal import signal_table
 from airflow_provider_cdc.sources.oracle.schema.sql_names import literal
 from airflow_provider_cdc.sources.oracle.schema.system_tables import SYSTEM_SCHEMAS, is_system
-from airflow_provider_cdc.sources.oracle.transactions.open_transactions import UNKNOWN
+from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import UNKNOWN
 from airflow_provider_cdc.sources.oracle.transactions.partial_xids import PARTIAL
 
 log = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ import pyarrow.compute as pc
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import CdcError, PrerequisiteError, SourceUnavailable
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
+from airflow_provider_cdc.sources.oracle.config_enums import MiningStrategy
 from airflow_provider_cdc.sources.oracle.connect import (
     Connection,
     code_of,
@@ -52,7 +52,7 @@ from airflow_provider_cdc.sources.oracle.mining.redo_dictionary import RedoDicti
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import PAUSES, LogFile
 from airflow_provider_cdc.sources.oracle.mining.session_logs import AddedLogs, session_logs
 from airflow_provider_cdc.sources.oracle.privileges import asked
-from airflow_provider_cdc.sources.oracle.transactions.open_transactions import MineAgain
+from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import MineAgain
 
 log = logging.getLogger(__name__)
 

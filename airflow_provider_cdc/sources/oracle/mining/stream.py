@@ -13,10 +13,10 @@ import pyarrow as pa
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, Rollback
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem, Rollback
 from airflow_provider_cdc.core.model.metrics import Value
 from airflow_provider_cdc.core.read_ahead import read_ahead
-from airflow_provider_cdc.core.spi.carried import Carried, CarriedLost
+from airflow_provider_cdc.core.spi.carry_over import Carried, CarriedLost
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Database
@@ -26,11 +26,11 @@ from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.mining.session import MiningSession
 from airflow_provider_cdc.sources.oracle.mining.windows import Windows
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
-from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
-from airflow_provider_cdc.sources.oracle.transactions.carried.open_rows import CarriedTransactions
-from airflow_provider_cdc.sources.oracle.transactions.continuation import ContinuationRows
-from airflow_provider_cdc.sources.oracle.transactions.open_transactions import MineAgain
+from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import MineAgain
+from airflow_provider_cdc.sources.oracle.transactions.carry_over.open_rows import CarriedTransactions
+from airflow_provider_cdc.sources.oracle.transactions.continued_rows import ContinuationRows
 from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 
 log = logging.getLogger(__name__)

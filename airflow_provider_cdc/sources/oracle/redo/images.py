@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import CdcError
-from airflow_provider_cdc.core.model import events
+from airflow_provider_cdc.core.model import log_items
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
-from airflow_provider_cdc.sources.oracle.redo.literals import Literal, Unreadable
-from airflow_provider_cdc.sources.oracle.redo.long_value import MAX_BYTES, LongValue
+from airflow_provider_cdc.sources.oracle.redo.lob_value import MAX_BYTES, LongValue
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
@@ -118,8 +118,8 @@ class Images:
     def agree(self, change: int, begin: int) -> bool:
         """Whether the condition of a beginning matches the row of a change, in the columns that both have."""
         wanted = self._codes_after[begin]
-        op = self.changes.op[change] if change < self.n else events.UPDATE
-        for codes, absent in ((self._codes_after, events.DELETE), (self._codes_before, events.CREATE)):
+        op = self.changes.op[change] if change < self.n else log_items.UPDATE
+        for codes, absent in ((self._codes_after, log_items.DELETE), (self._codes_before, log_items.CREATE)):
             if op == absent:
                 continue
             have = codes[change]
@@ -141,7 +141,7 @@ class Images:
         found = np.zeros(n, np.bool_)
         for c in self.lobs:
             found |= ~self.missing_after[c, :n]
-        found &= self.changes.op == events.UPDATE
+        found &= self.changes.op == log_items.UPDATE
         picked = np.flatnonzero(found)
         take = pa.array(picked)
         for c in self._others:
@@ -160,12 +160,12 @@ class Images:
 
     def is_empty(self, change: int, column: int) -> bool:
         """Whether a change has the placeholder of a value that follows: an empty LOB, or NULL for an XML document or string."""
-        if change >= self.n or self.missing_after[column, change] or self.changes.op[change] == events.DELETE:
+        if change >= self.n or self.missing_after[column, change] or self.changes.op[change] == log_items.DELETE:
             return False
         value = self.after.field(column)[change].as_py()
         if column in self._emptied:
             return value in ("", b"")
-        return value is None and (column in self.lobs or bool(self.changes.op[change] == events.CREATE))
+        return value is None and (column in self.lobs or bool(self.changes.op[change] == log_items.CREATE))
 
     # -- rows -------------------------------------------------------------------------------------------------------------
 
@@ -178,10 +178,10 @@ class Images:
         plain = np.concatenate([self.changes.plain, np.ones(len(self.after) - self.n, np.bool_)])[images]
         rows = Rows(op, None, None, None, None, plain)
         self._images_of_rows = images
-        if (op != events.CREATE).any():
+        if (op != log_items.CREATE).any():
             rows.before = self.before.take(picked)
             rows.unavailable_before = _or_none(self.missing_before[:, images])
-        if (op != events.DELETE).any():
+        if (op != log_items.DELETE).any():
             rows.after = self.after.take(picked)
             rows.unavailable_after = _or_none(self.missing_after[:, images])
         return rows

@@ -10,17 +10,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from airflow_provider_cdc.core.config.enums import BinaryHandling, TimePrecision
 from airflow_provider_cdc.core.config.filters import Filters
-from airflow_provider_cdc.core.config.values import BinaryHandling, TimePrecision
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import LOBS
+from airflow_provider_cdc.sources.oracle.config_enums import LOBS
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.values import duration_text
 from airflow_provider_cdc.sources.oracle.schema.types import NULL, TEXTS, UNSUPPORTED, ColumnType
-from airflow_provider_cdc.sources.relational.value_texts import binary_text
+from airflow_provider_cdc.sources.relational.value_format import binary_text
 
 Finish = Callable[[pa.Array], pa.Array]
 

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
-from airflow_provider_cdc.sources.oracle.redo import pieces as p
-from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
+from airflow_provider_cdc.sources.oracle.redo import lob_pieces as p
 from airflow_provider_cdc.sources.oracle.redo.lob_state import Event, Group, Row, Transaction
-from airflow_provider_cdc.sources.oracle.redo.long_value import LongValue, document
+from airflow_provider_cdc.sources.oracle.redo.lob_value import LongValue, document
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Unreadable
 from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, RedoReader
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_cdc.sources.oracle.redo.long_value import LongValue
+from airflow_provider_cdc.sources.oracle.redo.lob_value import LongValue
 
 
 @dataclass(slots=True, eq=False)

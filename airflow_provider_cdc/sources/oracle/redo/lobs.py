@@ -25,15 +25,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.model import events
+from airflow_provider_cdc.core.model import log_items
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import operations as o
-from airflow_provider_cdc.sources.oracle.redo import pieces as p
+from airflow_provider_cdc.sources.oracle.redo import lob_pieces as p
 from airflow_provider_cdc.sources.oracle.redo.images import Images
-from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
 from airflow_provider_cdc.sources.oracle.redo.lob_events import LobEvents
 from airflow_provider_cdc.sources.oracle.redo.lob_state import Event, Group, Row, Transaction
-from airflow_provider_cdc.sources.oracle.redo.long_value import LongValue
+from airflow_provider_cdc.sources.oracle.redo.lob_value import LongValue
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Unreadable
 from airflow_provider_cdc.sources.oracle.redo.reader import Int64s, Mask, RedoReader, Rows
 from airflow_provider_cdc.sources.oracle.schema.types import UNSUPPORTED, ColumnType
 
@@ -94,10 +94,10 @@ def read_keys(reader: RedoReader, texts: pa.Array, codes: Int64s, undo: Mask) ->
     images, names = assembly.images, reader.schema.key
     found: dict[tuple[Any, ...], int] = {}
     for image, i in enumerate([*assembly.changes.tolist(), *assembly.begins]):
-        op = images.changes.op[image] if image < images.n else events.UPDATE
+        op = images.changes.op[image] if image < images.n else log_items.UPDATE
         for values, keys, absent in (
-            (images.before, images.keys_before, events.CREATE),
-            (images.after, images.keys_after, events.DELETE),
+            (images.before, images.keys_before, log_items.CREATE),
+            (images.after, images.keys_after, log_items.DELETE),
         ):
             if op == absent:
                 continue
@@ -192,7 +192,7 @@ class _Assembly:
         event, state.locator = state.newest, None
         if self.ends[i] and not self.undo[i] and self.documents and (event is None or event is not state.open):
             raise self.reader.unreadable("A change has no redo text.")
-        if event is None or event.op == events.DELETE:
+        if event is None or event.op == log_items.DELETE:
             return
         if self.undo[i]:
             self.found.forget(
@@ -200,7 +200,7 @@ class _Assembly:
             )
         elif event is not state.open:
             return
-        elif self.documents and event.op == events.UPDATE and not any(c in event.values for c in self.documents):
+        elif self.documents and event.op == log_items.UPDATE and not any(c in event.values for c in self.documents):
             raise self.reader.unreadable("A change has no redo text.")
         state.open = None
         self._name(state, event, i, row_id)
@@ -221,7 +221,7 @@ class _Assembly:
         else:
             row = self._row(state, i, old, row_id) or Row()
             state.rows.pop(old, None)
-        event = Event(i, at, {o.INSERT: events.CREATE, o.DELETE: events.DELETE}.get(code, events.UPDATE), row)
+        event = Event(i, at, {o.INSERT: log_items.CREATE, o.DELETE: log_items.DELETE}.get(code, log_items.UPDATE), row)
         row.event, row.deleted, row.key = event, code == o.DELETE, old if code == o.DELETE else key
         if code == o.DELETE:
             row.history = []
@@ -332,7 +332,7 @@ class _Assembly:
         before = row.event if row is not None else None
         if event is None:
             row = row or Row()
-            event = Event(at, image, events.UPDATE, row)
+            event = Event(at, image, log_items.UPDATE, row)
         row = event.row
         row.event = event
         if key >= 0:
@@ -399,7 +399,7 @@ class _Assembly:
         rows = self.images.take(np.array([e.image for e in found], np.int64), np.array([e.op for e in found], np.int8))
         replaced: dict[int, list[tuple[int, Any]]] = {}
         for at, event in enumerate(found):
-            for c in self.documents if event.op == events.CREATE else ():
+            for c in self.documents if event.op == log_items.CREATE else ():
                 if self.images.lacks(
                     event.image, c
                 ):  # an insert does not name documents; one that is NULL has no pieces

@@ -16,17 +16,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.commands import read_whole
 from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, UnreadableValue
-from airflow_provider_cdc.core.model import events
+from airflow_provider_cdc.core.model import log_items
 from airflow_provider_cdc.core.model.schema import TableSchema
+from airflow_provider_cdc.core.remedy_commands import read_whole
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels.convert import convert_rows
 from airflow_provider_cdc.sources.oracle.kernels.operations import DELETE, INSERT, UPDATE
 from airflow_provider_cdc.sources.oracle.kernels.split import AFTER, BEFORE, split_rows
 from airflow_provider_cdc.sources.oracle.redo.layout import ColumnRead, Layout
-from airflow_provider_cdc.sources.oracle.redo.literals import Literal, Unreadable
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.statement_parser import Statement, read_statement
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE, read_value
 
@@ -37,7 +37,7 @@ Mask = npt.NDArray[np.bool_]
 SPAN_ROWS = 2_048
 """Rows per pass of the kernels: few enough that the spans of their literals stay in the processor's cache."""
 MAX_BYTES = 256 << 20
-_OPERATION = np.array([0, events.CREATE, events.DELETE, events.UPDATE], np.int8)
+_OPERATION = np.array([0, log_items.CREATE, log_items.DELETE, log_items.UPDATE], np.int8)
 _STALE = re.compile(r"COL \d+")
 _SAFE = "Nothing is lost: the batch was not written."
 
@@ -147,7 +147,7 @@ class RedoReader:
         return _rows(np.asarray(codes, np.int64), images, np.ones(len(texts), np.bool_))
 
     def read_conditions(self, conditions: list[dict[str, Literal]], texts: list[str]) -> tuple[pa.StructArray, Mask]:
-        """The rows that conditions of :mod:`.pieces` name, and a mask of the values that they do not have.
+        """The rows that conditions of :mod:`.lob_pieces` name, and a mask of the values that they do not have.
 
         Raises like :meth:`read`.
 

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass, field
 
 from airflow_provider_cdc.sources.oracle.kernels.operations import DELETE, INSERT, UPDATE
-from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable, unistr
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Kind, Literal, Unreadable, unistr
 
 _VERBS = {"insert": INSERT, "delete": DELETE, "update": UPDATE}
 

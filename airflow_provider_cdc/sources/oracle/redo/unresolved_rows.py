@@ -18,16 +18,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from airflow_provider_cdc.core.commands import read_whole
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.schema import Column, TableSchema
+from airflow_provider_cdc.core.remedy_commands import read_whole
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
+from airflow_provider_cdc.sources.oracle.config_enums import MiningStrategy
 from airflow_provider_cdc.sources.oracle.kernels.operations import INSERT, LAST_CHANGE, UPDATE
-from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
+from airflow_provider_cdc.sources.oracle.redo.internal_format import readable, stored_literal
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Kind, Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.statement_parser import Statement, read_statement
-from airflow_provider_cdc.sources.oracle.redo.stored_values import readable, stored_literal
-from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups, StoredColumns, StoredFormats
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups, StoredColumns, StoredFormats
 from airflow_provider_cdc.sources.oracle.schema.object_names import unnamed
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType

@@ -14,7 +14,7 @@ import numpy as np
 
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
-from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable, unistr
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Kind, Literal, Unreadable, unistr
 from airflow_provider_cdc.sources.oracle.schema.types import number_text
 
 UNAVAILABLE: Final = object()

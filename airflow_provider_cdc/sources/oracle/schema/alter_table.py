@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from airflow_provider_cdc.core.model.schema import TableChange, TableSchema
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.column_definitions import ColumnDefinitions
-from airflow_provider_cdc.sources.oracle.schema.existing_rows import existing_rows, keeps_values
+from airflow_provider_cdc.sources.oracle.schema.ddl_row_effects import existing_rows, keeps_values
 from airflow_provider_cdc.sources.oracle.schema.types import NULL
 from airflow_provider_cdc.sources.relational.altered_table import PlacedColumn, altered
 

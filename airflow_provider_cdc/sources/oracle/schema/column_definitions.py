@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema import ddl
-from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
 
 

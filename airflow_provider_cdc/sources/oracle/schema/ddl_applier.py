@@ -16,8 +16,8 @@ from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.alter_table import Alter, Altered
 from airflow_provider_cdc.sources.oracle.schema.catalog import row_key
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
 from airflow_provider_cdc.sources.oracle.schema.column_definitions import ColumnDefinitions
-from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
 from airflow_provider_cdc.sources.oracle.schema.system_tables import is_system
 from airflow_provider_cdc.sources.relational.captured_tables import CapturedTables, Effect

@@ -12,7 +12,7 @@ import logging
 from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Tables
-from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from airflow_provider_cdc.core.errors import SchemaConflict
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.kernels.operations import FOREVER
-from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups, StoredColumns
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups, StoredColumns
 from airflow_provider_cdc.sources.oracle.schema.object_names import ObjectNames, unnamed
 
 log = logging.getLogger(__name__)

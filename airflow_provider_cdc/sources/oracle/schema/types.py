@@ -21,10 +21,10 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-from airflow_provider_cdc.core.config.values import BinaryHandling, DecimalHandling, TimePrecision
+from airflow_provider_cdc.core.config.enums import BinaryHandling, DecimalHandling, TimePrecision
 from airflow_provider_cdc.core.model.schema import Column, Declared, TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import IntervalHandling
+from airflow_provider_cdc.sources.oracle.config_enums import IntervalHandling
 from airflow_provider_cdc.sources.oracle.converters import BOOLEAN, ZERO_SCALE, number_converters
 
 MAX_DECIMAL_DIGITS = 38

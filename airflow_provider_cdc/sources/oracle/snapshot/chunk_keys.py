@@ -16,7 +16,7 @@ from typing import Any, Final
 import oracledb
 
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.key_json import Key
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.schema.source_fields import ROWID
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType

@@ -23,7 +23,7 @@ from typing import Any, Final
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.config.values import CHUNK_BYTES
+from airflow_provider_cdc.core.config.enums import CHUNK_BYTES
 from airflow_provider_cdc.core.errors import (
     CdcError,
     PrerequisiteError,
@@ -32,10 +32,10 @@ from airflow_provider_cdc.core.errors import (
     TransientError,
     UnreadableValue,
 )
-from airflow_provider_cdc.core.model.events import RowBlock
-from airflow_provider_cdc.core.model.keys import Key
+from airflow_provider_cdc.core.model.key_json import Key
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange, StructureChanged
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect, current_scn, database_of, rows, translated
 from airflow_provider_cdc.sources.oracle.errors import translate
@@ -46,9 +46,9 @@ from airflow_provider_cdc.sources.oracle.signal_checks import DDL, hidden
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import KeyColumn, is_rowid
 from airflow_provider_cdc.sources.oracle.snapshot.event_keys import event_key
 from airflow_provider_cdc.sources.oracle.snapshot.range_query import RangeQuery
-from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import FetchSize, now_us, read_block, source_of
+from airflow_provider_cdc.sources.oracle.snapshot.read_rows import FetchSize, now_us, read_block, source_of
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import RowidKeys, plain
-from airflow_provider_cdc.sources.relational.chunk_refusals import keys_of_rows, no_watermark, refused
+from airflow_provider_cdc.sources.relational.chunk_errors import keys_of_rows, no_watermark, refused
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ _Structure = tuple[tuple[Any, ...], ...]
 
 
 class OracleChunkReader(ChunkReader):
-    """Reads chunks, and writes watermarks (:class:`airflow_provider_cdc.core.spi.chunks.ChunkReader`).
+    """Reads chunks, and writes watermarks (:class:`airflow_provider_cdc.core.spi.chunk_reader.ChunkReader`).
 
     :param signals: the signal table, if watermarks are written to it; ``None`` = read-only watermarks
     :raises PrerequisiteError: the signal table does not exist, or cannot be written to

@@ -12,7 +12,7 @@ from typing import Any, Final
 from airflow_provider_cdc.core.model.schema import Column
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
-from airflow_provider_cdc.sources.relational.chunk_refusals import Irreversible, key_bytes, key_decimal
+from airflow_provider_cdc.sources.relational.chunk_errors import Irreversible, key_bytes, key_decimal
 
 _MICROS: Final = 6
 """Decimals of a second of most types of the change log."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 from oracledb import Connection
 
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.model.keys import key_to_json
+from airflow_provider_cdc.core.model.key_json import key_to_json
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import code_of
@@ -19,7 +19,7 @@ from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import binds, key_columns
 from airflow_provider_cdc.sources.oracle.snapshot.event_keys import event_key
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
-from airflow_provider_cdc.sources.relational.chunk_refusals import Irreversible
+from airflow_provider_cdc.sources.relational.chunk_errors import Irreversible
 
 log = logging.getLogger(__name__)
 

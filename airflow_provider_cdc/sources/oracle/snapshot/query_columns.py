@@ -19,11 +19,11 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import UnreadableValue, values_of
 from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import LOBS
+from airflow_provider_cdc.sources.oracle.config_enums import LOBS
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels import literals as li
 from airflow_provider_cdc.sources.oracle.redo.layout import ColumnRead, column_read
-from airflow_provider_cdc.sources.oracle.redo.literals import Kind, Literal, Unreadable
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Kind, Literal, Unreadable
 from airflow_provider_cdc.sources.oracle.redo.values import UNAVAILABLE, read_value
 from airflow_provider_cdc.sources.oracle.schema.types import NULL, ColumnType
 

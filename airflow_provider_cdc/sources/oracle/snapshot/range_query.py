@@ -8,8 +8,8 @@ from typing import Any, Final
 import oracledb
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model.keys import Key
-from airflow_provider_cdc.core.spi.chunks import KeyRange
+from airflow_provider_cdc.core.model.key_json import Key
+from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted, quoted_name
 from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import (
@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.oracle.snapshot.chunk_keys import (
     key_prefix,
 )
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
-from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import LOB_ROWS, parts
+from airflow_provider_cdc.sources.oracle.snapshot.read_rows import LOB_ROWS, parts
 from airflow_provider_cdc.sources.oracle.snapshot.rowid_keys import plain
 
 _HINT: Final = "/*+ FIRST_ROWS(1000) */"

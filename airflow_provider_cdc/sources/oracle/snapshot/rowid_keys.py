@@ -22,7 +22,7 @@ from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Connection, rows, translated
 from airflow_provider_cdc.sources.oracle.snapshot import rowids
-from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import extents
+from airflow_provider_cdc.sources.oracle.snapshot.read_rows import extents
 
 log = logging.getLogger(__name__)
 

@@ -31,12 +31,12 @@ import oracledb
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import ConfigError, PrerequisiteError, TransientError
-from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.snapshot.policy import lock_refused, lock_statements
+from airflow_provider_cdc.core.snapshot.snapshot_policy import lock_refused, lock_statements
 from airflow_provider_cdc.core.spi.source import Chunk, SnapshotSession
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import LockingMode
+from airflow_provider_cdc.sources.oracle.config_enums import LockingMode
 from airflow_provider_cdc.sources.oracle.connect import (
     Connection,
     code_of,
@@ -52,15 +52,9 @@ from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
 from airflow_provider_cdc.sources.oracle.schema.sql_names import quoted
 from airflow_provider_cdc.sources.oracle.snapshot import rowids
 from airflow_provider_cdc.sources.oracle.snapshot.query_columns import QueryColumns
-from airflow_provider_cdc.sources.oracle.snapshot.read_blocks import (
-    LOB_ROWS,
-    extents,
-    now_us,
-    parts,
-    read_block,
-)
+from airflow_provider_cdc.sources.oracle.snapshot.read_rows import LOB_ROWS, extents, now_us, parts, read_block
 from airflow_provider_cdc.sources.oracle.snapshot.select_overrides import as_of, override_of
-from airflow_provider_cdc.sources.relational.chunk_refusals import refused
+from airflow_provider_cdc.sources.relational.chunk_errors import refused
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +160,7 @@ class OracleSnapshot(SnapshotSession):
         return [Chunk(table, condition, count // len(conditions)) for condition in conditions]
 
     def _extents(self, table: TableId) -> list[tuple[int, int, int, int]]:
-        """The extents of a table, see :func:`.read_blocks.extents`; empty if the user may not see them."""
+        """The extents of a table, see :func:`.read_rows.extents`; empty if the user may not see them."""
         connection = self._idle.get()
         try:
             with translated(self._config, str(table)):

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.model.events import LeftOut, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
+from airflow_provider_cdc.core.model.log_items import LeftOut, LogBlock, LogItem, RowBlock, SchemaChange, Transactions
 from airflow_provider_cdc.core.model.schema import TableChange
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.redo.unresolved_rows import NameRestorer
-from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
+from airflow_provider_cdc.sources.oracle.transactions.buffer.transaction_buffer import CommittedRows
 from airflow_provider_cdc.sources.oracle.transactions.row_decoder import RowDecoder
-from airflow_provider_cdc.sources.oracle.transactions.transaction_buffer import CommittedRows
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged
-from airflow_provider_cdc.core.model.events import LogItem, SchemaChange, Truncate
+from airflow_provider_cdc.core.model.log_items import LogItem, SchemaChange, Truncate
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.kernels.operations import DDL, MISSING_SCN
@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.oracle.position import OraclePosition, transac
 from airflow_provider_cdc.sources.oracle.schema import ddl
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
-from airflow_provider_cdc.sources.oracle.transactions.commits import Commit, position_after
+from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import Commit, position_after
 
 CODES: Final = (DDL, MISSING_SCN)
 

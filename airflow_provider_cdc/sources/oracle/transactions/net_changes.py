@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from airflow_provider_cdc.core.model import events
+from airflow_provider_cdc.core.model import log_items
 from airflow_provider_cdc.sources.oracle.kernels import convert as k
 from airflow_provider_cdc.sources.oracle.kernels.operations import INTERNAL
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_keys
 from airflow_provider_cdc.sources.oracle.redo.reader import Mask, RedoReader, Rows
-from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
 from airflow_provider_cdc.sources.oracle.schema.types import NULL
 
 Int64s = npt.NDArray[np.int64]
@@ -30,7 +30,7 @@ MOST_ROWS: Final = 1_000
 def net_changes(reader: RedoReader, rows: pa.Table, commit_scn: int, lookups: Lookups) -> tuple[Rows, Int64s] | None:
     """The difference that a transaction has made to one table: one output row for each row that differs.
 
-    :param rows: columns of :data:`.segments.ROWS`: all log rows of the table in the transaction, undo rows among them, in log order
+    :param rows: columns of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.segments.ROWS`: all log rows of the table in the transaction, undo rows among them, in log order
     :return: the output rows, and for each the index of a log row that touches it, ascending; ``None`` if the table has no key, if it was
         changed since, or if its undo is not kept so long
     :raises UnreadableValue: a statement cannot be understood
@@ -50,7 +50,7 @@ def net_changes(reader: RedoReader, rows: pa.Table, commit_scn: int, lookups: Lo
             return None
         if before.equals(after):
             continue
-        ops.append(events.CREATE if not len(before) else events.UPDATE if len(after) else events.DELETE)
+        ops.append(log_items.CREATE if not len(before) else log_items.UPDATE if len(after) else log_items.DELETE)
         befores.append(before if len(before) else pa.nulls(1, before.type))
         afters.append(after if len(after) else pa.nulls(1, after.type))
         origin.append(max(i, origin[-1] + 1) if origin else i)  # an update of the key touches two rows at once
@@ -62,8 +62,8 @@ def net_changes(reader: RedoReader, rows: pa.Table, commit_scn: int, lookups: Lo
     unavailable = _not_captured(reader, len(op))
     changes = Rows(
         op,
-        pa.concat_arrays(befores) if (op != events.CREATE).any() else None,
-        pa.concat_arrays(afters) if (op != events.DELETE).any() else None,
+        pa.concat_arrays(befores) if (op != log_items.CREATE).any() else None,
+        pa.concat_arrays(afters) if (op != log_items.DELETE).any() else None,
         unavailable,
         unavailable,
         np.ones(len(op), np.bool_),

@@ -10,19 +10,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import CdcError, SchemaConflict, values_of
-from airflow_provider_cdc.core.model.events import RowBlock, Transactions
+from airflow_provider_cdc.core.model.log_items import RowBlock, Transactions
 from airflow_provider_cdc.core.model.schema import TableSchema
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import LAST_CHANGE, NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.redo.lobs import read_with_lobs
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader, Rows
-from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
-from airflow_provider_cdc.sources.oracle.transactions.commits import Commit
+from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import Commit
+from airflow_provider_cdc.sources.oracle.transactions.buffer.rollback import COLUMNS, not_rolled_back, warn_inferred
 from airflow_provider_cdc.sources.oracle.transactions.net_changes import net_changes
-from airflow_provider_cdc.sources.oracle.transactions.reselect import reselect
-from airflow_provider_cdc.sources.oracle.transactions.rollback import COLUMNS, not_rolled_back, warn_inferred
 from airflow_provider_cdc.sources.oracle.transactions.unreadable_rows import readable
+from airflow_provider_cdc.sources.oracle.transactions.value_reselect import reselect
 
 Int64s = npt.NDArray[np.int64]
 
@@ -47,7 +47,7 @@ class RowDecoder:
     ) -> tuple[list[RowBlock], Transactions]:
         """The row blocks of some transactions.
 
-        :param rows: columns of :data:`.segments.ROWS`, by transaction in the order of ``commits``
+        :param rows: columns of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.segments.ROWS`, by transaction in the order of ``commits``
         :param undecided: undo rows were not matched with the changes that they undo
         :raises SchemaConflict: a row does not match the schema at its SCN
         :raises UnreadableValue: a value cannot be read

@@ -1,6 +1,6 @@
 """From rows of ``V$LOGMNR_CONTENTS`` to log items.
 
-LogMiner returns changes in the order in which they were made. They are buffered by transaction (:mod:`.transaction_buffer`) and delivered
+LogMiner returns changes in the order in which they were made. They are buffered by transaction (:mod:`airflow_provider_cdc.sources.oracle.transactions.buffer.transaction_buffer`) and delivered
 in commit order, by whole transactions (Debezium Oracle connector, "How the connector buffers events"). All work is done on columns; only
 DDL is processed row by row.
 """
@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
-from airflow_provider_cdc.sources.oracle.config_values import MiningStrategy
+from airflow_provider_cdc.sources.oracle.config_enums import MiningStrategy
 from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.kernels.operations import (
     COMMIT,
@@ -32,16 +32,16 @@ from airflow_provider_cdc.sources.oracle.kernels.operations import (
     UNSUPPORTED,
 )
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import Lookups
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier
-from airflow_provider_cdc.sources.oracle.schema.lookups import Lookups
 from airflow_provider_cdc.sources.oracle.schema.schema_versions import SchemaVersions
 from airflow_provider_cdc.sources.oracle.transactions import ddl_rows
-from airflow_provider_cdc.sources.oracle.transactions.commits import commits_at, position_after
+from airflow_provider_cdc.sources.oracle.transactions.buffer.commits import commits_at, position_after
+from airflow_provider_cdc.sources.oracle.transactions.buffer.open_transactions import UNKNOWN, Transaction
+from airflow_provider_cdc.sources.oracle.transactions.buffer.segments import ROWS
+from airflow_provider_cdc.sources.oracle.transactions.buffer.transaction_buffer import CommittedRows, TransactionBuffer
 from airflow_provider_cdc.sources.oracle.transactions.deduplicate import duplicates
-from airflow_provider_cdc.sources.oracle.transactions.open_transactions import UNKNOWN, Transaction
-from airflow_provider_cdc.sources.oracle.transactions.segments import ROWS
 from airflow_provider_cdc.sources.oracle.transactions.table_resolver import table_numbers
-from airflow_provider_cdc.sources.oracle.transactions.transaction_buffer import CommittedRows, TransactionBuffer
 
 if TYPE_CHECKING:
     from airflow_provider_cdc.sources.oracle.transactions.block_builder import BlockBuilder
@@ -185,7 +185,7 @@ class RowProcessor:
     def _captured(
         self, rows: pa.Table, serials: Int64s, codes: npt.NDArray[np.int16], met: dict[int, Transaction]
     ) -> pa.Table:
-        """The changes of captured tables, with the columns of :data:`.segments.ROWS`."""
+        """The changes of captured tables, with the columns of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.segments.ROWS`."""
         control = np.isin(codes, (START, COMMIT, ROLLBACK, REPLICATION_MARKER))
         numbers = table_numbers(rows, ~control, self._versions)
         keep = numbers >= 0

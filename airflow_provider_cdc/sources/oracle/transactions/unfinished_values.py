@@ -22,7 +22,7 @@ class UnfinishedValues:
     def add(self, changes: pa.Table) -> None:
         """Note the next rows of a window.
 
-        :param changes: columns ``tx``, ``code`` and ``scn`` of :data:`.segments.ROWS`, in log order
+        :param changes: columns ``tx``, ``code`` and ``scn`` of :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.segments.ROWS`, in log order
         """
         codes = changes.column("code").to_numpy()
         pieces = (codes >= FIRST_PIECE) & (codes != UNSUPPORTED)

@@ -22,7 +22,7 @@ def readable(
 ) -> npt.NDArray[np.bool_]:
     """Mask of the rows that are changes, or pieces of them.
 
-    :param rows: :data:`.segments.ROWS`, of one table
+    :param rows: :data:`airflow_provider_cdc.sources.oracle.transactions.buffer.segments.ROWS`, of one table
     :param owner: per row, the index of its transaction in ``ids``
     :raises UnknownLogEvent: LogMiner cannot show a change
     :raises UnreadableValue: a change has no text

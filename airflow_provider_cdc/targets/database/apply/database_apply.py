@@ -13,11 +13,11 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.pending_batches import Batches, Pending
 from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents
 from airflow_provider_cdc.core.model.schema import TableSchema
-from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
+from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.reporting.work_progress import Ticker, WorkProgress
 from airflow_provider_cdc.targets.database.apply.catch_up import CatchUp, roomy
 from airflow_provider_cdc.targets.database.apply.errors_table import ErrorsTable
 from airflow_provider_cdc.targets.database.apply.foreign_key_order import Held, Refused, Topics, ordered, references

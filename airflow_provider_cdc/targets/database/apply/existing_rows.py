@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, lineage
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.targets.database.config import InsertMode, SinkConfig
 from airflow_provider_cdc.targets.database.dialects.dialect import Dialect
 from airflow_provider_cdc.targets.database.schema.target_table import Field, SinkTable, leaves_out

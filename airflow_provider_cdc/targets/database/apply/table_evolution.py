@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import sqlalchemy as sa
 
 from airflow_provider_cdc.changelog.reading.pending_batches import Origin, Pending, base_version, lineage
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import TargetError
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.targets.database.apply.existing_rows import constant_sql, fills_later
 from airflow_provider_cdc.targets.database.config import SchemaEvolution, SinkConfig
 from airflow_provider_cdc.targets.database.dialects.dialect import ColumnThere, Dialect, There, run

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.partial_updates import DocumentsLost
 from airflow_provider_cdc.changelog.reading.pending_batches import Pending, names_at
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
 from airflow_provider_cdc.core.read_ahead import read_ahead
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.targets.database.apply.errors_table import ErrorsTable
 from airflow_provider_cdc.targets.database.apply.existing_rows import moved_values, update_refused, update_statements
 from airflow_provider_cdc.targets.database.apply.foreign_key_order import Held

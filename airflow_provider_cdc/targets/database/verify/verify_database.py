@@ -17,9 +17,9 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.temporary_log import scratch_folder
 from airflow_provider_cdc.changelog.reading.partial_updates import partial
 from airflow_provider_cdc.changelog.reading.pending_batches import Pending, collect, joined
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TargetError, TransientError
-from airflow_provider_cdc.core.spi.progress import Ticker, WorkProgress
+from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.core.reporting.work_progress import Ticker, WorkProgress
 from airflow_provider_cdc.targets.database.apply.start_batches import refuse_another
 from airflow_provider_cdc.targets.database.config import InsertMode, PrimaryKeyMode, SinkConfig
 from airflow_provider_cdc.targets.database.dialects import dialect_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.core.spi.progress import Board, Ticker, WorkProgress
+from airflow_provider_cdc.core.reporting.work_progress import Board, Ticker, WorkProgress
 
 log = logging.getLogger("airflow_provider_cdc.targets.lake.apply.table_progress")
 

@@ -11,10 +11,10 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.files.truncation_marker import Mark
 from airflow_provider_cdc.changelog.reading.pending_batches import Batches
 from airflow_provider_cdc.changelog.reports.apply_report import rules_of
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.core.model.manifest import Contents, Manifest
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.targets.lake.formats.target import NEVER
 from airflow_provider_cdc.targets.lake.rules.target_table import Placed
 

@@ -23,7 +23,7 @@ from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from airflow_provider_cdc.core.errors import CdcError, ConfigError, TerminalError
-from airflow_provider_cdc.core.spi.monitor import EVERY_S
+from airflow_provider_cdc.core.reporting.metrics_monitor import EVERY_S
 from airflow_provider_cdc.targets.database.apply.run_result import Done
 from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
 from airflow_provider_cdc.targets.database.engine import open_engine

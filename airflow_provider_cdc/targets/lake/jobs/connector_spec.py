@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from airflow_provider_cdc.core.config.hints import unknown
+from airflow_provider_cdc.core.config.suggestions import unknown
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.targets.lake.formats import known_profile, known_writes

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from pyspark.sql import SparkSession
 
-from airflow_provider_cdc.core.config.hints import names_in
 from airflow_provider_cdc.core.config.routes import AGGREGATE, VALUE
+from airflow_provider_cdc.core.config.suggestions import names_in
 from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched, TableRules
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema

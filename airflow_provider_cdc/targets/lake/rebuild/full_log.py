@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.pending_batches import Batches, Pending, joined
 from airflow_provider_cdc.changelog.reading.start_batch import emptied, unbuildable
-from airflow_provider_cdc.core.commands import cdc
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.core.model.manifest import Contents, Manifest
+from airflow_provider_cdc.core.remedy_commands import cdc
 from airflow_provider_cdc.targets.lake.rules.target_table import Placed
 
 

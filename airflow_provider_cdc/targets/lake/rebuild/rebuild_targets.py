@@ -15,7 +15,7 @@ from airflow_provider_cdc.changelog.files.change_log import ChangeLog
 from airflow_provider_cdc.changelog.reading.pending_batches import Batches, Pending
 from airflow_provider_cdc.changelog.reading.start_batch import unbuildable
 from airflow_provider_cdc.changelog.reports.apply_report import AppliedReports, rules_of
-from airflow_provider_cdc.core.config.hints import names_in
+from airflow_provider_cdc.core.config.suggestions import names_in
 from airflow_provider_cdc.core.config.table_rules import NO_RULES, TableRules
 from airflow_provider_cdc.core.errors import ConfigError, TargetError
 from airflow_provider_cdc.targets.lake.backlog.backlog import Backlog

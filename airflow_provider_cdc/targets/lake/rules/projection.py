@@ -16,7 +16,7 @@ from pyspark.sql import Column as Expression
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from airflow_provider_cdc.core.config.hints import names_in
+from airflow_provider_cdc.core.config.suggestions import names_in
 from airflow_provider_cdc.core.config.table_rules import FLAGS, PLAIN, TableRule
 from airflow_provider_cdc.core.errors import TargetError
 from airflow_provider_cdc.core.model.schema import TableSchema

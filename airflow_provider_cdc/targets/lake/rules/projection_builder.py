@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from airflow_provider_cdc.core.config.hints import nearest
+from airflow_provider_cdc.core.config.suggestions import nearest
 from airflow_provider_cdc.core.config.table_rules import PLAIN, Matched
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.model.schema import TableSchema

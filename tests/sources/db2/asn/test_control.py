@@ -10,7 +10,7 @@ from decimal import Decimal
 
 import pytest
 
-from airflow_provider_cdc.sources.db2.asn.control import (
+from airflow_provider_cdc.sources.db2.asn.agent_progress import (
     capture_parameters,
     clock,
     clock_us,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.sources.db2.kernels import merging
-from airflow_provider_cdc.sources.db2.log.lsns import Lsns
+from airflow_provider_cdc.sources.db2.log.lsn_arrays import Lsns
 
 LSNS = st.binary(min_size=1, max_size=20)
 """LSNs of different lengths, also longer than those of any Db2. Zero bytes at their ends do not count."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, UPDATE
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, UPDATE
 from airflow_provider_cdc.sources.db2.kernels import pairing
 
 Rows = list[tuple[int, str]]

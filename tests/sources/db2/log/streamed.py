@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from airflow_provider_cdc.core.model.events import OPERATIONS, Heartbeat, LogBlock, LogItem, RowBlock, SchemaChange
+from airflow_provider_cdc.core.model.log_items import OPERATIONS, Heartbeat, LogBlock, LogItem, RowBlock, SchemaChange
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.db2.config import Db2Config

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import SourceLogDamaged, UnknownLogEvent
-from airflow_provider_cdc.core.model.events import OPERATIONS
+from airflow_provider_cdc.core.model.log_items import OPERATIONS
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.db2.asn.registrations import Registration
 from airflow_provider_cdc.sources.db2.log.change_layout import ChangeLayout, layout_of

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.sources.db2.log.lsns import Lsns, joined
+from airflow_provider_cdc.sources.db2.log.lsn_arrays import Lsns, joined
 from airflow_provider_cdc.sources.db2.position import lsn_text
 
 SOME = st.lists(st.binary(min_size=1, max_size=16), max_size=9)

@@ -9,10 +9,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_cdc.core.model.events import CREATE
+from airflow_provider_cdc.core.model.log_items import CREATE
 from airflow_provider_cdc.core.model.schema import Column, TableId, TableSchema
 from airflow_provider_cdc.sources.db2.log.changes import Changes
-from airflow_provider_cdc.sources.db2.log.lsns import Lsns
+from airflow_provider_cdc.sources.db2.log.lsn_arrays import Lsns
 from airflow_provider_cdc.sources.db2.log.merge import Block, Merge
 
 Lsn = tuple[bytes, bytes]

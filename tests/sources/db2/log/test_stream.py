@@ -19,9 +19,9 @@ from unittest.mock import patch
 import pytest
 
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable, UnknownLogEvent
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock
-from airflow_provider_cdc.sources.db2.asn.control import Published, published
-from airflow_provider_cdc.sources.db2.asn.marks import mark_at, write_mark
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock
+from airflow_provider_cdc.sources.db2.asn.agent_marks import mark_at, write_mark
+from airflow_provider_cdc.sources.db2.asn.agent_progress import Published, published
 from airflow_provider_cdc.sources.db2.connect import Connection, connect
 from airflow_provider_cdc.sources.db2.log import cursors, stream
 from airflow_provider_cdc.sources.db2.log.merge import Merge

@@ -20,8 +20,8 @@ from airflow_provider_cdc.sources.db2.snapshot.chunk_keys import (
     key_columns,
 )
 from airflow_provider_cdc.sources.db2.snapshot.event_keys import event_key
-from airflow_provider_cdc.sources.db2.snapshot.parts import between
-from airflow_provider_cdc.sources.relational.chunk_refusals import Irreversible
+from airflow_provider_cdc.sources.db2.snapshot.key_partitions import between
+from airflow_provider_cdc.sources.relational.chunk_errors import Irreversible
 from tests.support.db2_settings import column, config, schema_of
 
 A, B = (KeyColumn(name, "INTEGER", name, name) for name in "AB")

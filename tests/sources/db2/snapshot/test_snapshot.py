@@ -13,10 +13,10 @@ import pytest
 
 from airflow_provider_cdc.connector import open_source
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceBusy
-from airflow_provider_cdc.core.model.events import RowBlock
+from airflow_provider_cdc.core.model.log_items import RowBlock
 from airflow_provider_cdc.core.spi.source import SnapshotSession
 from airflow_provider_cdc.sources.db2.connect import Connection
-from airflow_provider_cdc.sources.db2.snapshot import parts
+from airflow_provider_cdc.sources.db2.snapshot import key_partitions
 from dev.servers.db2 import Db2
 from tests.sources.db2_adapter import Db2Adapter
 from tests.sources.suite import INT, TEXT
@@ -184,7 +184,7 @@ def test_a_table_without_a_key_is_not_read_without_locks(db: Db2Adapter, tmp_pat
 def test_a_large_table_is_cut_into_parts_that_have_each_row_once(
     db: Db2Adapter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parts, "PART_ROWS", 20)
+    monkeypatch.setattr(key_partitions, "PART_ROWS", 20)
     with ExitStack() as stack:
         session = opened(db, tmp_path, stack)
         chunks = session.chunks(db.id("t"))

@@ -11,7 +11,7 @@ from airflow_provider_cdc.sources.mongodb.documents.change_events import read_ev
 from airflow_provider_cdc.sources.mongodb.documents.errors import DocumentError
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import Form, keys, texts
 from airflow_provider_cdc.sources.mongodb.documents.order_keys import order_keys
-from airflow_provider_cdc.sources.mongodb.documents.reply import read_reply
+from airflow_provider_cdc.sources.mongodb.documents.server_reply import read_reply
 from airflow_provider_cdc.sources.mongodb.documents.updates import apply_update
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
 from dev.java_json import random_bson

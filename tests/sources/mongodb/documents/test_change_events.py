@@ -19,8 +19,8 @@ from airflow_provider_cdc.sources.mongodb.documents.change_events import (
     read_events,
 )  # fmt: skip
 from airflow_provider_cdc.sources.mongodb.documents.errors import DamagedDocument
-from airflow_provider_cdc.sources.mongodb.documents.lists import removed_fields, truncated_arrays
-from airflow_provider_cdc.sources.mongodb.documents.reply import read_reply
+from airflow_provider_cdc.sources.mongodb.documents.server_reply import read_reply
+from airflow_provider_cdc.sources.mongodb.documents.update_arrays import removed_fields, truncated_arrays
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents, Values
 from tests.sources.mongodb.documents import recorded
 from tests.support.mongodb_json import read, write

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.core.spi.partial_updates import partial_updates
-from airflow_provider_cdc.sources.mongodb import shaping
+from airflow_provider_cdc.sources.mongodb import field_projection
 from airflow_provider_cdc.sources.mongodb.documents import read_json
+from airflow_provider_cdc.sources.mongodb.documents.bson_tree import Container
 from airflow_provider_cdc.sources.mongodb.documents.extended_json import texts
-from airflow_provider_cdc.sources.mongodb.documents.lists import removed_fields, truncated_arrays
-from airflow_provider_cdc.sources.mongodb.documents.tree import Container
+from airflow_provider_cdc.sources.mongodb.documents.update_arrays import removed_fields, truncated_arrays
 from airflow_provider_cdc.sources.mongodb.documents.updates import apply_update
 from airflow_provider_cdc.sources.mongodb.documents.values import Documents
+from airflow_provider_cdc.sources.mongodb.field_projection import shaped
 from airflow_provider_cdc.sources.mongodb.field_rules import FieldRule
-from airflow_provider_cdc.sources.mongodb.kernels import sizes as k
-from airflow_provider_cdc.sources.mongodb.shaping import shaped
+from airflow_provider_cdc.sources.mongodb.kernels import bson_lengths as k
 from dev.servers.mongodb import diffs, updates
 from dev.servers.mongodb.documents import encode
 from dev.servers.mongodb.errors import MongoError
@@ -99,11 +99,11 @@ def test_an_update_without_fields_or_with_renamed_ones_is_one_of_the_document_wi
             if part.name == b"updatedFields":
                 part.value = shaped(part.raw(), rules, dotted=True)
             elif part.name == b"disambiguatedPaths":
-                part.value = shaping._paths(part.raw(), rules)
+                part.value = field_projection._paths(part.raw(), rules)
         columns = said([Container(k.DOCUMENT, parts).raw()])
         fields = columns["updateDescription"].to_pylist()[0]
-        fields["removedFields"] = shaping._names(fields["removedFields"], rules)
-        fields["truncatedArrays"] = shaping._arrays(fields["truncatedArrays"], rules)
+        fields["removedFields"] = field_projection._names(fields["removedFields"], rules)
+        fields["truncatedArrays"] = field_projection._arrays(fields["truncatedArrays"], rules)
         columns["updateDescription"] = pa.array([fields])
         base = strict([shaped(before, rules)])
         found, problems = partial_updates("mongodb").applied(base, np.array([-1]), columns)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import SourceUnavailable
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.mysql.log import binlog_connection
 from tests.support.mysql_chunks import Fixed, source_of

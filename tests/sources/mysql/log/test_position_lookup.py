@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_cdc.core.errors import ConfigError
-from airflow_provider_cdc.core.model.events import LogBlock
+from airflow_provider_cdc.core.model.log_items import LogBlock
 from airflow_provider_cdc.sources.mysql.gtid import parse_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition
 from airflow_provider_cdc.sources.mysql.source import MySqlSource

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_cdc.core.model.events import LogBlock, SchemaChange
+from airflow_provider_cdc.core.model.log_items import LogBlock, SchemaChange
 from airflow_provider_cdc.sources.mysql.gtid import parse_gtids
 from tests.support.mysql_chunks import Fixed, source_of
 

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_cdc.core.errors import QueryRefused
-from airflow_provider_cdc.core.model.keys import Key, keys_of, parse
+from airflow_provider_cdc.core.model.key_json import Key, keys_of, parse
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, ChunkRows, KeyRange
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, ChunkRows, KeyRange
 from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.connect import connect, server_of
 from airflow_provider_cdc.sources.mysql.snapshot.chunk_reader import open_chunk_reader

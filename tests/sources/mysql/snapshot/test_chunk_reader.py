@@ -14,7 +14,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import QueryRefused, SourceBusy, SourceUnavailable
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.spi.chunks import ChunkReader, KeyRange, StructureChanged
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkReader, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.mysql.connect import connect
 from airflow_provider_cdc.sources.mysql.snapshot.statement_stopper import StatementStopper
 from tests.support.mysql_chunks import reader_of, rows_of, source_of, whole

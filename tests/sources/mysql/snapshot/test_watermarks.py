@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused
 from airflow_provider_cdc.core.model.schema import TableId
-from airflow_provider_cdc.core.spi.chunks import KeyRange
+from airflow_provider_cdc.core.spi.chunk_reader import KeyRange
 from airflow_provider_cdc.sources.mysql.gtid import MySqlGtids, missing_gtids
 from airflow_provider_cdc.sources.mysql.position import MySqlPosition, file_number
 from tests.support.mysql_chunks import Logged, logged, reader_of, rows_of, source_of, whole

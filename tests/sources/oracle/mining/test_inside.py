@@ -11,7 +11,7 @@ import pytest
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, PrerequisiteError, SourceUnavailable
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import translated
 from airflow_provider_cdc.sources.oracle.errors import translate

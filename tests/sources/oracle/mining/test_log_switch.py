@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
-from airflow_provider_cdc.core.model.log_window import LogWindow
+from airflow_provider_cdc.core.model.log_range import LogWindow
 from airflow_provider_cdc.sources.oracle.connect import database_of
 from airflow_provider_cdc.sources.oracle.mining.flush import LogWriterFlush
 from airflow_provider_cdc.sources.oracle.mining.redo_logs import LogFile

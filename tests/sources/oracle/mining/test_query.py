@@ -20,7 +20,7 @@ from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH, WIRE, RowFilter, contents_query, decoded, portable
-from airflow_provider_cdc.sources.oracle.transactions.users import UserFilter
+from airflow_provider_cdc.sources.oracle.transactions.user_filter import UserFilter
 from dev.servers.oracle import Oracle
 from tests.sources.oracle.mined import settings
 from tests.support.oracle_server import NLS, ONLINE, add_logs, rows, run

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_cdc.core.model.events import Heartbeat, LogItem
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogItem
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.mining import stream
 from airflow_provider_cdc.sources.oracle.position import OraclePosition

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core import errors
-from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
-from airflow_provider_cdc.sources.oracle.redo.pieces import Begin, Erase, Trim, Write, read_pieces
+from airflow_provider_cdc.sources.oracle.redo.lob_pieces import Begin, Erase, Trim, Write, read_pieces
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Unreadable
 from airflow_provider_cdc.sources.oracle.redo.reader import RedoReader
 from tests.sources.oracle.redo.recorded_cases import Case, texts, values
 from tests.sources.oracle.redo.redo_tables import UNAVAILABLE, config, images, parts_reader, read, shown, table

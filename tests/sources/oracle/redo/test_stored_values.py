@@ -7,9 +7,9 @@ from decimal import Decimal
 
 import pytest
 
-from airflow_provider_cdc.sources.oracle.redo.literals import Unreadable
-from airflow_provider_cdc.sources.oracle.redo.stored_values import number, stored_literal
-from airflow_provider_cdc.sources.oracle.schema.lookups import StoredFormats
+from airflow_provider_cdc.sources.oracle.redo.internal_format import number, stored_literal
+from airflow_provider_cdc.sources.oracle.redo.parsed_literal import Unreadable
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import StoredFormats
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from dev.servers.oracle import rowids
 from dev.servers.oracle.redo_sql import stored_row_id

@@ -12,7 +12,7 @@ import pytest
 
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import SchemaConflict
-from airflow_provider_cdc.core.model.events import LogBlock, LogItem, Rollback, SchemaChange
+from airflow_provider_cdc.core.model.log_items import LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.sources.oracle.connect import connect, database_of
 from airflow_provider_cdc.sources.oracle.counters import RowCounters
@@ -22,7 +22,7 @@ from airflow_provider_cdc.sources.oracle.mining.query import BATCH
 from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
 from airflow_provider_cdc.sources.oracle.schema.catalog import Catalog
-from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups, StoredColumns
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import NoLookups, StoredColumns
 from airflow_provider_cdc.sources.oracle.source import OracleSource
 from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 from dev.servers.oracle import Oracle

@@ -14,10 +14,10 @@ import oracledb
 import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable
-from airflow_provider_cdc.core.model.events import READ
-from airflow_provider_cdc.core.model.keys import Key, keys_of, parse
+from airflow_provider_cdc.core.model.key_json import Key, keys_of, parse
+from airflow_provider_cdc.core.model.log_items import READ
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.spi.chunks import ChunkRows, KeyRange, StructureChanged
+from airflow_provider_cdc.core.spi.chunk_reader import ChunkRows, KeyRange, StructureChanged
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import connect
 from airflow_provider_cdc.sources.oracle.position import OraclePosition

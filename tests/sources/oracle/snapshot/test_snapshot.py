@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, QueryRefused, SourceUnavailable, UnreadableValue
-from airflow_provider_cdc.core.model.events import READ, RowBlock
+from airflow_provider_cdc.core.model.log_items import READ, RowBlock
 from airflow_provider_cdc.core.model.schema import TableId
 from airflow_provider_cdc.core.spi.source import Chunk
 from airflow_provider_cdc.sources.oracle.config import OracleConfig

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.changelog.files.change_log import ChangeLog
-from airflow_provider_cdc.core.model.events import CarriedOver, Heartbeat, LogBlock, LogItem, Rollback, SchemaChange
+from airflow_provider_cdc.core.model.log_items import CarriedOver, Heartbeat, LogBlock, LogItem, Rollback, SchemaChange
 from airflow_provider_cdc.core.model.offset import CarriedFile
 from airflow_provider_cdc.core.model.schema import TableId, TableSchema
-from airflow_provider_cdc.core.writing.carrier import Carrier
+from airflow_provider_cdc.core.writing.carry_over_writer import Carrier
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
 from airflow_provider_cdc.sources.oracle.connect import Database
 from airflow_provider_cdc.sources.oracle.metrics import StreamMetrics
@@ -27,9 +27,9 @@ from airflow_provider_cdc.sources.oracle.mining.query import BATCH
 from airflow_provider_cdc.sources.oracle.mining.session import NO_XIDS
 from airflow_provider_cdc.sources.oracle.mining.stream import LogMinerStream
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
-from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
-from airflow_provider_cdc.sources.oracle.transactions import spill_buffer, transaction_buffer
-from airflow_provider_cdc.sources.oracle.transactions.carried import row_file
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import NoLookups
+from airflow_provider_cdc.sources.oracle.transactions.buffer import spill_buffer, transaction_buffer
+from airflow_provider_cdc.sources.oracle.transactions.carry_over import row_file
 from tests.sources.oracle.redo.redo_tables import config
 from tests.sources.oracle.transactions.test_row_processor import Event, TwoTables, Workload, row, xid_of
 

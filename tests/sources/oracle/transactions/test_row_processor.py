@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from airflow_provider_cdc.core.errors import CdcError, SourceLogDamaged, UnknownLogEvent
-from airflow_provider_cdc.core.model.events import Heartbeat, LogBlock, LogItem, SchemaChange
+from airflow_provider_cdc.core.model.log_items import Heartbeat, LogBlock, LogItem, SchemaChange
 from airflow_provider_cdc.core.model.schema import Column, TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.spi.source import Tables
 from airflow_provider_cdc.sources.oracle.config import OracleConfig
@@ -22,12 +22,12 @@ from airflow_provider_cdc.sources.oracle.counters import RowCounters
 from airflow_provider_cdc.sources.oracle.mining.query import BATCH
 from airflow_provider_cdc.sources.oracle.mining.stream import in_scn_order
 from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import NoLookups
 from airflow_provider_cdc.sources.oracle.schema.ddl import Statement
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlEffect
-from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType, make_column
-from airflow_provider_cdc.sources.oracle.transactions import transaction_buffer
-from airflow_provider_cdc.sources.oracle.transactions.continuation import ContinuationRows
+from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
+from airflow_provider_cdc.sources.oracle.transactions.continued_rows import ContinuationRows
 from airflow_provider_cdc.sources.oracle.transactions.row_processor import RowProcessor
 from tests.sources.oracle.redo.redo_tables import config
 

@@ -12,9 +12,9 @@ import pytest
 
 from airflow_provider_cdc.core.errors import StorageFull
 from airflow_provider_cdc.sources.oracle.kernels.operations import NO_ROW_ID
-from airflow_provider_cdc.sources.oracle.transactions.rollback import not_rolled_back
-from airflow_provider_cdc.sources.oracle.transactions.segments import ROWS
-from airflow_provider_cdc.sources.oracle.transactions.spill_buffer import SpillBuffer
+from airflow_provider_cdc.sources.oracle.transactions.buffer.rollback import not_rolled_back
+from airflow_provider_cdc.sources.oracle.transactions.buffer.segments import ROWS
+from airflow_provider_cdc.sources.oracle.transactions.buffer.spill_buffer import SpillBuffer
 
 
 def rows_of(transactions: list[int], first: int) -> pa.Table:

@@ -12,7 +12,8 @@ from unittest.mock import patch
 import oracledb
 import pytest
 
-from airflow_provider_cdc.sources.oracle.transactions import net_changes, transaction_buffer
+from airflow_provider_cdc.sources.oracle.transactions import net_changes
+from airflow_provider_cdc.sources.oracle.transactions.buffer import transaction_buffer
 from dev.servers.oracle import Oracle
 from tests.sources.oracle_adapter import oracle_connector
 from tests.support.connectors import Connector

@@ -14,10 +14,10 @@ from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.errors import UnreadableValue
 from airflow_provider_cdc.core.model.schema import Column, TableSchema, arrow_type, row_struct
 from airflow_provider_cdc.sources.mysql import kernels as k
+from airflow_provider_cdc.sources.mysql.columns import array_builders as col
 from airflow_provider_cdc.sources.mysql.columns import charsets as texts
-from airflow_provider_cdc.sources.mysql.columns import finishers as col
 from airflow_provider_cdc.sources.mysql.columns import wire_types as w
-from airflow_provider_cdc.sources.mysql.columns.buffers import Buffers, Finisher, Scratch
+from airflow_provider_cdc.sources.mysql.columns.decode_buffers import Buffers, Finisher, Scratch
 from airflow_provider_cdc.sources.mysql.columns.json_binary import json_text
 from airflow_provider_cdc.sources.mysql.columns.value_texts import (
     inet4_text,

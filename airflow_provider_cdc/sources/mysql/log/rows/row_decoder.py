@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from airflow_provider_cdc.core.errors import PrerequisiteError, SourceLogDamaged, TerminalError, values_of
-from airflow_provider_cdc.core.model.events import CREATE, DELETE, RowBlock
+from airflow_provider_cdc.core.model.log_items import CREATE, DELETE, RowBlock
 from airflow_provider_cdc.sources.mysql import kernels as k
-from airflow_provider_cdc.sources.mysql.columns.buffers import Scratch, finish
+from airflow_provider_cdc.sources.mysql.columns.decode_buffers import Scratch, finish
 from airflow_provider_cdc.sources.mysql.log.events import event_types as ev
 from airflow_provider_cdc.sources.mysql.log.events.event_table import Events
 from airflow_provider_cdc.sources.mysql.log.rows.layout import Layout

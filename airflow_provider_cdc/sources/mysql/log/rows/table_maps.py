@@ -17,7 +17,7 @@ from airflow_provider_cdc.sources.mysql.config import MySqlConfig
 from airflow_provider_cdc.sources.mysql.log.rows.layout import UNNAMED, Layout, Mismatch, build_layout
 from airflow_provider_cdc.sources.mysql.log.rows.row_metadata import counting_layout, schema_of_table_map
 from airflow_provider_cdc.sources.mysql.log.rows.table_map import TableMap, parse_table_map
-from airflow_provider_cdc.sources.mysql.schema.present_catalog import PresentCatalog
+from airflow_provider_cdc.sources.mysql.schema.live_catalog import PresentCatalog
 from airflow_provider_cdc.sources.mysql.schema.table_names import TableNames
 from airflow_provider_cdc.sources.mysql.schema.types import SYSTEM_DATABASES
 

@@ -5,7 +5,7 @@
     ([('id', 'int'), ('tag', 'enum')], ('id',))
 
 :func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`, and where it is the same in every
-relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_values`. The grammar, over tokens, is in :mod:`.grammar`. Nothing
+relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_statements`. The grammar, over tokens, is in :mod:`.grammar`. Nothing
 of this source is imported here but DDL itself.
 """
 
@@ -50,7 +50,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     tables_of,
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.timestamps import with_implied_timestamp, with_implied_timestamps
-from airflow_provider_cdc.sources.relational.ddl_values import (
+from airflow_provider_cdc.sources.relational.ddl_statements import (
     Ignored,
     Name,
     NoColumnChange,

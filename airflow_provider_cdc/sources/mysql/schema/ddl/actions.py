@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef, Default
-from airflow_provider_cdc.sources.relational.ddl_values import NoColumnChange, PartitionData, RenameTo
+from airflow_provider_cdc.sources.relational.ddl_statements import NoColumnChange, PartitionData, RenameTo
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,11 @@ from typing import TypedDict
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.alter import read_alter_table
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.attributes import read_attributes
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_builder import Draft
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.create import read_create_table
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.datatypes import read_type
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.draft import Draft
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.kinds import dml_kind, ignored_kind
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.others import (
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.other_statements import (
     read_alter_database,
     read_create_database,
     read_create_index,
@@ -31,6 +30,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.others import (
     read_rename_table,
     read_truncate,
 )
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.statement_kinds import dml_kind, ignored_kind
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes, statement_end, tokenize
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.transactions import TRANSACTION_WORDS, read_transaction
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
@@ -41,7 +41,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.statements import (
     Statement,
     tables_of,
 )
-from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Unknown
+from airflow_provider_cdc.sources.relational.ddl_statements import Ignored, Unknown
 from airflow_provider_cdc.sources.relational.tokens import END, NotUnderstood
 
 _HEAD = 48

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.actions import Action
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef
-from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Name, Unknown, names_of_alter
+from airflow_provider_cdc.sources.relational.ddl_statements import Ignored, Name, Unknown, names_of_alter
 
 
 @dataclass(frozen=True, slots=True)

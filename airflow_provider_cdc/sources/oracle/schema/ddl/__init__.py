@@ -5,7 +5,7 @@
     ([('ID', 'NUMBER(10,0)'), ('NOTE', 'VARCHAR2(50)')], ('ID',))
 
 :func:`read` is the door; what it returns is in :mod:`.statements`, :mod:`.actions` and :mod:`.columns`, and where it is the same in every
-relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_values`. The grammar is in :mod:`.grammar`.
+relational database in :mod:`airflow_provider_cdc.sources.relational.ddl_statements`. The grammar is in :mod:`.grammar`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.statements import (
     TruncateTable,
     tables_of,
 )
-from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Name, NoColumnChange, RenameTo, Unknown
+from airflow_provider_cdc.sources.relational.ddl_statements import Ignored, Name, NoColumnChange, RenameTo, Unknown
 
 __all__ = [
     "LESS_LOGGED",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Key
-from airflow_provider_cdc.sources.relational import ddl_values
-from airflow_provider_cdc.sources.relational.ddl_values import NoColumnChange, RenameTo
+from airflow_provider_cdc.sources.relational import ddl_statements
+from airflow_provider_cdc.sources.relational.ddl_statements import NoColumnChange, RenameTo
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class KeysChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionData(ddl_values.PartitionData):
+class PartitionData(ddl_statements.PartitionData):
     """Partitions are truncated, dropped or exchanged, or rows left out in a move.
 
     :param cascade: tables that are partitioned by reference to this one lose or gain rows too

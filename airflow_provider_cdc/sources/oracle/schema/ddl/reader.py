@@ -14,8 +14,7 @@ from __future__ import annotations
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.alter import read_alter_table
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.create import read_create_table
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.kinds import ignored_kind
-from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.others import (
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.other_statements import (
     read_alter_index,
     read_create_index,
     read_drop_index,
@@ -26,9 +25,10 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.others import (
     read_rename,
     read_truncate,
 )
+from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.statement_kinds import ignored_kind
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.tokens import tokenize
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import Statement
-from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Unknown
+from airflow_provider_cdc.sources.relational.ddl_statements import Ignored, Unknown
 from airflow_provider_cdc.sources.relational.tokens import NotUnderstood
 
 _HEAD = 12

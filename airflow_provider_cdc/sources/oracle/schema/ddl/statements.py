@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from airflow_provider_cdc.sources.oracle.schema.ddl.actions import Action
 from airflow_provider_cdc.sources.oracle.schema.ddl.columns import ColumnDef, Key
-from airflow_provider_cdc.sources.relational.ddl_values import Ignored, Name, Unknown, names_of_alter
+from airflow_provider_cdc.sources.relational.ddl_statements import Ignored, Name, Unknown, names_of_alter
 
 
 @dataclass(frozen=True, slots=True)

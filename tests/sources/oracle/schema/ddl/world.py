@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
-from airflow_provider_cdc.core.capture.row_rewrites import rewrite_reason
+from airflow_provider_cdc.core.capture.ddl_row_effects import rewrite_reason
 from airflow_provider_cdc.core.config.filters import Filters
 from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
 from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.sources.oracle.schema.catalog_questions import NoLookups
 from airflow_provider_cdc.sources.oracle.schema.ddl import Unknown, read
 from airflow_provider_cdc.sources.oracle.schema.ddl_applier import DdlApplier, DdlEffect
-from airflow_provider_cdc.sources.oracle.schema.lookups import NoLookups
 from airflow_provider_cdc.sources.oracle.schema.types import ColumnType
 from tests.sources.oracle.redo.redo_tables import config
 

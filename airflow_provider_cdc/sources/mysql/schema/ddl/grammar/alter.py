@@ -33,7 +33,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.options import (
     skip_partitioning,
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import AlterTable
-from airflow_provider_cdc.sources.relational.ddl_values import NoColumnChange, PartitionData, RenameTo
+from airflow_provider_cdc.sources.relational.ddl_statements import NoColumnChange, PartitionData, RenameTo
 
 _PARTITION_UPKEEP = ("ANALYZE", "CHECK", "OPTIMIZE", "REBUILD", "REPAIR", "COALESCE", "REORGANIZE")
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.columns import ColumnDef
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_builder import Draft
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.datatypes import read_type
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.draft import Draft
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.literals import read_default
 from airflow_provider_cdc.sources.relational.tokens import NUMBER, QUOTED, STRING, WORD
 

@@ -15,7 +15,7 @@ from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.options import (
     skip_partitioning,
 )
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import CreateTable
-from airflow_provider_cdc.sources.relational.ddl_values import Name
+from airflow_provider_cdc.sources.relational.ddl_statements import Name
 
 
 def read_create_table(cursor: Cursor, *, or_replace: bool, temporary: bool) -> CreateTable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.tokens import Modes
-from airflow_provider_cdc.sources.relational.ddl_values import Name
+from airflow_provider_cdc.sources.relational.ddl_statements import Name
 from airflow_provider_cdc.sources.relational.tokens import BAD, NUMBER, QUOTED, STRING, WORD, Token, TokenCursor
 
 

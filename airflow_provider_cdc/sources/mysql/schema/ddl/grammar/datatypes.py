@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from airflow_provider_cdc.sources.mysql.columns import charsets as texts
 from airflow_provider_cdc.sources.mysql.schema.ddl.charsets import sized
+from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.column_builder import Draft
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.draft import Draft
 from airflow_provider_cdc.sources.mysql.schema.ddl.values import literal_bytes
 from airflow_provider_cdc.sources.relational.tokens import BITS, HEX, STRING, WORD
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.actions import AddKey, AddPeriod
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
-from airflow_provider_cdc.sources.relational.ddl_values import NoColumnChange
+from airflow_provider_cdc.sources.relational.ddl_statements import NoColumnChange
 from airflow_provider_cdc.sources.relational.tokens import QUOTED, WORD
 
 _INDEX_TYPES = ("BTREE", "HASH", "RTREE")

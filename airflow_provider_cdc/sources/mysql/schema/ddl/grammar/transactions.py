@@ -6,7 +6,7 @@ from typing import Literal
 
 from airflow_provider_cdc.sources.mysql.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.mysql.schema.ddl.statements import Statement, Transaction
-from airflow_provider_cdc.sources.relational.ddl_values import Ignored
+from airflow_provider_cdc.sources.relational.ddl_statements import Ignored
 from airflow_provider_cdc.sources.relational.tokens import BITS, HEX, NUMBER, STRING
 
 TRANSACTION_WORDS = frozenset(("BEGIN", "START", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "XA"))

@@ -28,7 +28,7 @@ from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.create import Elemen
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.cursor import Cursor
 from airflow_provider_cdc.sources.oracle.schema.ddl.grammar.options import skip_options
 from airflow_provider_cdc.sources.oracle.schema.ddl.statements import AlterTable
-from airflow_provider_cdc.sources.relational.ddl_values import NoColumnChange, RenameTo
+from airflow_provider_cdc.sources.relational.ddl_statements import NoColumnChange, RenameTo
 
 _PARTITION = ("PARTITION", "SUBPARTITION", "PARTITIONS", "SUBPARTITIONS")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_cdc.sources.relational.ddl_values import Name
+from airflow_provider_cdc.sources.relational.ddl_statements import Name
 from airflow_provider_cdc.sources.relational.tokens import QUOTED, WORD, Token, TokenCursor
 
 RESERVED = frozenset((

@@ -1,0 +1,76 @@
+"""Lets a run notice that people have paused, stopped or restarted the connector: it polls the state tables, and the run ends."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+
+from airflow_provider_cdc.core.spi.stores import Control, DesiredState, StateStore
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Stop:
+    """When a run ends by itself.
+
+    :param restarts: number of restart requests when the run began; one more ends the run
+    """
+
+    deadline: float | None = None
+    requested: bool = False
+    restarts: int = 0
+
+    @property
+    def due(self) -> bool:
+        return self.requested or (self.deadline is not None and time.monotonic() >= self.deadline)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until the run is to end; ``None`` if it ends when there is nothing left to do."""
+        return None if self.deadline is None else self.deadline - time.monotonic()
+
+
+class ControlWatch:
+    """Polls what people want of a connector.
+
+    :param interval_s: seconds between two looks
+    """
+
+    def __init__(self, connector: str, store: StateStore, stop: Stop, interval_s: float) -> None:
+        self._connector, self._store, self._stop, self._interval_s = connector, store, stop, interval_s
+        self._looked = 0.0
+
+    @property
+    def due(self) -> bool:
+        """Whether the run is to end, as it was asked to or its time is over. Does not poll."""
+        return self._stop.due
+
+    def halted(self) -> bool:
+        """Whether the run is to end; polls if the interval is over."""
+        if time.monotonic() - self._looked >= self._interval_s:
+            self.look()
+        return self._stop.requested
+
+    def look(self) -> None:
+        """Poll now."""
+        self._looked = time.monotonic()
+        control = self._store.control(self._connector)
+        if self._stop.requested:
+            return
+        if control.wanted is not DesiredState.RUNNING:
+            log.warning("The connector was %s%s%s: ending.", control.wanted, _by(control), _why(control))
+        elif control.restarts != self._stop.restarts:
+            log.warning("The connector is to be restarted%s%s: ending.", _by(control), _why(control))
+        else:
+            return
+        self._stop.requested = True
+
+
+def _by(control: Control) -> str:
+    return f" by {control.by}" if control.by else ""
+
+
+def _why(control: Control) -> str:
+    return f" ({control.reason})" if control.reason else ""

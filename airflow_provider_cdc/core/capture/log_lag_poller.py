@@ -1,0 +1,64 @@
+"""Asks the source how far a connector is from both ends of its log: once a minute at most, over the runs too, since runs may be short and many."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.model.log_range import BEHIND, GONE_AT, LogWindow
+from airflow_provider_cdc.core.model.metrics import Value
+from airflow_provider_cdc.core.model.position import Position
+from airflow_provider_cdc.core.spi.source import Source
+
+log = logging.getLogger(__name__)
+
+EVERY_S: Final = 60.0
+ASKED_AT: Final = "LogAskedAtInSeconds"
+"""Beside the metrics of the last run, in the state tables only: it tells the next run when to ask, and people nothing."""
+
+
+class LogWatch:
+    """What a source has said of its log.
+
+    :param before: metrics of the last run: context → name → value
+    """
+
+    def __init__(
+        self, source: Source, before: Mapping[str, Mapping[str, Any]], clock: Callable[[], float] = time.time
+    ) -> None:
+        self._source, self._clock = source, clock
+        last = before.get("streaming", {})
+        self._known: dict[str, Value] = {name: last[name] for name in (BEHIND, GONE_AT) if name in last}
+        self._asked_at: float = last.get(ASKED_AT, 0)
+
+    def metrics(self, position: Position | None, *, ask: bool = True) -> dict[str, Value]:
+        """What is known; empty for a source that does not tell.
+
+        :param position: up to which everything is durable
+        :param ask: the source may be asked: not while a run fails, which may be because it does not answer
+        """
+        if ask and position is not None and not 0 <= self._clock() - self._asked_at < EVERY_S:
+            self._ask(position)
+        return dict(self._known)
+
+    def noted(self, metrics: Mapping[str, Mapping[str, Value]]) -> dict[str, Mapping[str, Value]]:
+        """The metrics of a run as the state tables keep them for the next one."""
+        if not self._known or "streaming" not in metrics:
+            return dict(metrics)
+        return {**metrics, "streaming": {**metrics["streaming"], ASKED_AT: self._asked_at}}
+
+    def _ask(self, position: Position) -> None:
+        try:
+            window = self._source.log_window(position)
+        except CdcError as e:  # the run itself matters more, and it will meet what is wrong
+            log.info("How far the source's log reaches is not known: %s", e.what)
+            window = None
+            if not self._known:
+                return
+        if window is not None or self._known:
+            self._known = {**(window or LogWindow()).document()}
+            # never later than now: otherwise it would be asked again at once
+            self._asked_at = float(int(self._clock()))

@@ -1,0 +1,1 @@
+"""Handling of signals during a run: the inbox, permissions, and one action for each type."""

@@ -1,0 +1,142 @@
+"""What each signal does (Debezium connector documents, "Sending signals to a connector")."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_cdc.core.capture.captured_tables import CapturedTables
+from airflow_provider_cdc.core.capture.signal_handling.snapshot_actions import SnapshotActions
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
+from airflow_provider_cdc.core.lifecycle.offset_plan import OffsetPlanner
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.model.signal import Signal
+from airflow_provider_cdc.core.signals import permissions
+from airflow_provider_cdc.core.signals.custom_actions import SignalContext, custom_actions
+from airflow_provider_cdc.core.signals.requests import (
+    TYPES,
+    ExecuteSnapshot,
+    LogMessage,
+    Other,
+    PauseSnapshot,
+    Refused,
+    ResumeSnapshot,
+    SchemaChanges,
+    StopSnapshot,
+    parse,
+)
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.run_output import Output
+
+log = logging.getLogger(__name__)
+
+
+class SignalActions:
+    """Carries out the signals of one run.
+
+    :param tables: those that are captured at the position that the run has come to
+    :param snapshots: carries out the signals about snapshots
+    """
+
+    def __init__(
+        self,
+        inputs: RunInputs,
+        output: Output,
+        history: SchemaHistory,
+        tables: CapturedTables,
+        incremental: IncrementalCoordinator,
+        snapshots: SnapshotActions,
+    ) -> None:
+        self._connector, self._source = inputs.name, inputs.source
+        self._config, self._store = inputs.config, inputs.store
+        self._state, self._writer = output.state, output.writer
+        self._history, self._tables, self._incremental, self._snapshots = history, tables, incremental, snapshots
+
+    def carry_out(self, signal: Signal) -> str | None:
+        """Do what a signal asks for.
+
+        :return: what was done; ``None`` when it is only begun
+        :raises Refused: it cannot be done, or its sender may not ask for it
+        """
+        request = parse(signal)
+        permissions.check(self._config, signal, request, self._source.POSITION_SIGNAL)
+        match request:
+            case ExecuteSnapshot():
+                return self._snapshots.execute(signal, request)
+            case StopSnapshot():
+                return self._snapshots.stop(signal, request)
+            case PauseSnapshot():
+                return self._snapshots.pause()
+            case ResumeSnapshot():
+                return self._snapshots.resume()
+            case LogMessage():
+                text = request.message.replace("{}", self._state.where)
+                log.info("%s", text)
+                return text
+            case SchemaChanges():
+                return self._schema_changes(request)
+            case Other():
+                return self._other(request)
+
+    def _schema_changes(self, request: SchemaChanges) -> str:
+        """Replace known table schemas."""
+        try:
+            changes = [self._source.table_of(change, request.database, request.schema) for change in request.changes]
+        except CdcError as e:
+            raise Refused(f"{e.what} {e.remedy or ''}".strip()) from e
+        for change in changes:  # all of them are taken over, or none
+            if not self._tables.captured(change.id):
+                raise Refused(f"{change.id} is not captured")
+            if change.table is not None:
+                try:
+                    self._writer.envelope.topic(change.id)
+                except ConfigError as e:
+                    raise Refused(e.what) from e
+        done = []
+        self._history.leave(changes)
+        for change in changes:
+            versioned = self._history.apply(change)
+            if versioned is None:
+                continue
+            self._writer.schema_change(
+                [versioned], [versioned.table] if versioned.table is not None else [], ddl="", database=request.database,
+                position=self._state.offset.position or {}, ts_us=0, source={},
+            )  # fmt: skip
+            done.append(str(change.id))
+        return f"took over the structure of {', '.join(done)}" if done else "the structures were known already"
+
+    def _other(self, request: Other) -> str:
+        """A type of the source's own, or of the user's."""
+        if request.type == self._source.POSITION_SIGNAL:
+            return self._set_position(request.data)
+        found = custom_actions()
+        action = found.get(request.type)
+        if action is None:
+            known = sorted({*TYPES, *found, *filter(None, [self._source.POSITION_SIGNAL])})
+            near = difflib.get_close_matches(request.type, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise Refused(f"{request.type!r} is not a type of signal{hint} Valid values are: {', '.join(known)}")
+        context = SignalContext(self._connector, self._state.where, log.info)
+        return action(context, request.data) or "done"
+
+    def _set_position(self, data: dict[str, Any]) -> str:
+        """Move the offset, with the guard that ``airflow cdc offset set`` has."""
+        try:
+            position = self._source.position_of(data)
+            self._source.verify_position(position)
+        except CdcError as e:
+            raise Refused(" ".join(filter(None, [e.what, e.where, e.remedy]))) from e
+        store, name = self._store, self._connector
+        stored = replace(store.load(name), offset=self._state.offset)
+        plan = OffsetPlanner(name, stored, self._source, (), store.schema_history(name)).move(position)
+        if plan.problems:
+            raise Refused(" ".join(plan.problems))
+        before = self._state.where
+        for sentence in plan.consequences:
+            log.warning("%s", sentence)
+        self._incremental.cancel()
+        self._state.reposition(position)
+        return f"goes on from {position} instead of {before} ({plan.effect.value})"

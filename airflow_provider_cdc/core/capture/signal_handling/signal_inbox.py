@@ -1,0 +1,20 @@
+"""Brings signals from the channels into the state tables, where runs and people find them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from airflow_provider_cdc.core.spi.stores import SignalChannel, StateStore
+
+
+def receive(connector: str, channels: Sequence[SignalChannel], store: StateStore) -> None:
+    """Record what has come. A signal is acknowledged when it is durable, so that none is lost."""
+    for channel in channels:
+        signals = channel.poll()
+        for sent in signals:
+            store.send(connector, sent)
+        if signals:
+            channel.acknowledge(signals)
+
+
+__all__ = ["receive"]

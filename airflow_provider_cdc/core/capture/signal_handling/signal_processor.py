@@ -1,0 +1,109 @@
+"""Takes signals and has them carried out.
+
+Signals are taken between transactions, in the order of their numbers; the offset remembers the last one. An error of
+a signal becomes its state and message; it never ends the run.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from airflow_provider_cdc.core.capture.control_poller import ControlWatch
+from airflow_provider_cdc.core.capture.signal_handling.signal_actions import SignalActions
+from airflow_provider_cdc.core.capture.signal_handling.signal_inbox import receive
+from airflow_provider_cdc.core.incremental.coordinator import IncrementalCoordinator
+from airflow_provider_cdc.core.model.signal import Signal, SignalState
+from airflow_provider_cdc.core.signals.requests import Refused
+from airflow_provider_cdc.core.signals.signal_table import SignalTable
+from airflow_provider_cdc.core.spi.run_inputs import RunInputs
+from airflow_provider_cdc.core.writing.run_output import Output
+from airflow_provider_cdc.core.writing.snapshot_notifications import refuse
+
+log = logging.getLogger(__name__)
+
+
+class SignalProcessor:
+    """Takes the signals of one run.
+
+    :param table: finds the signals in the rows of the signal table
+    """
+
+    def __init__(
+        self,
+        inputs: RunInputs,
+        output: Output,
+        table: SignalTable,
+        actions: SignalActions,
+        incremental: IncrementalCoordinator,
+        watch: ControlWatch,
+    ) -> None:
+        config = inputs.config
+        self._connector, self._store, self._channels = inputs.name, inputs.store, inputs.signal_channels
+        self._state, self._batcher, self._committer = output.state, output.batcher, output.committer
+        self._table, self._actions, self._incremental, self._watch = table, actions, incremental, watch
+        self._interval_s = config.signal_poll_interval_ms / 1000
+        self._enabled = {*config.signal_enabled_channels, "repair"}
+        self._ids: dict[int, str] = {}
+        self._looked = 0.0
+
+    def process_if_due(self) -> None:
+        """Take new signals, if the log has brought one or it is time to poll the channels."""
+        if self._table.waiting or time.monotonic() - self._looked >= self._interval_s:
+            self.process()
+
+    def process(self) -> None:
+        """Take new signals; between transactions only."""
+        self._looked = time.monotonic()
+        self._watch.look()
+        self._table.keep()
+        receive(self._connector, self._channels, self._store)
+        waiting = list(self._store.signals(self._connector, self._state.offset.signal))
+        if not waiting:
+            return
+        self._committer.commit()  # before a signal is carried out: an error in committing earlier events is not the signal's
+        for signal in waiting:
+            self._process(signal)
+            self._state.signalled(signal.number)
+        self._committer.commit()
+        self._incremental.feed(self._state.incremental)
+
+    def fail_lost(self) -> None:
+        """Have signals fail whose work is neither in the offset nor ended: state tables that were put back, or tables that are gone.
+
+        Called before the run takes signals.
+        """
+        offset = self._batcher.offset
+        working = {*offset.snapshot.requests.values(), *(scan.request for scan in offset.incremental.scans)}
+        message = "Its end is not known: the connector's offset has no work of this signal. If its tables were not read, send it again."
+        lost = self._store.fail_lost_signals(self._connector, upto=offset.signal, requests=working, message=message)
+        if lost:
+            log.warning("Signals %s have failed. %s", ", ".join(map(str, lost)), message)
+
+    def failed(self, requests: set[int], reason: str) -> None:
+        """End the signals of requests that failed before their end."""
+        for number in requests:
+            refuse(
+                self._batcher, Signal(number, self._ids.get(number, ""), "execute-snapshot"), reason, SignalState.FAILED
+            )
+
+    def _process(self, signal: Signal) -> None:
+        name, number, channel = signal.id or "without an id", signal.number, signal.channel
+        log.info("Signal %s (number %d) from %s: %s.", name, number, channel, signal.type)
+        if channel not in self._enabled:
+            refuse(self._batcher, signal, f"the channel {channel} is not among signal.enabled.channels")
+            return
+        try:
+            message = self._actions.carry_out(signal)
+        except Refused as e:
+            log.warning("Signal %s is refused: %s", signal.id or number, e)
+            refuse(self._batcher, signal, str(e))
+        except Exception as e:
+            log.exception("Signal %s has failed; capture goes on.", signal.id or number)
+            refuse(self._batcher, signal, str(e) or repr(e), SignalState.FAILED)
+        else:
+            if message is None:
+                self._ids[number] = signal.id
+                self._store.set_signal_state(self._connector, number, SignalState.RUNNING)
+            else:
+                self._batcher.end_signal(number, SignalState.DONE, message)

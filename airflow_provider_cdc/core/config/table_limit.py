@@ -1,0 +1,41 @@
+"""A bound on how many tables a connector may capture (Debezium MySQL connector, ``guardrail.collections.max``).
+
+Only captured tables have a schema history here, so the bound is on both.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.enums import LimitAction
+from airflow_provider_cdc.core.errors import PrerequisiteError
+from airflow_provider_cdc.core.model.schema import TableId
+
+log = logging.getLogger(__name__)
+
+_SHOWN = 5
+
+
+def guard(config: ConnectorConfig, captured: Callable[[], Collection[TableId]]) -> None:
+    """Check the number of captured tables.
+
+    :param captured: returns them; called only if there is a bound
+    :raises PrerequisiteError: there are more than allowed, and ``guardrail.collections.limit.action=fail``
+    """
+    limit = config.guardrail_collections_max
+    tables = captured() if limit else ()
+    if len(tables) <= limit:
+        return
+    names = sorted(map(str, tables))
+    some = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
+    what = f"{len(names)} tables are captured, more than guardrail.collections.max={limit}: {some}"
+    if config.guardrail_collections_limit_action is LimitAction.WARN:
+        log.warning("%s.", what)
+        return
+    raise PrerequisiteError(
+        f"{what}.",
+        safe="Nothing was read; the offset is untouched.",
+        remedy=f"narrow {config.TABLES[0]}, raise guardrail.collections.max, or set guardrail.collections.limit.action=warn",
+    )

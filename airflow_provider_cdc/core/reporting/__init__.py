@@ -1,0 +1,1 @@
+"""Reports of a run about itself: metrics, and progress of long work."""

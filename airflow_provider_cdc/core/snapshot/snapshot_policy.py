@@ -1,0 +1,289 @@
+"""What ``snapshot.mode`` decides: whether rows and schemas are read, whether a run streams, what happens when the position is lost.
+
+Each mode is a :class:`SnapshotPolicy` (Debezium MySQL connector, "Custom snapshotter SPI"): a :class:`FixedPolicy` for the built-in ones and
+``configuration_based``, a class of the user for ``custom``. Users may also provide the SELECT of each
+table (``snapshot.query.mode=custom``) and the statement that locks it (``snapshot.locking.mode=custom``). All three are entry points
+of a package that is installed where captures run.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.enums import QueryMode, SnapshotMode
+from airflow_provider_cdc.core.config.tables import TableConfig
+from airflow_provider_cdc.core.entry_points import SNAPSHOT_LOCKS, SNAPSHOT_POLICIES, SNAPSHOT_QUERIES, extensions
+from airflow_provider_cdc.core.errors import CdcError, ConfigError, PrerequisiteError
+from airflow_provider_cdc.core.model.schema import TableId
+
+log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+
+class SnapshotPolicy(abc.ABC):
+    """Decides about the snapshots of a connector.
+
+    A custom policy is a subclass, and an entry point of group ``airflow_provider_cdc.snapshot_policies``. It is made at the
+    beginning of each run, with the connector's properties (no secrets) by their documented names, and lives as long as the run.
+    """
+
+    @abc.abstractmethod
+    def should_snapshot_data(self, offset_exists: bool, in_progress: bool) -> bool:
+        """Whether the rows of all tables are read.
+
+        Asked at the beginning of a run, and with ``(False, False)`` for tables that a running connector has to read: new ones, and
+        those that a DDL statement has rewritten. With ``(True, True)``, an interrupted snapshot goes on with the tables that are left; if
+        ``(True, False)`` is true as well, it begins anew.
+
+        :param offset_exists: the connector has a position in the log
+        :param in_progress: the last run ended within a snapshot
+        """
+
+    @abc.abstractmethod
+    def should_snapshot_schema(self, offset_exists: bool, in_progress: bool) -> bool:
+        """Whether the schemas of all tables are read; with rows they always are. A connector that has a position in the log
+        knows the schemas in force there, so for it nothing is read without rows."""
+
+    @abc.abstractmethod
+    def should_stream(self) -> bool:
+        """Whether the run streams, after the snapshot where there is one."""
+
+    @abc.abstractmethod
+    def should_snapshot_on_schema_error(self) -> bool:
+        """Whether a lost schema history is rebuilt from the present table schemas."""
+
+    @abc.abstractmethod
+    def should_snapshot_on_data_error(self) -> bool:
+        """Whether all tables are read again when the log does not hold the connector's position any more."""
+
+    def should_stream_from_snapshot(self) -> bool:
+        """Where a connector that has a position in the log goes on after reading all tables: at the snapshot's position (yes), or
+        where streaming had stopped (no). Changes in between are in the rows of the tables, and are not captured as events."""
+        return True
+
+    def snapshot_completed(self) -> None:  # noqa: B027
+        """A snapshot has ended, and is durable."""
+
+    def snapshot_aborted(self) -> None:  # noqa: B027
+        """A snapshot has ended before all tables were read."""
+
+
+SnapshotQuery = Callable[[TableId, Sequence[str]], str | None]
+"""Entry point of group ``airflow_provider_cdc.snapshot_queries``: the SELECT that gives the rows of a table, with these columns.
+``None``: none of its rows is read, but its changes are streamed."""
+SnapshotLock = Callable[[float, TableId], str | None]
+"""Entry point of group ``airflow_provider_cdc.snapshot_locks``: given seconds to wait at most, and a table, the statement that locks
+it while a snapshot begins; ``None`` where no lock is needed."""
+
+
+class When(enum.Enum):
+    """When something is read."""
+
+    NEVER = enum.auto()
+    ONCE = enum.auto()
+    EACH_RUN = enum.auto()
+
+    def now(self, offset_exists: bool, in_progress: bool) -> bool:
+        return self is When.EACH_RUN or (self is When.ONCE and (in_progress or not offset_exists))
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPolicy(SnapshotPolicy):
+    """A policy that follows from the configuration alone."""
+
+    data: When
+    schema: When
+    stream: bool = True
+    on_schema_error: bool = False
+    on_data_error: bool = False
+
+    def should_snapshot_data(self, offset_exists: bool, in_progress: bool) -> bool:
+        return self.data.now(offset_exists, in_progress)
+
+    def should_snapshot_schema(self, offset_exists: bool, in_progress: bool) -> bool:
+        return self.schema.now(offset_exists, in_progress)
+
+    def should_stream(self) -> bool:
+        return self.stream
+
+    def should_snapshot_on_schema_error(self) -> bool:
+        return self.on_schema_error
+
+    def should_snapshot_on_data_error(self) -> bool:
+        return self.on_data_error
+
+
+_MODES: Final[Mapping[SnapshotMode, FixedPolicy]] = {
+    SnapshotMode.ALWAYS: FixedPolicy(When.EACH_RUN, When.EACH_RUN),
+    SnapshotMode.INITIAL: FixedPolicy(When.ONCE, When.ONCE),
+    SnapshotMode.INITIAL_ONLY: FixedPolicy(When.ONCE, When.ONCE, stream=False),
+    SnapshotMode.NO_DATA: FixedPolicy(When.NEVER, When.ONCE),
+    SnapshotMode.NEVER: FixedPolicy(When.NEVER, When.NEVER),
+    SnapshotMode.RECOVERY: FixedPolicy(When.ONCE, When.ONCE, on_schema_error=True),
+    SnapshotMode.WHEN_NEEDED: FixedPolicy(When.ONCE, When.ONCE, on_data_error=True),
+}
+
+
+def snapshot_policy(config: ConnectorConfig) -> SnapshotPolicy:
+    """The policy of ``snapshot.mode``, made anew.
+
+    :raises ConfigError: the user's own cannot be used
+    """
+    if config.snapshot_mode is SnapshotMode.CUSTOM:
+        return _Own(config)
+    if config.snapshot_mode is not SnapshotMode.CONFIGURATION_BASED:
+        return _MODES[config.snapshot_mode]
+    return FixedPolicy(
+        When.EACH_RUN if config.snapshot_mode_configuration_based_snapshot_data else When.NEVER,
+        When.EACH_RUN if config.snapshot_mode_configuration_based_snapshot_schema else When.NEVER,
+        config.snapshot_mode_configuration_based_start_stream,
+        config.snapshot_mode_configuration_based_snapshot_on_schema_error,
+        config.snapshot_mode_configuration_based_snapshot_on_data_error,
+    )
+
+
+def reads_rows(policy: SnapshotPolicy) -> bool:
+    """Whether the rows of a table that is new to a connector are read."""
+    return policy.should_snapshot_data(False, False)
+
+
+def never_reads(config: ConnectorConfig) -> bool:
+    """Whether no snapshot is taken by ``snapshot.mode``, whatever happens. A custom policy is not called."""
+    if config.snapshot_mode is SnapshotMode.CUSTOM:
+        return False
+    policy = snapshot_policy(config)
+    asked = policy.should_snapshot_schema(False, False), policy.should_snapshot_on_data_error()
+    return not (reads_rows(policy) or any(asked))
+
+
+def snapshot_query(config: ConnectorConfig) -> SnapshotQuery | None:
+    """The user's own query; ``None``: all rows are read.
+
+    :raises ConfigError: it cannot be used; also from asking it
+    """
+    if not isinstance(config, TableConfig) or config.snapshot_query_mode is not QueryMode.CUSTOM:
+        return None
+    what, query = _loaded("snapshot.query.mode.custom.name", config.snapshot_query_mode_custom_name, SNAPSHOT_QUERIES)
+
+    def ask(table: TableId, columns: Sequence[str]) -> str | None:
+        return _statement(what, table, query, table, list(columns))
+
+    return ask
+
+
+def lock_statements(config: TableConfig, timeout_s: float, tables: Sequence[TableId]) -> dict[TableId, str | None]:
+    """What the user's own lock gives for each table, with ``snapshot.locking.mode=custom``.
+
+    Several tables may have the same statement, which is then to be run once. Raises like :func:`snapshot_query`.
+
+    :param timeout_s: how long a lock may be waited for, in seconds
+    """
+    what, lock = _loaded("snapshot.locking.mode.custom.name", config.snapshot_locking_mode_custom_name, SNAPSHOT_LOCKS)
+    return {table: _statement(what, table, lock, timeout_s, table) for table in tables}
+
+
+def lock_refused(statement: str, why: str, usual: str) -> PrerequisiteError:
+    """The database does not accept a statement of the user's own lock.
+
+    :param usual: the locking mode that needs no statement of one's own
+    """
+    return PrerequisiteError(
+        f"The database refuses the statement of snapshot.locking.mode.custom.name: {why}",
+        where=statement,
+        safe="Nothing was read; the offset is untouched.",
+        remedy=f"correct the lock, or grant the account what it needs; or use snapshot.locking.mode={usual}",
+    )
+
+
+# -- of the user's own ------------------------------------------------------------------------------------------------
+
+
+class _Own(SnapshotPolicy):
+    """A policy of the user. Its exceptions and wrong results become errors that name it."""
+
+    def __init__(self, config: ConnectorConfig) -> None:
+        self._what, make = _loaded("snapshot.mode.custom.name", config.snapshot_mode_custom_name, SNAPSHOT_POLICIES)
+        policy = _called(self._what, make, config.public())
+        if not isinstance(policy, SnapshotPolicy):
+            raise _wrong(self._what, f"it gives a {type(policy).__name__}, which is no {SnapshotPolicy.__name__}")
+        self._policy = policy
+
+    def _yes(self, question: Callable[..., bool], *args: bool) -> bool:
+        answer = _called(f"{self._what}: {question.__name__}", question, *args)
+        if not isinstance(answer, bool):
+            raise _wrong(self._what, f"{question.__name__} gives {answer!r}, not True or False")
+        return answer
+
+    def should_snapshot_data(self, offset_exists: bool, in_progress: bool) -> bool:
+        return self._yes(self._policy.should_snapshot_data, offset_exists, in_progress)
+
+    def should_snapshot_schema(self, offset_exists: bool, in_progress: bool) -> bool:
+        return self._yes(self._policy.should_snapshot_schema, offset_exists, in_progress)
+
+    def should_stream(self) -> bool:
+        return self._yes(self._policy.should_stream)
+
+    def should_snapshot_on_schema_error(self) -> bool:
+        return self._yes(self._policy.should_snapshot_on_schema_error)
+
+    def should_snapshot_on_data_error(self) -> bool:
+        return self._yes(self._policy.should_snapshot_on_data_error)
+
+    def should_stream_from_snapshot(self) -> bool:
+        return self._yes(self._policy.should_stream_from_snapshot)
+
+    def snapshot_completed(self) -> None:
+        self._tell(self._policy.snapshot_completed)
+
+    def snapshot_aborted(self) -> None:
+        self._tell(self._policy.snapshot_aborted)
+
+    def _tell(self, hook: Callable[[], None]) -> None:
+        """Call a hook. Its error is only logged: the tables are read already."""
+        try:
+            hook()
+        except Exception:
+            log.exception("%s: %s has failed.", self._what, hook.__name__)
+
+
+def _loaded(name: str, value: str | None, group: str) -> tuple[str, Callable[..., Any]]:
+    """An entry point as text, and what it loads."""
+    what = f"{name}={value}"
+    point = extensions(group).get(value or "")
+    if point is None:
+        raise _wrong(what, f"no installed package has it as an entry point of group {group}")
+    found = _called(what, point.load)
+    if not callable(found):
+        raise _wrong(what, f"{point.value} is not callable")
+    return what, found
+
+
+def _called(what: str, function: Callable[..., _T], *args: Any) -> _T:
+    try:
+        return function(*args)
+    except CdcError:
+        raise
+    except Exception as e:
+        raise _wrong(what, f"it raises {type(e).__name__}: {e}") from e
+
+
+def _statement(what: str, table: TableId, function: Callable[..., Any], *args: Any) -> str | None:
+    statement = _called(f"{what}, asked for {table}", function, *args)
+    if statement is None or (isinstance(statement, str) and statement.strip()):
+        return statement
+    raise _wrong(what, f"for {table}, it gives {statement!r}, which is neither a statement nor None")
+
+
+def _wrong(what: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"{what} cannot be used: {why}.",
+        safe="What is committed stays, and the next run goes on from there.",
+        remedy="correct the package that has it, where captures run",
+    )

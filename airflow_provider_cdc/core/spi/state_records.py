@@ -1,0 +1,273 @@
+"""Rows of the state tables as the commands, the pages and the operators read them: one frozen class for each kind.
+
+The state store makes them. Nothing of the database is left in them: moments are in UTC, offsets and states are parsed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any, TypedDict
+
+from airflow_provider_cdc.core.model.notifications import Notification
+from airflow_provider_cdc.core.model.offset import Offset
+from airflow_provider_cdc.core.model.signal import SignalState
+from airflow_provider_cdc.core.spi.desired_state import Control
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """The definition that the last run of a connector had, without secrets: with it, its source and change log are found again.
+
+    :param properties: the properties that were set
+    :param connections: ids in Airflow: ``source``, ``state`` and ``storage`` are connections, ``dag`` is the DAG that captures
+    """
+
+    connector: str
+    source: str
+    changelog: str
+    changelog_options: Mapping[str, Any] = field(default_factory=dict)
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    connections: Mapping[str, str] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectorRecord:
+    """All that the state tables hold of one connector.
+
+    :param registration: ``None`` if the connector was captured by a release that did not record it
+    :param offset: ``None`` before the first commit; ``version`` and ``moved_at`` too
+    :param version: number of the offset in the connector's history
+    :param moved_at: when the offset was committed
+    :param owner: the run that is alive, since ``owner_since``; its lease ends in ``lease_s`` seconds unless renewed
+    :param dead_owner: a run whose lease ended at ``died_at`` because it was not renewed
+    :param registered_at: when the definition was recorded; a run records it anew only if it has changed
+    :param last_error: of the last run that failed, which need not be the last run
+    :param metrics: of the last run that read anything: context → name → value
+    :param last_signal: number of the newest signal, 0 if there is none
+    """
+
+    connector: str
+    registration: Registration | None = None
+    offset: Offset | None = None
+    version: int | None = None
+    moved_at: datetime | None = None
+    owner: str | None = None
+    owner_since: datetime | None = None
+    lease_s: float = 0.0
+    dead_owner: str | None = None
+    died_at: datetime | None = None
+    control: Control = field(default_factory=Control)
+    run_ended_at: datetime | None = None
+    last_error: str | None = None
+    last_error_at: datetime | None = None
+    metrics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    registered_at: datetime | None = None
+    last_signal: int = 0
+
+    @property
+    def failed_at(self) -> datetime | None:
+        """When the last run has failed; ``None`` if it has not."""
+        if self.last_error_at is None or (self.run_ended_at is not None and self.last_error_at < self.run_ended_at):
+            return None
+        return self.last_error_at
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether the last run, with the definition as it is recorded now, has ended without an error; not while one is alive."""
+        if (
+            self.run_ended_at is None
+            or self.registered_at is None
+            or self.owner is not None
+            or self.dead_owner is not None
+        ):
+            return False
+        return self.failed_at is None and self.registered_at < self.run_ended_at
+
+    @property
+    def source(self) -> str | None:
+        """The kind of source, where that is recorded."""
+        return None if self.registration is None else self.registration.source
+
+    @property
+    def position(self) -> dict[str, Any] | None:
+        """The position of the offset."""
+        return None if self.offset is None else self.offset.position
+
+    @property
+    def seq(self) -> int:
+        """The last sequence number that was committed."""
+        return 0 if self.offset is None else self.offset.seq
+
+    @property
+    def batch(self) -> int:
+        """The last batch."""
+        return 0 if self.offset is None else self.offset.batch
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRecord:
+    """One committed batch, as its manifest describes it.
+
+    :param manifest: path of the manifest
+    :param bytes: size of its files
+    :param topics: topic → events
+    :param position: where in the source's log the batch ends
+    :param epoch: of the lease under which it was committed
+    """
+
+    connector: str
+    batch: int
+    manifest: str
+    first_seq: int
+    last_seq: int
+    events: int
+    bytes: int
+    topics: Mapping[str, int]
+    position: dict[str, Any]
+    epoch: int
+    created_at: datetime
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        return asdict(self) | {"created_at": self.created_at.isoformat()}
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetRecord:
+    """An offset in the history of a connector.
+
+    :param epoch: of the lease under which it was committed
+    :param reason: what moved it: a batch, or a person
+    """
+
+    version: int
+    offset: Offset
+    epoch: int
+    reason: str
+    created_at: datetime
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        moment = self.created_at.isoformat()
+        return {
+            "version": self.version, "offset": self.offset.document(), "epoch": self.epoch, "reason": self.reason,
+            "created_at": moment,
+        }  # fmt: skip
+
+
+class Progress(TypedDict, total=False):
+    """How far the snapshot of a signal is. Only what is known is there.
+
+    ``tables``: tables that the signal asks for; ``left``: those of them that are not read yet; ``table``: the one that is being read;
+    ``rows``: its rows so far; ``of_about``: its rows as the database estimates them; ``rows_per_s``; ``chunk_rows``: rows of a chunk;
+    ``after`` and ``upto``: key of the last row that was read, and of the last row of the table. Of ranges of keys instead ``ranges``: those
+    that are left; ``deleted``: keys without a row of which a delete was written.
+    """
+
+    tables: int
+    left: int
+    table: str
+    rows: int
+    of_about: int
+    rows_per_s: float
+    chunk_rows: int
+    after: list[Any] | None
+    upto: list[Any] | None
+    ranges: int
+    deleted: int
+
+
+def part_of(progress: Progress) -> float | None:
+    """How much of a signal's snapshot is done, between 0 and 1; ``None`` if that is not known.
+
+    A table counts by its rows, or by how far its key has come where keys are numbers; tables count alike.
+    """
+    left = progress.get("left")
+    if left is None:
+        return None
+    tables = float(max(progress.get("tables") or left, left, 1))
+    done: float = (tables - left + (_of_table(progress) if left else 0.0)) / tables
+    return min(max(done, 0.0), 1.0)
+
+
+def _of_table(progress: Progress) -> float:
+    """How much of the table that is being read is done."""
+    if total := progress.get("of_about"):
+        return min(float(progress.get("rows", 0)) / float(total), 1.0)
+    after, upto = progress.get("after") or [None], progress.get("upto") or [None]
+    if isinstance(after[0], int) and isinstance(upto[0], int) and 0 <= after[0] <= upto[0] and upto[0]:
+        return float(after[0] / upto[0])
+    return 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class SignalRecord:
+    """One signal and its state.
+
+    :param number: never given out again, also not to a signal of another connector
+    :param id: what its sender calls it
+    :param data: JSON text, or whatever was sent instead
+    :param message: why it was refused or failed, or what it has done
+    """
+
+    number: int
+    id: str
+    type: str
+    data: str | None
+    channel: str
+    sent_by: str | None
+    state: SignalState
+    message: str
+    progress: Progress
+    received_at: datetime
+    running_at: datetime | None = None
+    ended_at: datetime | None = None
+
+    def document(self) -> dict[str, Any]:
+        """As programs read it. Moments are ``datetime``."""
+        found = {f.name: getattr(self, f.name) for f in fields(self)}
+        return found | {"state": self.state.value, "progress": dict(self.progress) or None}
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationRecord:
+    """A notification that was made durable.
+
+    :param number: grows with each notification
+    :param batch: the batch that it was committed with, if any
+    """
+
+    number: int
+    notification: Notification
+    batch: int | None = None
+
+    @property
+    def created_at(self) -> datetime:
+        """When it was made."""
+        return datetime.fromtimestamp(self.notification.ts_ms / 1000, UTC)
+
+    def document(self) -> dict[str, Any]:
+        """The JSON form."""
+        n, moment = self.notification, self.created_at.isoformat(timespec="milliseconds")
+        return {
+            "number": self.number, "id": n.id, "aggregate_type": n.aggregate_type, "type": n.type,
+            "additional_data": dict(n.additional_data), "batch": self.batch, "created_at": moment,
+        }  # fmt: skip
+
+
+__all__ = [
+    "BatchRecord",
+    "ConnectorRecord",
+    "NotificationRecord",
+    "OffsetRecord",
+    "Progress",
+    "Registration",
+    "SignalRecord",
+    "part_of",
+]

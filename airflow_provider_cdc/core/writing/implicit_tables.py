@@ -1,0 +1,90 @@
+"""Records tables with their first rows, and columns with the first rows that have them, of a source whose tables have no structures
+(``Source.STRUCTURED``)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_cdc.core.model.log_items import LogBlock, RowBlock
+from airflow_provider_cdc.core.model.schema import TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.model.schema_history import SchemaHistory
+from airflow_provider_cdc.core.spi.source import Source
+from airflow_provider_cdc.core.writing.event_writer import EventWriter
+
+
+class NewTables:
+    """The tables and columns that a run finds in rows, instead of in statements of the log.
+
+    :param source: if its tables have structures, statements tell, and nothing is done here
+    :param hidden: a table of which no event is made: the signal table
+    :param truncates: whether events that empty a table are captured
+    """
+
+    def __init__(
+        self, writer: EventWriter, history: SchemaHistory, hidden: TableId | None, source: Source, *, truncates: bool
+    ) -> None:
+        self._writer, self._history, self._hidden = writer, history, hidden
+        self._source, self._structured, self._truncates = source, source.STRUCTURED, truncates
+
+    def of(self, blocks: Iterable[RowBlock], position: dict[str, Any]) -> list[RowBlock]:
+        """Record the tables and columns of rows that are written next.
+
+        :param position: at which the rows are
+        :return: the rows as they are written, with the schema in force
+        """
+        return [self._settled(rows, position) for rows in blocks]
+
+    def within(self, block: LogBlock) -> LogBlock:
+        """The same, of a block of the log."""
+        if self._structured:
+            return block
+        return replace(block, rows=self.of(block.rows, block.position.to_json()))
+
+    def _settled(self, rows: RowBlock, position: dict[str, Any]) -> RowBlock:
+        if self._structured or not len(rows) or rows.table.id == self._hidden:
+            return rows
+        rows = self._source.settled(rows, self._history.get(rows.table.id))
+        rows.table = self.schema(rows.table, position, int(rows.ts_us[0])) or rows.table
+        return rows
+
+    def schema(self, found: TableSchema | None, position: dict[str, Any], ts_us: int = 0) -> TableSchema | None:
+        """The schema in force of a table that the source has.
+
+        A table that was dropped before, and has rows again, is emptied first: rows of the one that is gone may still be in the targets.
+
+        :param found: as the source has it
+        """
+        if found is None:
+            return None
+        known = self._history.get(found.id)
+        if self._structured:
+            return known
+        if known is not None:
+            return self._grown(known, found, position, ts_us)
+        again = self._history.seen(found.id)
+        change = self._history.apply(TableChange(type="CREATE", id=found.id, table=found))
+        assert change is not None
+        assert change.table is not None
+        self._writer.schema_change(
+            [change], [change.table], ddl="", database=found.id.database, position=position, ts_us=ts_us, source={}
+        )
+        if again and self._truncates:
+            self._writer.truncate(change.table, ts_us or time.time_ns() // 1000, {})
+        return change.table
+
+    def _grown(self, known: TableSchema, found: TableSchema, position: dict[str, Any], ts_us: int) -> TableSchema:
+        """The schema with the columns that rows have besides: they are null in all rows before."""
+        new = found.columns[len(known.columns) :]
+        if not new or found.columns[: len(known.columns)] != known.columns:
+            return known
+        added = TableChange(type="ALTER", id=found.id, table=found, added=dict.fromkeys(c.name for c in new))
+        change = self._history.apply(added)
+        assert change is not None
+        assert change.table is not None
+        self._writer.schema_change(
+            [change], [change.table], ddl="", database=found.id.database, position=position, ts_us=ts_us, source={}
+        )
+        return change.table

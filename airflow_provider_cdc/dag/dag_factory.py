@@ -1,0 +1,278 @@
+"""DAGs of many connectors, each defined by a file: :mod:`.definition_files` finds it, :mod:`.definition_text` reads it, :mod:`.definition_form`
+says what it may hold."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from airflow.sdk import DAG, get_parsing_context
+
+from airflow_provider_cdc.connector import ConnectorDefinition
+from airflow_provider_cdc.core.errors import CdcError, ConfigError
+from airflow_provider_cdc.dag.connector_dag import cdc_dag
+from airflow_provider_cdc.dag.definition_files import Stack, files
+from airflow_provider_cdc.dag.definition_form import ConnectorPart, Definition, arguments, parse
+from airflow_provider_cdc.dag.definition_text import BadFile, Problem
+from airflow_provider_cdc.operators.broken_definition import BrokenDefinitionOperator
+from airflow_provider_cdc.sources import config_class
+
+log = logging.getLogger(__name__)
+
+BROKEN = "cdc-broken"
+"""The tag of DAGs whose definitions cannot be used."""
+BROKEN_EVERY = timedelta(hours=1)
+"""How often the DAG of a broken definition fails, until it is corrected."""
+_NOT_IN_IDS = re.compile(r"[^\w.-]")
+_LONGEST_ID = 250
+_SHOWN = 5
+"""Files that are named where several have the same mistake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What :func:`cdc_dags` has made.
+
+    :param dags: DAGs by their ids, also those that stand for broken definitions. While a task runs, only the one that it belongs to
+    :param connectors: those that can be used, for :func:`~airflow_provider_cdc.dag.lifecycle_dag.lifecycle_dag` and the like
+    :param broken: files that cannot be used, relative to the directory, with what is wrong
+    """
+
+    dags: dict[str, DAG] = field(default_factory=dict)
+    connectors: list[ConnectorDefinition] = field(default_factory=list)
+    broken: dict[str, ConfigError] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _File:
+    """One file on its way to a DAG.
+
+    :param stack: it, over its defaults
+    :param name: relative to the directory
+    :param dag_id: that of its DAG; of a file that does not say it, one by the name of the file
+    :param error: what is wrong with it, if anything
+    """
+
+    stack: Stack
+    name: str
+    dag_id: str
+    definition: Definition | None = None
+    connector: ConnectorDefinition | None = None
+    error: ConfigError | None = None
+
+
+def cdc_dags(directory: str | Path, *, default_args: Mapping[str, Any] | None = None) -> Fleet:
+    """A DAG for each file (``.yaml``, ``.yml``, ``.json``) in a directory and below. Airflow finds them by itself.
+
+        >>> fleet = cdc_dags(Path(__file__).parent / "fleet", default_args={"on_failure_callback": page_somebody})
+
+    A file says what :class:`~airflow_provider_cdc.connector.ConnectorDefinition` and :func:`~airflow_provider_cdc.dag.connector_dag.cdc_dag` take, by
+    the same names. ``_defaults.yaml`` says what holds for all files in its folder and below: mappings are joined, everything else is replaced.
+    docs/airflow.md has the whole.
+
+    A file that cannot be used breaks only itself: its DAG has one task then, which fails with what is wrong, once an hour. An error of the
+    import would not do, as Airflow stops all DAGs of a Python file that has one.
+
+    :param directory: an absolute path, as Airflow's processes begin in different folders
+    :param default_args: what holds for all tasks, and only code can say: callbacks. What a file says wins
+    :raises ConfigError: the directory is not there, or cannot be listed
+    """
+    folder, shared = Path(directory), dict(default_args or {})
+    found = [_parsed(stack) for stack in _listed(folder)]
+    _refuse_twice(found)
+    wanted, fleet = get_parsing_context().dag_id, Fleet()
+    for dag_id, of_it in _by_id(found).items():
+        # a task's process needs its own DAG only
+        if wanted in (None, dag_id):
+            fleet.dags[dag_id] = made = _made(dag_id, of_it, shared)
+            with made:
+                pass  # what a block was entered for, Airflow finds without a variable
+    for file in found:
+        if file.error is not None:
+            fleet.broken[file.name] = file.error
+        elif file.connector is not None:
+            fleet.connectors.append(file.connector)
+    for text in dict.fromkeys(map(str, fleet.broken.values())):
+        log.error("%s", text)
+    return fleet
+
+
+def _listed(folder: Path) -> list[Stack]:
+    if not folder.is_absolute():
+        raise ConfigError(
+            f"The directory of definitions is not absolute: {folder}.",
+            safe="Airflow keeps what it knows of the DAGs of this file.",
+            remedy=f'write cdc_dags(Path(__file__).parent / "{folder}")',
+        )
+    try:
+        return list(files(folder))
+    except OSError as e:
+        raise ConfigError(
+            f"The directory of definitions cannot be listed: {folder} ({e.strerror or e}).",
+            safe="Airflow keeps what it knows of the DAGs of this file, and starts none of them. Offsets and tables stay as they are.",
+            remedy="make the directory available to Airflow's DAG processor and its workers, or correct the path",
+        ) from e
+
+
+def _parsed(stack: Stack) -> _File:
+    """Read a file, and check what it says."""
+    file = _File(stack, stack.name, _fit(f"cdc_{stack.path.stem}"))
+    try:
+        values = stack.read()
+        file.dag_id = _said_id(values) or file.dag_id
+        definition, wrong = parse(values)
+        if definition is None:
+            raise BadFile([stack.problem(path, text) for path, text in wrong])
+        connector = {name: getattr(definition, name) for name in ConnectorPart.model_fields}
+        file.connector = ConnectorDefinition(**connector)
+        dag_id = definition.dag_id or f"cdc_{definition.name}"
+        if dag_id != _fit(dag_id):
+            raise BadFile([stack.problem(("dag_id",), "dag_id may have letters, digits, _, . and -, at most 250")])
+        file.definition, file.dag_id = definition, dag_id
+    except BadFile as e:
+        file.error = _error(file.name, e.problems)
+    except CdcError as e:
+        file.error = _of_code(file.name, e)
+    return file
+
+
+def _said_id(values: Mapping[str, Any]) -> str | None:
+    """The id that a file says, even if something else is wrong with it: people look for the error at the DAG that they know."""
+    said, name = values.get("dag_id"), values.get("name")
+    if not isinstance(said, str) and isinstance(name, str) and name:
+        said = f"cdc_{name}"
+    return _fit(said) if isinstance(said, str) and said else None
+
+
+def _fit(dag_id: str) -> str:
+    return _NOT_IN_IDS.sub("_", dag_id)[:_LONGEST_ID]
+
+
+def _refuse_twice(found: Sequence[_File]) -> None:
+    """Two captures of one name would take the source from each other, and of two DAGs of one id Airflow takes any."""
+    by: dict[tuple[str, str], list[_File]] = defaultdict(list)
+    for file in found:
+        if file.definition is not None:
+            by["connector", file.definition.name].append(file)
+            by["DAG", file.dag_id].append(file)
+    problems: dict[str, list[str]] = defaultdict(list)
+    for (what, name), same in by.items():
+        if len(same) > 1:
+            text = f"the {what} {name} is defined more than once: in {_listing([file.name for file in same])}"
+            for file in same:
+                problems[file.name].append(text)
+    together: dict[tuple[str, ...], list[_File]] = defaultdict(list)
+    for file in found:
+        if file.name in problems:
+            together[tuple(problems[file.name])].append(file)
+    for texts, same in together.items():
+        error = _error(_listing([file.name for file in same]), [Problem(None, None, text) for text in texts])
+        for file in same:
+            file.error = error
+
+
+def _listing(names: Sequence[str]) -> str:
+    """Names of files, of which there may be hundreds."""
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", " if more else " and ").join(names[:_SHOWN]) + more
+
+
+def _by_id(found: Sequence[_File]) -> dict[str, list[_File]]:
+    """Files by the DAG that they have. None that cannot be read takes the DAG of one that can."""
+    by: dict[str, list[_File]] = {}
+    for file in found:
+        if file.definition is not None:
+            by.setdefault(file.dag_id, []).append(file)
+    for file in found:
+        if file.definition is None:
+            wanted, number = file.dag_id[: _LONGEST_ID - 20], 1
+            while file.dag_id in by:
+                file.dag_id, number = f"{wanted}_broken{number if number > 1 else ''}", number + 1
+            by[file.dag_id] = [file]
+    return dict(sorted(by.items()))
+
+
+def _made(dag_id: str, of_it: Sequence[_File], shared: Mapping[str, Any]) -> DAG:
+    """The DAG of a file; or one that tells what is wrong with it, or with several that want the same id."""
+    if len(of_it) == 1 and of_it[0].error is None:
+        (file,) = of_it
+        try:
+            return _built(file, shared)
+        except BadFile as e:
+            file.error = _error(file.name, e.problems)
+        except CdcError as e:
+            file.error = _of_code(file.name, e)
+        except Exception as e:
+            # whatever Airflow has against an argument: it would break the DAGs of all files
+            file.error = _error(file.name, [Problem(None, None, f"{type(e).__name__}: {e}")])
+    texts = dict.fromkeys(str(file.error) for file in of_it)
+    return _stub(dag_id, "\n\n".join(texts), shared)
+
+
+def _built(file: _File, shared: Mapping[str, Any]) -> DAG:
+    assert file.definition is not None
+    assert file.connector is not None
+    names = config_class(file.connector.source).wrong_names(file.connector.properties)
+    if wrong := [file.stack.problem(("properties", name), f"{name}: {text}") for name, text in names.items()]:
+        raise BadFile(wrong)
+    given = arguments(file.definition)
+    for name in ConnectorPart.model_fields:
+        given.pop(name, None)
+    given["default_args"] = {**shared, **given.get("default_args", {})}
+    # a block that an error leaves counts for Airflow, too: it is entered again when the DAG is complete
+    dag = cdc_dag(file.connector, **given, auto_register=False)
+    try:
+        dag.validate()  # type: ignore[no-untyped-call]
+    except Exception as e:
+        raise BadFile([file.stack.problem(("schedule",), f"schedule: {e}")]) from e
+    dag.auto_register = True
+    dag.doc_md = f"{dag.doc_md}\n\nDefined in `{file.name}`."
+    return dag
+
+
+def _stub(dag_id: str, text: str, shared: Mapping[str, Any]) -> DAG:
+    quoted = "\n".join(f"    {line}" for line in text.splitlines())
+    with DAG(
+        dag_id,
+        schedule=BROKEN_EVERY,
+        start_date=datetime(2024, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        dag_display_name=f"{dag_id} (its definition is broken)",
+        tags=["cdc", BROKEN],
+        doc_md=f"This connector is not captured, as its definition cannot be used:\n\n{quoted}\n",
+        default_args=dict(shared),
+        auto_register=False,
+    ) as dag:
+        BrokenDefinitionOperator(task_id="definition", error=text, retries=0)
+    dag.auto_register = True
+    return dag
+
+
+_SAFE = "Nothing is captured for this one until then; its offset, its change log and its tables stay as they are. Other definitions go on."
+_REMEDY = (
+    "correct the file. Airflow reads it again within [dag_processor] min_file_process_interval (30 s), and the next run goes on where the last one "
+    "has ended"
+)
+
+
+def _error(name: str, problems: Sequence[Problem]) -> ConfigError:
+    lines = [f"  {problem.told(name)}" for problem in problems]
+    return ConfigError(f"The definition {name} cannot be used:\n" + "\n".join(lines), safe=_SAFE, remedy=_REMEDY)
+
+
+def _of_code(name: str, error: CdcError) -> ConfigError:
+    return ConfigError(
+        f"The definition {name} cannot be used:\n  {error.what}",
+        where=error.where,
+        safe=_SAFE,
+        remedy=f"{error.remedy}; in the file, which Airflow reads again within half a minute"
+        if error.remedy
+        else _REMEDY,
+    )

@@ -1,0 +1,103 @@
+"""One DAG that captures several small connectors by one task, and applies what it has captured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, TriggerRule
+
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.dag.connector_dag import CONTINUOUS, arguments_of, waiting
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
+from airflow_provider_cdc.operators.capture_group import CaptureGroupOperator
+from airflow_provider_cdc.sensors.any_changes import AnyChangesSensor
+from airflow_provider_cdc.services.connectors.connector_group import CaptureOf
+
+
+def cdc_group_dag(
+    connectors: Sequence[CaptureOf],
+    *,
+    location: str | None = None,
+    tables_of: Sequence[TablesOf] = (),
+    target: str = "delta",
+    dag_id: str = "cdc_group",
+    schedule: Any = CONTINUOUS,
+    state_conn_id: str = DEFAULT_CONN_ID,
+    spark_conn_id: str = "spark_default",
+    wait: bool = True,
+    poll_interval: float | timedelta = 10.0,
+    wait_timeout: float | timedelta = timedelta(days=7),
+    capture: Mapping[str, Any] | None = None,
+    apply: Mapping[str, Any] | None = None,
+    **dag: Any,
+) -> DAG:
+    """A DAG for several small connectors: it waits until any of them has changes, captures those that have by one process, one after the other, and applies
+    them in one Spark session. A hundred quiet connectors cost one DAG, one waiting sensor and no process.
+
+        >>> dag = cdc_group_dag(
+        ...     [CaptureOf(definition=shop, conn_id="shop_mariadb"), CaptureOf(definition=billing, conn_id="billing_mariadb")],
+        ...     location="s3a://lake/{connector}/{database}/{table}",
+        ... )
+
+    If a connector fails, the others are captured and applied, and the run fails and names it. One whose source is down is no failure where the sensor waits
+    for it; the log and the result of the task *capture* name it.
+
+    :param location: where tables are, of all connectors that ``tables_of`` names no other place of. Without both, the DAG captures only; another one applies,
+        such as that of :func:`~airflow_provider_cdc.dag.apply_dag.apply_dag`
+    :param tables_of: what is different for the tables of single connectors
+    :param target: kind of all tables, ``delta`` or ``iceberg``
+    :param schedule: as of ``DAG``. With a fixed schedule, ``wait=False`` keeps runs from waiting
+    :param wait: begin with the sensor. Without it, a run captures the changes that there are, and never waits
+    :param wait_timeout: how long to wait for changes; a run in which nothing changes is skipped, not failed
+    :param capture: further arguments of :class:`~airflow_provider_cdc.operators.capture_group.CaptureGroupOperator`
+    :param apply: further arguments of :class:`~airflow_provider_cdc.operators.apply_connectors.ApplyConnectorsOperator`
+    :param dag: further arguments of ``DAG``
+    :raises ConfigError: there are no connectors, one is there twice, or ``tables_of`` names one that is not captured here
+    """
+    applied = location is not None or bool(tables_of)
+    if not applied and apply:
+        raise ConfigError("apply says how changes are applied, and without location they are not.")
+    common: dict[str, Any] = {"connectors": connectors, "state_conn_id": state_conn_id}
+    names = ", ".join(f"**{one.definition.name}**" for one in connectors)
+    schedule, arguments = arguments_of(schedule, run_for=None, continuous=False, refused=False, dag=dag)
+    done = f"Keeps what is captured of the connectors {names} up to date."
+    arguments = {"tags": ["cdc"], "doc_md": done, **arguments}
+    with DAG(dag_id, schedule=schedule, **arguments) as made:
+        # a source that is down is asked by the sensor of the next run: there is nothing to try again meanwhile
+        captured = CaptureGroupOperator(task_id="capture", **common, **{"skip_unreachable": wait, **(capture or {})})
+        if wait:
+            AnyChangesSensor(**waiting(poll_interval, wait_timeout), **common) >> captured
+        if applied:
+            apply_changes = ApplyConnectorsOperator(
+                task_id="apply",
+                connectors=_applied(connectors, tables_of),
+                location=location,
+                target=target,
+                conn_id=spark_conn_id,
+                # one connector that fails must not keep what is captured of the others from their tables
+                trigger_rule=TriggerRule.NONE_SKIPPED,
+                **(apply or {}),
+            )
+            # of a run, the last tasks decide: one for the capture, too. It takes no process
+            captured >> [apply_changes, EmptyOperator(task_id="captured")]
+    return made
+
+
+def _applied(connectors: Sequence[CaptureOf], tables_of: Sequence[TablesOf]) -> list[TablesOf]:
+    different = {one.definition.name: one for one in tables_of}
+    found = []
+    for one in connectors:
+        tables = different.pop(one.definition.name, None) or TablesOf(definition=one.definition)
+        found.append(replace(tables, storage_conn_id=tables.storage_conn_id or one.storage_conn_id))
+    if different:
+        raise ConfigError(
+            f"tables_of names connectors that the group does not capture: {', '.join(different)}.",
+            where=f"captured are {', '.join(one.definition.name for one in connectors)}",
+            remedy="capture them here, or apply them by the DAG that captures them",
+        )
+    return found

@@ -1,0 +1,81 @@
+"""A DAG with a form that pauses, resumes, moves, repairs and deletes connectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import DAG, Param
+
+from airflow_provider_cdc.connector import ConnectorDefinition
+from airflow_provider_cdc.dag import param_forms
+from airflow_provider_cdc.dag.snapshot_dags import _manual
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.operators.lifecycle import TITLES, ConnectorLifecycleOperator
+
+_CHANGE, _SURE = "Where to go on from", "Safety, for what cannot be taken back"
+_REPAIRS = {
+    "snapshot": "snapshot: read all tables, then go on",
+    "incremental": "incremental: go on at once, read all tables beside it",
+    "skip": "skip: go on, and lose what was in between",
+}
+
+
+def lifecycle_dag(
+    connectors: Sequence[ConnectorDefinition | str],
+    *,
+    dag_id: str = "cdc_lifecycle",
+    state_conn_id: str = DEFAULT_CONN_ID,
+    **dag: Any,
+) -> DAG:
+    """A DAG with a form that pauses, resumes, stops and restarts connectors, shows their status, moves their offsets, repairs gaps
+    and deletes them.
+
+    What cannot be undone only says what it would do, until *Plan only* is switched off and the connector's name is typed.
+
+    :param connectors: what the form offers
+    :param dag: further arguments of ``DAG``
+    """
+    names = param_forms.connector_names(connectors)
+    params = {
+        "connector": param_forms.connector_param(names, None),
+        "action": param_forms.choice("Action", "", None, {action.value: title for action, title in TITLES.items()}),
+        "reason": param_forms.text("Reason", "shown to people who wonder why the connector stands still", None),
+        "position": param_forms.document("Position", "to go on from, as airflow cdc offset show prints it", _CHANGE),
+        "version": Param(
+            None, "of the offset to go back to, as airflow cdc offset history lists it", type=["null", "integer"], minimum=1,
+            title="Version", section=_CHANGE,
+        ),
+        "at_version": Param(
+            None, "do it only if the offset has this version still, as a plan had it", type=["null", "integer"], minimum=0,
+            title="Present version", section=_CHANGE,
+        ),
+        "repair": param_forms.choice("Repair of a gap", "", _CHANGE, _REPAIRS),
+        "plan_only": param_forms.switch("Plan only", "what would be done; nothing is changed", _SURE, on=True),
+        "confirm": param_forms.text("Confirm", "the connector's name, typed", _SURE),
+        "with_changelog": param_forms.switch("Delete the change log too", "when the connector is deleted", _SURE),
+    }  # fmt: skip
+    with _manual(dag_id, params, _DOC, "CDC: steer a connector", dag) as made:
+        ConnectorLifecycleOperator(
+            task_id="steer",
+            connector="{{ params.connector }}",
+            action="{{ params.action }}",
+            reason="{{ params.reason or '' }}",
+            position="{{ params.position | tojson if params.position else '' }}",
+            version="{{ params.version or '' }}",
+            at_version="{{ '' if params.at_version is none else params.at_version }}",
+            repair="{{ params.repair }}",
+            plan_only="{{ params.plan_only | lower }}",
+            confirm="{{ params.confirm or '' }}",
+            with_changelog="{{ params.with_changelog | lower }}",
+            state_conn_id=state_conn_id,
+        )
+    return made
+
+
+_DOC = """
+Steers a connector, as `airflow cdc` does. What was done, or would be done, is in the log of **steer**, and in what it returns.
+
+A connector that is paused or stopped ends its run at the next boundary between two transactions; its DAG's runs are skipped until
+it is resumed.
+"""

@@ -1,0 +1,216 @@
+"""DAGs with a form: one reads tables again, one sends any signal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param, task
+
+from airflow_provider_cdc.connector import ConnectorDefinition
+from airflow_provider_cdc.core.errors import CdcError
+from airflow_provider_cdc.core.signals.requests import MOST_CHUNK_ROWS
+from airflow_provider_cdc.dag import param_forms
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID, CdcStateHook
+from airflow_provider_cdc.operators.signal import SendSignalOperator
+from airflow_provider_cdc.sensors.snapshot_completed import SnapshotCompletedSensor
+from airflow_provider_cdc.services.tasks.connector_fields import failure
+
+TYPES = (
+    "execute-snapshot", "stop-snapshot", "pause-snapshot", "resume-snapshot", "log", "schema-changes",
+    "set-binlog-position",
+)  # fmt: skip
+"""Documented types of signals, as suggestions."""
+_WHICH, _HOW = "Which rows", "How to read"
+
+
+def ad_hoc_snapshot_dag(
+    connectors: Sequence[ConnectorDefinition | str],
+    *,
+    dag_id: str = "cdc_ad_hoc_snapshot",
+    tables: Mapping[str, Sequence[str]] | None = None,
+    state_conn_id: str = DEFAULT_CONN_ID,
+    poll_interval: float = 5.0,
+    timeout: timedelta = timedelta(days=2),
+    **dag: Any,
+) -> DAG:
+    """A DAG with a form: which tables of which connector are to be read again, which rows, and how.
+
+    Its tasks check what was entered against what the connector captures, send the signal, and wait without a worker until the
+    snapshot is complete; progress is in the log of ``wait``.
+
+        >>> dag = ad_hoc_snapshot_dag([shop, billing], tables={"billing": ["billing.invoices"]})
+
+    :param connectors: what the form offers
+    :param tables: connector → names of tables to offer besides those that its include list names one by one
+    :param poll_interval: seconds between two polls of the snapshot's progress
+    :param timeout: how long to wait for a snapshot; it goes on after that
+    :param dag: further arguments of ``DAG``
+    """
+    names = param_forms.connector_names(connectors)
+    known = param_forms.known_tables(connectors, tables or {})
+    params = _snapshot_params(names, known)
+    with _manual(dag_id, params, _SNAPSHOT_DOC, "CDC: read tables again", dag) as made:
+        connector = "{{ params.connector }}"
+        request: Any = _check.override(task_id="check")(state_conn_id=state_conn_id)
+        send: Any = SendSignalOperator(
+            task_id="send", connector=connector, type="execute-snapshot", data=request, state_conn_id=state_conn_id
+        )
+        SnapshotCompletedSensor(
+            task_id="wait",
+            connector=connector,
+            number=send.output,
+            state_conn_id=state_conn_id,
+            poll_interval=poll_interval,
+            timeout=timeout.total_seconds(),
+        )
+    return made
+
+
+def signal_dag(
+    connectors: Sequence[ConnectorDefinition | str],
+    *,
+    dag_id: str = "cdc_signal",
+    state_conn_id: str = DEFAULT_CONN_ID,
+    poll_interval: float = 5.0,
+    timeout: timedelta = timedelta(days=2),
+    **dag: Any,
+) -> DAG:
+    """A DAG with a form that sends any signal to a connector and waits until it has ended.
+
+    :param connectors: what the form offers
+    :param dag: further arguments of ``DAG``
+    """
+    names = param_forms.connector_names(connectors)
+    params = {
+        "connector": param_forms.connector_param(names, None),
+        "type": Param(
+            "log", "one of the documented types, one of the source, or one of your own", type="string", minLength=1,
+            examples=list(TYPES), title="Type",
+        ),
+        "data": param_forms.document("Data", 'what the type needs, for example {"message": "we were here at {}"}', None),
+        "id": param_forms.text("Id", "what the signal is called in notifications; by default the run", None),
+    }  # fmt: skip
+    with _manual(dag_id, params, _SIGNAL_DOC, "CDC: send a signal", dag) as made:
+        send: Any = SendSignalOperator(
+            task_id="send",
+            connector="{{ params.connector }}",
+            type="{{ params.type }}",
+            data="{{ params.data | tojson if params.data else '' }}",
+            id="{{ params.id or '' }}",
+            state_conn_id=state_conn_id,
+        )
+        SnapshotCompletedSensor(
+            task_id="wait",
+            connector="{{ params.connector }}",
+            number=send.output,
+            state_conn_id=state_conn_id,
+            poll_interval=poll_interval,
+            timeout=timeout.total_seconds(),
+        )
+    return made
+
+
+@task
+def _check(state_conn_id: str, **context: Any) -> dict[str, Any]:
+    """Check what was entered; the data of the signal."""
+    from airflow_provider_cdc.core.config.tables import TableConfig
+    from airflow_provider_cdc.dag.snapshot_form import snapshot_request
+    from airflow_provider_cdc.services.connectors.captured_tables import captured_tables
+    from airflow_provider_cdc.services.connectors.connector_access import access_of, find_connector
+    from airflow_provider_cdc.sources import config_class
+
+    params = context["params"]
+    try:
+        with CdcStateHook(state_conn_id).opened() as store:
+            row = find_connector(store, params["connector"])
+            found = access_of(row)
+            config = TableConfig if found is None else config_class(found.definition.source)
+            return snapshot_request(params, captured_tables(store, row), config)
+    except CdcError as e:
+        raise failure(e) from e
+
+
+def _snapshot_params(names: Sequence[str], known: Mapping[str, Sequence[str]]) -> dict[str, Param]:
+    several = len(names) > 1
+    shown = {table: f"{table} ({', '.join(owners)})" for table, owners in known.items()} if several else {}
+    tables = Param(
+        None,
+        "tables that the connectors' include lists name" if known else "the include lists name none: type them below",
+        type=["null", "array"],
+        items={"type": "string"},
+        examples=list(known),
+        values_display=shown,
+        title="Tables",
+    )
+    return {
+        "connector": param_forms.connector_param(names, None),
+        "tables": tables,
+        "more_tables": Param(
+            None,
+            "one per line, as database.table or as a regular expression that matches whole names",
+            type=["null", "array"],
+            items={"type": "string"},
+            title="Further tables",
+        ),
+        "filters": param_forms.document(
+            "Filter per table",
+            'a condition in the database\'s SQL, for example {"inventory.orders": "region = \'north\'"}; in a blocking snapshot the whole '
+            "SELECT. Rows that do not fulfil it stay as they are.",
+            _WHICH,
+        ),
+        "changed_since_column": param_forms.text(
+            "Changed since: column", "only rows in which this column is at or after the moment below", _WHICH
+        ),
+        "changed_since": param_forms.text("Changed since: moment", "compared as UTC", _WHICH, format="date-time"),
+        "type": param_forms.choice(
+            "Type",
+            "beside the capture, or with the capture standing still meanwhile",
+            _HOW,
+            {"incremental": "incremental: in chunks, beside the capture", "blocking": "blocking: at once, in parallel"},
+        ),
+        "surrogate_key": param_forms.text(
+            "Surrogate key", "column to cut chunks by instead of the primary key; it may not be NULL", _HOW
+        ),
+        "chunk_size": param_forms.whole_number(
+            "Chunk size",
+            "rows that are read at a time in an incremental snapshot; by default as the connector has it",
+            _HOW,
+            MOST_CHUNK_ROWS,
+        ),
+        "replace": param_forms.switch(
+            "Empty the tables first",
+            "in the targets, so that rows which are gone from the source disappear there too; not together with filters",
+            _HOW,
+        ),
+    }
+
+
+def _manual(dag_id: str, params: Mapping[str, Any], doc: str, title: str, dag: dict[str, Any]) -> DAG:
+    """A DAG that only people start."""
+    given = {
+        "schedule": None,
+        "catchup": False,
+        "tags": ["cdc"],
+        "dag_display_name": title,
+        "doc_md": doc,
+        "params": dict(params),
+        **dag,
+    }
+    return DAG(dag_id, **given)
+
+
+_SNAPSHOT_DOC = """
+Reads tables of a connector again while its changes are captured.
+
+1. **check** compares what was entered with the tables that the connector captures.
+2. **send** sends the signal `execute-snapshot`.
+3. **wait** waits, without a worker, until the snapshot is complete; its log shows the progress.
+
+The connector's own DAG does the reading. Stop, pause or resume a snapshot with the DAG `cdc_signal`.
+"""
+_SIGNAL_DOC = """
+Sends a signal to a connector and waits, without a worker, for what becomes of it. Types and data are those of the
+Debezium connector documents, "Sending signals to a connector".
+"""

@@ -1,0 +1,70 @@
+"""A DAG with a form that compares tables with the source, repairs them, and builds them again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Param
+
+from airflow_provider_cdc.connector import ConnectorDefinition
+from airflow_provider_cdc.dag import param_forms
+from airflow_provider_cdc.dag.snapshot_dags import _manual
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.operators.table_actions import TITLES, WorkOnTablesOperator
+
+
+def tables_dag(
+    connectors: Sequence[ConnectorDefinition | str],
+    *,
+    dag_id: str = "cdc_tables",
+    spark: Mapping[str, Any] | None = None,
+    wait: timedelta = timedelta(minutes=10),
+    state_conn_id: str = DEFAULT_CONN_ID,
+    **dag: Any,
+) -> DAG:
+    """A DAG with a form that compares tables of a target with the source, has rows that differ read again, or builds tables again from the change log.
+
+    The pages of connectors start its runs, too.
+
+    :param connectors: what the form offers
+    :param spark: how jobs are submitted for tables in a lakehouse: ``conn_id``, ``jars``, ``packages``, ``conf`` and other arguments of ``SparkSubmitOperator``
+    :param wait: how long a comparison waits for the capture, and then for the apply
+    :param dag: further arguments of ``DAG``
+    """
+    names = param_forms.connector_names(connectors)
+    params = {
+        "connector": param_forms.connector_param(names, None),
+        "work": param_forms.choice("What", "", None, {work.value: title for work, title in TITLES.items()}),
+        "tables": Param(
+            [], "one per line; of a comparison, names or regular expressions that match whole names, and none for all",
+            type=["null", "array"], items={"type": "string"}, title="Tables",
+        ),
+        "target": param_forms.text("Kind of the target", "where there are several", None),
+        "location": param_forms.text("Location of its tables", "as its apply has it, where there are several", None),
+        "confirm": param_forms.text("Confirm", "the connector's name, typed; not of a comparison", None),
+    }  # fmt: skip
+    with _manual(dag_id, params, _DOC, "CDC: compare, repair and rebuild tables", dag) as made:
+        WorkOnTablesOperator(
+            task_id="work",
+            connector="{{ params.connector }}",
+            work="{{ params.work }}",
+            tables="{{ params.tables | tojson if params.tables else '' }}",
+            target="{{ params.target or '' }}",
+            location="{{ params.location or '' }}",
+            confirm="{{ params.confirm or '' }}",
+            wait=wait,
+            spark=spark,
+            state_conn_id=state_conn_id,
+        )
+    return made
+
+
+_DOC = """
+Works on the tables that a connector's changes are applied to, as `airflow cdc verify` and `airflow cdc rebuild` do. Capture and apply go on meanwhile.
+
+- **verify** compares them with the source, row by row and value by value. Nothing is changed.
+- **repair** compares, and has the rows that differ read again by signals to the connector.
+- **rebuild** builds them again from the change log, and replaces each by one commit.
+"""

@@ -1,0 +1,227 @@
+"""Decides who may do what with a connector: Airflow's auth manager, asked about the DAG that captures it and the connection to its source.
+
+The table of docs/security.md says the same in words.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+import sqlalchemy as sa
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
+from airflow.api_fastapi.auth.managers.models.resource_details import ConnectionDetails, DagAccessEntity, DagDetails
+from airflow.models.connection import Connection
+from airflow.models.dag import DagModel, DagTag
+from airflow.utils.session import create_session
+
+from airflow_provider_cdc.core.spi.state_records import ConnectorRecord
+
+ROWS = "CDC rows"
+"""The view that an auth manager with views of its own is asked about before a row is shown."""
+
+
+class Right(StrEnum):
+    """What somebody may do with a connector. Each needs the one before, except that of rows: it needs :attr:`READ`."""
+
+    READ = "read"
+    """See its state: who may read the DAG."""
+    OPERATE = "operate"
+    """Pause and resume it, send it signals: who may trigger runs of the DAG."""
+    ADMINISTER = "administer"
+    """What may lose data: who may edit the connection to its source, too."""
+    ROWS = "rows"
+    """See the data of a row: who may operate it, and see the view :data:`ROWS`. Airflow's configuration has to allow it for the connector besides."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownDag:
+    """What Airflow knows of a DAG.
+
+    :param next_at: when its next run is due; ``None``: nothing but an event or a person starts it
+    :param stale: no file has it any more
+    :param tags: in their order
+    """
+
+    id: str
+    team: str | None = None
+    next_at: datetime | None = None
+    paused: bool = False
+    stale: bool = False
+    tags: tuple[str, ...] = ()
+
+
+def known_dags(ids: Iterable[str]) -> dict[str, KnownDag]:
+    """DAGs by their ids, from Airflow's database; by three queries, however many there are."""
+    wanted = sorted(set(ids))
+    if not wanted:
+        return {}
+    columns = sa.select(DagModel.dag_id, DagModel.next_dagrun_create_after, DagModel.is_paused, DagModel.is_stale)
+    with create_session() as session:
+        teams = DagModel.get_dag_id_to_team_name_mapping(wanted, session=session)
+        rows = session.execute(columns.where(DagModel.dag_id.in_(wanted))).all()
+        tagged = session.execute(sa.select(DagTag.dag_id, DagTag.name).where(DagTag.dag_id.in_(wanted))).all()
+    tags: dict[str, list[str]] = {}
+    for id_, tag in tagged:
+        tags.setdefault(id_, []).append(tag)
+    return {
+        id_: KnownDag(id_, teams.get(id_), next_at, bool(paused), bool(stale), tuple(sorted(tags.get(id_, ()))))
+        for id_, next_at, paused, stale in rows
+    }
+
+
+def dag_of(record: ConnectorRecord) -> str | None:
+    """The DAG whose task has captured a connector last."""
+    return None if record.registration is None else record.registration.connections.get("dag")
+
+
+class Known:
+    """What Airflow knows of connectors: the DAGs that capture them, and the teams of the connections to their sources.
+
+    :param dags: by id
+    """
+
+    def __init__(self, dags: Mapping[str, KnownDag] | None = None, sources: Iterable[str] = ()) -> None:
+        self.dags = dags or {}
+        self._sources, self._teams = sources, dict[str, str | None]()
+
+    def dag(self, record: ConnectorRecord) -> KnownDag | None:
+        """The DAG that captures a connector."""
+        return self.dags.get(dag_of(record) or "")
+
+    def team(self, record: ConnectorRecord) -> str | None:
+        """The team of the connection to a source; of one that is in none of Airflow's tables, but in a secrets backend, that of the DAG: it is the DAG that finds it there.
+
+        Asked by one query for all connectors, when it is wanted.
+        """
+        if self._sources:
+            self._teams, self._sources = teams_of(self._sources), ()
+        source, dag = source_of(record), self.dag(record)
+        elsewhere = None if dag is None else dag.team
+        return elsewhere if source is None else self._teams.get(source, elsewhere)
+
+
+def source_of(record: ConnectorRecord) -> str | None:
+    """The connection to the source of a connector."""
+    return None if record.registration is None else record.registration.connections.get("source")
+
+
+def known_of(records: Iterable[ConnectorRecord]) -> Known:
+    """What Airflow knows of these connectors."""
+    records = list(records)
+    dags = known_dags(dag for record in records if (dag := dag_of(record)) is not None)
+    return Known(dags, [source for record in records if (source := source_of(record)) is not None])
+
+
+def may(user: BaseUser, record: ConnectorRecord, right: Right, known: Known) -> bool:
+    """Whether a user has a right on a connector. Where no DAG has captured it, the connection to its source decides instead of one.
+
+    :param known: of :func:`known_of`
+    """
+    match right:
+        case Right.READ:
+            return _dag(user, record, known, writes=False)
+        case Right.OPERATE:
+            return _dag(user, record, known, writes=False) and _dag(user, record, known, writes=True)
+        case Right.ADMINISTER:
+            return may(user, record, Right.OPERATE, known) and _connection(user, record, known, writes=True)
+        case Right.ROWS:
+            seen = get_auth_manager().is_authorized_custom_view(method="GET", resource_name=ROWS, user=user)
+            return bool(seen) and may(user, record, Right.OPERATE, known)
+
+
+def readable(user: BaseUser, records: Iterable[ConnectorRecord], known: Known) -> list[ConnectorRecord]:
+    """The connectors on which a user has :attr:`Right.READ`; the auth manager is asked once a team for all DAGs, and for all connections."""
+    records = list(records)
+    dags, connections = defaultdict[str | None, set[str]](set), defaultdict[str | None, set[str]](set)
+    for record in records:
+        if (dag := dag_of(record)) is not None:
+            found = known.dag(record)
+            dags[None if found is None else found.team].add(dag)
+        elif (source := source_of(record)) is not None:
+            connections[known.team(record)].add(source)
+    manager = get_auth_manager()
+    read = {
+        id_ for team, ids in dags.items()
+        for id_ in manager.filter_authorized_dag_ids(dag_ids=ids, user=user, method="GET", team_name=team)
+    }  # fmt: skip
+    linked = {
+        id_ for team, ids in connections.items()
+        for id_ in manager.filter_authorized_connections(conn_ids=ids, user=user, method="GET", team_name=team)
+    }  # fmt: skip
+
+    def seen(record: ConnectorRecord) -> bool:
+        dag, source = dag_of(record), source_of(record)
+        if dag is not None:
+            return dag in read
+        return may(user, record, Right.READ, known) if source is None else source in linked
+
+    return [record for record in records if seen(record)]
+
+
+def rights_on(user: BaseUser, record: ConnectorRecord, known: Known) -> list[Right]:
+    """All rights that a user has on a connector."""
+    return [right for right in Right if may(user, record, right, known)]
+
+
+@dataclass(frozen=True, slots=True)
+class KnownConnection:
+    """A connection of Airflow's database to a source.
+
+    :param kind: of source
+    """
+
+    id: str
+    kind: str
+    team: str | None = None
+
+
+def known_connections(prefix: str, kinds: Iterable[str]) -> list[KnownConnection]:
+    """Connections of Airflow's database whose type is the prefix and one of these kinds of sources, by their ids."""
+    types = {f"{prefix}{kind}": kind for kind in kinds}
+    columns = sa.select(Connection.conn_id, Connection.conn_type, Connection.team_name)
+    with create_session() as session:
+        rows = session.execute(columns.where(Connection.conn_type.in_(types)).order_by(Connection.conn_id)).all()
+    return [KnownConnection(id_, types[type_], team) for id_, type_, team in rows]
+
+
+def teams_of(conn_ids: Iterable[str]) -> dict[str, str | None]:
+    """Connections of Airflow's database → the team of each; ``None``: of all teams."""
+    found: dict[str, str | None] = Connection.get_conn_id_to_team_name_mapping(sorted(set(conn_ids)))
+    return found
+
+
+def team_of(conn_id: str) -> str | None:
+    """The team that a connection of Airflow's database belongs to."""
+    return teams_of([conn_id]).get(conn_id)
+
+
+def may_connect(user: BaseUser, conn_id: str, team: str | None, *, edit: bool) -> bool:
+    """Whether a user may see a connection, or edit it."""
+    details = ConnectionDetails(conn_id=conn_id, team_name=team)
+    manager = get_auth_manager()
+    return bool(manager.is_authorized_connection(method="PUT" if edit else "GET", details=details, user=user))
+
+
+def _dag(user: BaseUser, record: ConnectorRecord, known: Known, *, writes: bool) -> bool:
+    if (dag := dag_of(record)) is None:
+        return _connection(user, record, known, writes=writes)
+    found = known.dag(record)
+    return bool(
+        get_auth_manager().is_authorized_dag(
+            method="POST" if writes else "GET",
+            access_entity=DagAccessEntity.RUN if writes else None,
+            details=DagDetails(id=dag, team_name=None if found is None else found.team),
+            user=user,
+        )
+    )
+
+
+def _connection(user: BaseUser, record: ConnectorRecord, known: Known, *, writes: bool) -> bool:
+    details = ConnectionDetails(conn_id=source_of(record), team_name=known.team(record))
+    manager = get_auth_manager()
+    return bool(manager.is_authorized_connection(method="PUT" if writes else "GET", details=details, user=user))

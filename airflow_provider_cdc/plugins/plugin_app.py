@@ -1,0 +1,125 @@
+"""What the plugin serves below ``/cdc``: the API of the pages, their built files, and what was measured for Prometheus.
+
+Who may do what: docs/security.md. FastAPI evaluates annotations: everything they name is imported at module level.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_asset
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import RedirectResponse, Response
+from fastapi.routing import APIRoute
+from fastapi.staticfiles import StaticFiles
+
+from airflow_provider_cdc.core.errors import CdcError, NotGranted, StateError, TransientError
+from airflow_provider_cdc.plugins.api import actions, connectors, diagnostics, models, rows, wizard
+from airflow_provider_cdc.plugins.api.dependencies import Store, right_of
+from airflow_provider_cdc.plugins.authorization import known_of, readable
+from airflow_provider_cdc.services.dashboards.openmetrics import CONTENT_TYPE, openmetrics
+from airflow_provider_cdc.services.dashboards.overview_models import LastError
+
+STATIC = Path(__file__).parent / "static"
+"""The pages, built by ``dev/setup``."""
+_PAGES = "plugin/cdc"
+"""Where Airflow shows them, below its own base path."""
+_PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": models.Problem, "description": what}
+    for status, what in {
+        401: "Nobody is logged in",
+        403: "The user may not do this",
+        404: "There is no such connector, or the user may not see it",
+        409: "It cannot be done",
+        415: "The body is not declared as JSON",
+        503: "The state tables, the change log or the source cannot be reached",
+    }.items()
+}
+
+app = FastAPI(
+    title="Change data capture",
+    version="1",
+    description="Connectors that capture changes: how they are, and what may be done to them. Airflow's login and rights count.",
+    docs_url=None,  # its page would load scripts from elsewhere
+    redoc_url=None,
+    openapi_url="/api/v1/openapi.json",
+)
+
+
+def _json_only(request: Request) -> None:
+    """Refuse bodies that a page of another site could send without its user's knowledge: forms, and what has no type at all."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if request.method not in ("GET", "HEAD") and kind != "application/json":
+        raise HTTPException(415, "The body has to be JSON, with the header “Content-Type: application/json”.")
+
+
+_signed_in = [Depends(requires_access_asset("GET"))]
+_api = APIRouter(prefix="/api/v1", dependencies=[*_signed_in, Depends(_json_only)], responses=_PROBLEMS)
+for router in (connectors.router, diagnostics.router, actions.router, rows.router, wizard.router):
+    _api.include_router(router)
+for route in _api.routes:
+    if isinstance(route, APIRoute):  # who reads the document learns what each route needs
+        route.openapi_extra = {"x-right": right_of(route).value}
+app.include_router(_api)
+
+
+@app.get("/metrics", dependencies=_signed_in, include_in_schema=False)
+def metrics(store: Store, user: GetUserDep) -> Response:
+    """What was measured of all connectors that the user may see, as OpenMetrics text."""
+    records = store.connectors()
+    known = known_of(records)
+    seen = {record.connector for record in readable(user, records, known)}
+    found = [series for series in store.metrics.of() if series.connector in seen]
+    return Response(openmetrics(found), media_type=CONTENT_TYPE)
+
+
+class _Built(StaticFiles):
+    """Files that a browser asks for anew whenever it has them from an earlier release."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        answer = super().file_response(*args, **kwargs)
+        answer.headers["cache-control"] = "no-cache"
+        return answer
+
+
+app.mount("/static", _Built(directory=STATIC, check_dir=False), name="static")
+
+
+@app.get("/", include_in_schema=False)
+@app.get("/connectors/{rest:path}", include_in_schema=False)
+def page(request: Request, rest: str = "") -> Response:
+    """Where pages of earlier releases were, links lead on to where they are."""
+    path = f"connectors/{quote(rest)}" if rest else ""
+    return RedirectResponse(f"{_outside(request)}/{_PAGES}/{path}")
+
+
+def _outside(request: Request) -> str:
+    """Airflow's own base path."""
+    return str(request.scope.get("root_path", "")).rstrip("/").removesuffix("/cdc")
+
+
+@app.exception_handler(CdcError)
+def _trouble(request: Request, error: CdcError) -> Response:
+    status = 503 if isinstance(error, (TransientError, StateError)) else 403 if isinstance(error, NotGranted) else 409
+    return _answer(status, models.Problem(detail=str(error), error=LastError.of(str(error))).model_dump(mode="json"))
+
+
+@app.exception_handler(HTTPException)
+def _refused(request: Request, error: HTTPException) -> Response:
+    body = models.Problem(detail=str(error.detail), error=None).model_dump(mode="json")
+    return _answer(error.status_code, body, error.headers)
+
+
+@app.exception_handler(RequestValidationError)
+def _malformed(request: Request, error: RequestValidationError) -> Response:
+    """FastAPI's own answer without the values that were sent: some of them (NaN, halves of characters) no JSON can have."""
+    found = [{"type": one["type"], "loc": list(one["loc"]), "msg": one["msg"]} for one in error.errors()]
+    return _answer(422, {"detail": found})
+
+
+def _answer(status: int, body: dict[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """In ASCII, which has a form for halves of characters, too."""
+    return Response(json.dumps(body), status, headers, media_type="application/json")

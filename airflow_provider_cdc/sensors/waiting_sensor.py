@@ -1,0 +1,94 @@
+"""The base of all sensors: how they wait, and which ends of the waiting are a skip."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.bases.sensor import PokeReturnValue
+from airflow.sdk.exceptions import (
+    AirflowException,
+    AirflowFailException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+)
+
+from airflow_provider_cdc.triggers.polling import poll_seconds
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from airflow.triggers.base import BaseTrigger
+
+
+class WaitingSensor(BaseSensorOperator):
+    """Waits in the triggerer, or in a worker.
+
+    With ``soft_fail``, the task is skipped when ``timeout`` is over and there is nothing yet. An error fails the task, whatever ``soft_fail`` is:
+    Airflow alone would skip it, and its run would be a success. So would a source that cannot be asked when the time is over.
+
+    :param poll_interval: seconds between two polls
+    :param deferrable: wait in the triggerer; otherwise in a worker, in the ``mode`` that sensors have
+    """
+
+    def __init__(self, *, poll_interval: float | timedelta, deferrable: bool, **kwargs: Any) -> None:
+        super().__init__(**{"poke_interval": poll_interval, **kwargs})
+        self.poll_interval = poll_seconds(poll_interval)
+        self.deferrable = deferrable
+
+    @abc.abstractmethod
+    def wait(self, context: Context) -> Any:
+        """Return what the task returns, if it need not wait; otherwise defer the task."""
+
+    def execute(self, context: Context) -> Any:
+        if self.deferrable:
+            return self.wait(context)
+        with self._skipped_by_timeout_only():
+            return super().execute(context)
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        """Resume the task after its trigger has fired or failed, or after its time is over."""
+        try:
+            with self._skipped_by_timeout_only():
+                return super().resume_execution(next_method, next_kwargs, context)
+        except (AirflowSensorTimeout, AirflowSkipException) as e:
+            if not _is_timeout(e):
+                raise
+            found = self._last_poke(context)
+            if not found:
+                raise
+        return found.xcom_value if isinstance(found, PokeReturnValue) else None
+
+    def defer_to(self, trigger: BaseTrigger) -> NoReturn:
+        """Let a trigger wait, for as long as ``timeout`` says. Its event is the argument of ``execute_complete``."""
+        self.defer(trigger=trigger, method_name="execute_complete", timeout=timedelta(seconds=self.timeout))
+
+    def poke_at_timeout(self, context: Context) -> bool | PokeReturnValue:
+        """Ask once more when the time is over: the trigger may have met nothing but errors that pass."""
+        return self.poke(context)
+
+    def _last_poke(self, context: Context) -> bool | PokeReturnValue:
+        try:
+            return self.poke_at_timeout(context)
+        except AirflowSkipException:
+            raise
+        except AirflowException as e:
+            raise AirflowFailException(f"The time to wait is over, and the answer cannot be had now: {e}") from e
+
+    @contextmanager
+    def _skipped_by_timeout_only(self) -> Iterator[None]:
+        """Raise the error that ``soft_fail`` has made a skip of, unless it is the end of the time."""
+        try:
+            yield
+        except AirflowSkipException as e:
+            cause = e.__cause__
+            if self.soft_fail and isinstance(cause, AirflowException) and not _is_timeout(cause):
+                raise cause from cause.__cause__
+            raise
+
+
+def _is_timeout(error: BaseException) -> bool:
+    return isinstance(error, AirflowSensorTimeout) or isinstance(error.__cause__, AirflowSensorTimeout)

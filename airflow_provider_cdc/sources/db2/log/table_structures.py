@@ -1,0 +1,150 @@
+"""The structures of the tables that are read: what changed about them since, and how their change tables are read.
+
+The catalog is asked only about tables one of whose two tables was altered since it was asked last (``ALTER_TIME``); for the first time, when
+a table has changes for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from airflow_provider_cdc.core.errors import SchemaConflict
+from airflow_provider_cdc.core.model.schema import NOT_CAPTURED, Column, TableChange, TableId, TableSchema
+from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.sources.db2.asn.registrations import Registration
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.log.change_layout import ChangeLayout, layout_of
+from airflow_provider_cdc.sources.db2.log.query_connection import Questions
+from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+from airflow_provider_cdc.sources.db2.schema.structure import captured_structure
+
+
+class Structures:
+    """The structures of the tables of one stream.
+
+    :param tables: the structures that core knows; it takes over each change before :meth:`layout` is asked
+    """
+
+    def __init__(self, config: Db2Config, tables: Tables, questions: Questions) -> None:
+        self._config, self._tables, self._questions = config, tables, questions
+        self._seen: dict[TableId, tuple[Any, ...]] = {}
+        self._change_tables: dict[TableId, TableSchema] = {}
+        self._layouts: dict[TableId, ChangeLayout] = {}
+
+    def created(self, new: Sequence[Registration]) -> list[TableChange]:
+        """Tables that the agent captures and that are not known yet. Rows that they had before are not in their change tables."""
+        if not new:
+            return []
+        wanted = {one.table: one for one in new}
+        found = self._questions.ask(lambda c: Catalog(c, self._config).captured(wanted))
+        return [TableChange(type="CREATE", id=t, table=schema, exact=False) for t, schema in found.items()]
+
+    def dropped(self, missing: Sequence[TableId]) -> list[TableChange]:
+        """Those of some tables that do not exist."""
+        if not missing:
+            return []
+        exist = self._questions.ask(lambda c: Catalog(c, self._config).structures(missing))
+        return [TableChange(type="DROP", id=table) for table in missing if table not in exist]
+
+    def altered(self, reading: Sequence[Registration]) -> list[TableChange]:
+        """Changes of the structures of tables that are about to be read."""
+        stale = [one for one in reading if self._seen.get(one.table) != _mark(one)]
+        if not stale:
+            return []
+        changes = {one.table: self._change_id(one) for one in stale}
+        raw = self._questions.ask(lambda c: Catalog(c, self._config).structures([*changes, *changes.values()]))
+        found = []
+        for one in stale:
+            change_table = raw.get(changes[one.table])
+            known = self._tables.get(one.table)
+            if change_table is None or known is None:  # dropped since it was found: the next look says so
+                continue
+            if (source := raw.get(one.table)) is not None:
+                present = captured_structure(source, change_table, one.before_prefix)
+                if not known.same_structure(present):
+                    found.append(altered_table(known, present))
+            self._change_tables[one.table] = change_table
+            self._seen[one.table] = _mark(one)
+            self._layouts.pop(one.table, None)
+        return found
+
+    def layout(self, one: Registration) -> ChangeLayout:
+        """How the change table of a table is read."""
+        schema = self._tables.get(one.table)
+        layout = self._layouts.get(one.table)
+        if layout is not None and layout.schema is schema and layout.registration == one:
+            return layout
+        change_table = self._change_tables.get(one.table)
+        if schema is None or change_table is None:
+            raise SchemaConflict(
+                f"The structure of {one.table} changed while its changes were about to be read.",
+                where=f"{one.table}, change table {one.change}",
+                safe="Everything up to the position is captured; no row was decoded under a guess.",
+                remedy="run again: the structures are read anew",
+            )
+        layout = self._layouts[one.table] = layout_of(schema, one, change_table, self._config)
+        return layout
+
+    def _change_id(self, one: Registration) -> TableId:
+        return TableId(catalog=self._config.catalog, namespace=one.change_owner, name=one.change_table)
+
+
+def altered_table(known: TableSchema, present: TableSchema) -> TableChange:
+    """The change from one structure to another one.
+
+    Nothing tells of a renamed column (spec DB2-374). But Db2 adds columns behind all others, and lets those that stay stand in their order: a new column
+    that stands before one of these was renamed, whatever its type is now. Behind the last of them it may have been renamed as well, or made when
+    another one went: which values existing rows have in it is not known then.
+    """
+    stay = {c.name for c in known.columns} & {c.name for c in present.columns}
+    renamed: dict[str, str] = {}
+    exact = True
+    old, new = _stretches(known, stay), _stretches(present, stay)
+    in_order = [c.name for c in known.columns if c.name in stay] == [c.name for c in present.columns if c.name in stay]
+    for at, (gone, come) in enumerate(zip(old, new, strict=True)):
+        last = at == len(old) - 1
+        if not gone or not come:
+            exact &= last or not come  # nothing can come but behind all others: the table is another one
+            continue
+        alike = len(gone) == len(come) and (not last or all(map(_same_type, gone, come)))
+        if alike:
+            renamed |= {b.name: a.name for a, b in zip(gone, come, strict=True)}
+        exact &= alike and not last
+    added = {
+        c.name: c.declared.default
+        for c in present.columns
+        if c.name not in stay and c.name not in renamed and _is_told(c)
+    }
+    return TableChange(type="ALTER", id=known.id, table=present, renamed=renamed, added=added, exact=exact and in_order)
+
+
+def _stretches(schema: TableSchema, stay: Collection[str]) -> list[list[Column]]:
+    """The columns that do not stay, before the first of those that do, between each two of them, and behind the last."""
+    found: list[list[Column]] = [[]]
+    for column in schema.columns:
+        if column.name in stay:
+            found.append([])
+        else:
+            found[-1].append(column)
+    return found
+
+
+def _same_type(a: Column, b: Column) -> bool:
+    return (
+        a.type == b.type
+        and a.declared.type_expression == b.declared.type_expression
+        and a.declared.length == b.declared.length
+    )
+
+
+def _is_told(column: Column) -> bool:
+    """Whether the structure says which value existing rows have in a new column: its default."""
+    d = column.declared
+    if column.type == NOT_CAPTURED or d.default_is_expression or d.generated or d.auto_incremented:
+        return False
+    return d.default is not None or column.nullable
+
+
+def _mark(one: Registration) -> tuple[Any, ...]:
+    return one.altered, one.source_altered, one.change, one.pairs, one.before_prefix

@@ -1,0 +1,160 @@
+"""From where to where the log reaches: what the capture agent has published, and what it has pruned.
+
+No single number says where the log begins. The agent prunes all tables alike, by age (:mod:`.pruning`). With an Apply program, each change table also has a
+separate beginning (``CD_OLD_SYNCHPOINT``), which moves when the table is registered and when it is pruned. A table registered after a position has lost no
+change after it. A pruned table has lost changes, and so has one with another change table than before. While the agent still has a transaction from before
+the position, it has pruned nothing after it. Otherwise the time when a change table was made separates the cases. The stream, which knows the tables,
+checks again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from airflow_provider_cdc.core.config.filters import Filters
+from airflow_provider_cdc.core.errors import PositionLost, SourceUnavailable
+from airflow_provider_cdc.core.model.log_range import LogWindow
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.remedy_commands import cdc
+from airflow_provider_cdc.sources.db2.asn.agent_progress import (
+    Published,
+    capture_parameters,
+    clock_us,
+    greatest,
+    published,
+)
+from airflow_provider_cdc.sources.db2.asn.registrations import Registration
+from airflow_provider_cdc.sources.db2.config import Db2Config
+from airflow_provider_cdc.sources.db2.connect import Connection
+from airflow_provider_cdc.sources.db2.position import Db2Position, lsn_text, order
+from airflow_provider_cdc.sources.db2.procedures import SWITCH, WRITERS_STOPPED
+from airflow_provider_cdc.sources.db2.pruning import holds_older, is_old, position_too_old, retention_minutes
+from airflow_provider_cdc.sources.db2.schema.catalog import Catalog
+
+_NAMED = 10
+"""How many tables an error has commands for."""
+_SAFE = "Everything up to the position is captured; the offset is untouched."
+
+
+def end_of_log(connection: Connection, config: Db2Config) -> Db2Position:
+    """The end of the log: what the agent has published.
+
+    :raises SourceUnavailable: it has not published anything yet
+    """
+    now = published(connection, config.capture_schema)
+    if not now.lsn:
+        raise SourceUnavailable(
+            "The capture agent has not published anything yet: the log has no end that could be read up to.",
+            where=f"{config.asn_capture_schema}.IBMSNAP_REGISTER",
+            safe="Nothing was read; the offset is untouched.",
+            remedy=f"VALUES {config.asn_capture_schema}.ASNCDCSERVICES('start','asncdc'), and wait until it has begun",
+        )
+    return Db2Position(now.lsn, now.synch_us, seen_us=now.now_us)
+
+
+def oldest(connection: Connection, config: Db2Config) -> Db2Position:
+    """Return the first position from which all captured change tables can be read: the beginning, unless the agent fills ``CD_OLD_SYNCHPOINT``."""
+    return Db2Position(greatest(*(one.old for one in _captured(connection, config).values())))
+
+
+def verify(connection: Connection, config: Db2Config, position: Db2Position) -> None:
+    """Make sure that the change tables hold everything after a position.
+
+    :raises PositionLost: they do not
+    """
+    now = published(connection, config.capture_schema)
+    if now.lsn and order(now.lsn) < order(position.commit_lsn):
+        raise PositionLost(
+            f"The capture agent has published changes up to LSN {lsn_text(now.lsn)}, which is before the position: the database was set back or "
+            "replaced, or the agent was started cold.",
+            where=str(position),
+            safe=_SAFE,
+            remedy="set snapshot.mode=when_needed for one run to read all tables again",
+        )
+    captured = _captured(connection, config)
+    if another := [table for table, one in captured.items() if position.is_another(str(table), one.made_us)]:
+        raise PositionLost(
+            f"{_listed(another)} registered again after the position, with another change table: changes made in between may be lost.",
+            where=f"{another[0]}, {position}",
+            safe=_SAFE,
+            remedy=f"run {switches(config, another)}, or set snapshot.mode=when_needed for one run to read all tables again",
+        )
+    minutes = retention_minutes(connection, config)
+    if (
+        position.commit_lsn
+        and not position.captured(now.lsn)
+        and is_old(position, now.now_us, minutes)
+        and not holds_older(connection, config, position, [one for one in captured.values() if one.altered is not None])
+    ):
+        raise position_too_old(position, minutes, config)
+    late = {
+        table: one for table, one in captured.items() if one.old is not None and not position.holds(str(table), one.old)
+    }
+    pruned = _pruned(connection, config, late, captured, position, now) if late else []
+    if pruned:
+        first = captured[pruned[0]]
+        raise PositionLost(
+            f"The capture agent has pruned changes after the position: the change table {first.change} holds those of {first.table} only after LSN "
+            f"{lsn_text(first.old or b'')}"
+            + (f", and {len(pruned) - 1:,} others are like it." if len(pruned) > 1 else "."),
+            where=f"{first.table}, {position}",
+            safe=_SAFE,
+            remedy=f"run {switches(config, pruned)}, which {'has' if len(pruned) == 1 else 'have'} just "
+            f"{'that table' if len(pruned) == 1 else 'those tables'} read again, or set snapshot.mode=when_needed for one run to read all tables again; let the agent keep changes for longer (RETENTION_LIMIT in "
+            f"{config.asn_capture_schema}.IBMSNAP_CAPPARMS, minutes)",
+        )
+
+
+def _listed(tables: Sequence[TableId]) -> str:
+    return f"{tables[0]} was" if len(tables) == 1 else f"{tables[0]} and {len(tables) - 1:,} other tables were"
+
+
+def switches(config: Db2Config, tables: Sequence[TableId]) -> str:
+    """The commands that give tables other change tables; of many, the first ones."""
+    name = config.connector_name
+    commands = [f"`{cdc(f'db2 {SWITCH.name}', name, table, confirm=name)}`" for table in tables[:_NAMED]]
+    more = f", and so on for each of the {len(tables)} tables" if len(tables) > _NAMED else ""
+    return f"{' and '.join(commands)}{more} (without --{WRITERS_STOPPED.name})"
+
+
+def window_around(connection: Connection, config: Db2Config, position: Db2Position) -> LogWindow:
+    """When the agent prunes changes behind a position, which it does ``RETENTION_LIMIT`` minutes after they were committed, whoever has read them. Change tables have no bytes that
+    could be told."""
+    parameters = capture_parameters(connection, config.capture_schema)
+    kept = None if parameters is None or parameters.autoprune is False else parameters.retention_limit
+    if not position.newer_than_us or kept is None:
+        return LogWindow()
+    return LogWindow(gone_at_s=position.newer_than_us / 1_000_000 + kept * 60)
+
+
+def _captured(connection: Connection, config: Db2Config) -> dict[TableId, Registration]:
+    filters = Filters(config)
+    return {t: one for t, one in Catalog(connection, config).registrations().items() if filters.table(t)}
+
+
+def _pruned(
+    connection: Connection,
+    config: Db2Config,
+    late: Mapping[TableId, Registration],
+    captured: Mapping[TableId, Registration],
+    position: Db2Position,
+    now: Published,
+) -> list[TableId]:
+    """The tables whose changes after a position are lost.
+
+    :param late: tables whose change table begins after the position
+    """
+    if holds_older(connection, config, position, [one for one in captured.values() if one.altered is not None]):
+        return []
+    if not position.published_us:
+        # nobody knows when the position was the end of the log: tables that began later are new, unless all did
+        return [*late] if len(late) == len(captured) else []
+    changes = {
+        t: TableId(catalog=config.catalog, namespace=one.change_owner, name=one.change_table) for t, one in late.items()
+    }
+    made = Catalog(connection, config).created(changes.values())
+    return [
+        table
+        for table, change in changes.items()
+        if change in made and clock_us(made[change]) - now.utc_offset_us <= position.published_us
+    ]

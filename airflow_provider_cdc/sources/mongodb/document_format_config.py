@@ -1,0 +1,194 @@
+"""In which form tables have documents: properties, and the columns that a JSON Schema declares (MongoDB manual, "$jsonSchema"), in its order.
+
+This module is imported at DAG parse: it must stay light.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Final
+
+from pydantic import Field
+
+from airflow_provider_cdc.core.config.base import Decides
+from airflow_provider_cdc.core.config.connector import ConnectorConfig
+from airflow_provider_cdc.core.config.enums import Patterns
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.core.model.schema import TableId
+
+PROPERTY: Final = "document.columns.schema"
+VALIDATOR: Final = "validator"
+"""Instead of a schema: that of the collection's own validator."""
+_WORDS: Final = {
+    "int": "long", "long": "long", "double": "double", "string": "string", "bool": "bool", "boolean": "bool", "date": "date",
+    "objectId": "objectid", "binData": "bindata", "decimal": "decimal", "array": "json", "object": "json",
+    **dict.fromkeys(("regex", "timestamp", "javascript", "symbol", "minKey", "maxKey", "undefined", "dbPointer", "javascriptWithScope"), "json"),
+}  # fmt: skip
+"""``bsonType`` or ``type`` → the form that its values have in a column. ``number`` and ``null`` say none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """What a schema says.
+
+    :param columns: the path of each field, with the word of a form
+    :param closed: no other field gets a column
+    """
+
+    columns: tuple[tuple[tuple[str, ...], str], ...] = ()
+    closed: bool = False
+
+
+def declared(schema: Mapping[str, Any], depth: int) -> Declared:
+    """The columns of a schema.
+
+    :param depth: how many levels of documents are taken apart
+    :raises ValueError: it is no schema of documents
+    """
+    return Declared(tuple(_columns(schema, (), depth)), schema.get("additionalProperties") is False)
+
+
+def _columns(schema: Mapping[str, Any], within: tuple[str, ...], depth: int) -> Iterator[tuple[tuple[str, ...], str]]:
+    properties = schema.get("properties", {})
+    if not isinstance(properties, Mapping):
+        raise ValueError("properties is no document")
+    for name, field in properties.items():
+        path = (*within, str(name))
+        if path == ("_id",):
+            continue
+        if not isinstance(field, Mapping):
+            raise ValueError(f"what it says of {'.'.join(path)} is no document")
+        words = field.get("bsonType", field.get("type", []))
+        for word in words if isinstance(words, list) else [words]:
+            if not isinstance(word, str):
+                raise ValueError(f"{word!r}, the type of {'.'.join(path)}, is no word")
+            if word == "object" and len(path) < depth:
+                yield from _columns(field, path, depth)
+            elif word in _WORDS:
+                yield path, _WORDS[word]
+            elif word not in ("number", "null"):
+                raise ValueError(f"{word!r}, the type of {'.'.join(path)}, is none of BSON")
+
+
+def with_schemas(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties, with the schemas of collections as values of one property.
+
+    >>> with_schemas({"document.columns.schema.shop.orders": "validator"})
+    {'document.columns.schema': {'shop.orders': 'validator'}}
+    """
+    kept = {name: value for name, value in properties.items() if not name.startswith(f"{PROPERTY}.")}
+    given = {name.removeprefix(f"{PROPERTY}."): value for name, value in properties.items() if name not in kept}
+    return kept | ({PROPERTY: {**kept.get(PROPERTY, {}), **given}} if given else {})
+
+
+def parsed(collection: str, text: str, depth: int) -> Declared | None:
+    """What a property says; ``None``: what the validator says.
+
+    :raises ConfigError: it is no schema
+    """
+    if text.strip() == VALIDATOR:
+        return None
+    try:
+        schema = json.loads(text)
+        schema = schema.get("$jsonSchema", schema) if isinstance(schema, dict) else None
+        if not isinstance(schema, dict):
+            raise ValueError("it is no document")
+        return declared(schema, depth)
+    except (ValueError, RecursionError) as e:
+        raise ConfigError(
+            f"{PROPERTY}.{collection} cannot be used: {e}.",
+            remedy='give a JSON Schema, such as {"properties": {"total": {"bsonType": "decimal"}}}, or the word validator',
+        ) from None
+
+
+@lru_cache(maxsize=4096)
+def _names(collection: str, patterns: tuple[str, ...]) -> bool:
+    """Whether one of some patterns means a collection."""
+    return any(re.fullmatch(pattern, collection, re.IGNORECASE) for pattern in patterns)
+
+
+class FormsConfig(ConnectorConfig):
+    """In which form tables have the documents of each collection: a text, a VARIANT, or columns, and how these are made."""
+
+    document_columns_list: Patterns = Field(
+        (),
+        alias="document.columns.list",
+        description="Ours. Collections whose documents become typed columns, as database.collection; the others are a text each.",
+    )
+    document_columns_depth: int = Field(
+        1,
+        alias="document.columns.depth",
+        ge=1,
+        le=8,
+        description="Ours. With document.columns.list: how many levels of documents are taken apart; what is deeper is a text.",
+    )
+    document_columns_max: int = Field(
+        500,
+        alias="document.columns.max",
+        ge=0,
+        le=5000,
+        description="Ours. With document.columns.list: how many columns a collection may have; all further fields are in the column _rest.",
+    )
+    document_columns_schema: dict[str, str] = Field(
+        {},
+        alias="document.columns.schema",
+        description="Ours. The property of this name, a dot and the collection's name declares columns: a JSON Schema, or the word validator "
+        "for that of the collection. Fields that it does not have become columns as they come.",
+    )
+
+    document_variant_list: Patterns = Field(
+        (),
+        alias="document.variant.list",
+        description="Ours. Collections whose documents are VARIANT in Delta and Iceberg tables, instead of texts, as database.collection.",
+    )
+
+    LISTS: ClassVar[Mapping[str, Decides]] = {
+        "document.columns.list": Decides.FORM,
+        "document.variant.list": Decides.FORM,
+    }
+
+    def as_columns(self, table: TableId) -> bool:
+        """Whether the documents of a collection become columns; those that are signals do not.
+
+        :raises ConfigError: they are to be variants, too
+        """
+        return self._in(self.document_columns_list, table) and str(table) != self.signal_data_collection
+
+    def as_variant(self, table: TableId) -> bool:
+        """Whether tables that can are to have the documents of a collection as variants.
+
+        :raises ConfigError: they are to be columns, too
+        """
+        return self._in(self.document_variant_list, table)
+
+    def _in(self, patterns: tuple[str, ...], table: TableId) -> bool:
+        wanted = [_names(str(table), given) for given in (self.document_columns_list, self.document_variant_list)]
+        if all(wanted):
+            raise ConfigError(
+                f"Documents of {table} are to be a VARIANT and columns at once: it is in document.variant.list and in document.columns.list.",
+                safe="Nothing of it was read.",
+                remedy="leave it out of one of the two lists",
+            )
+        return _names(str(table), patterns)
+
+    def refuse_forms(self, why: str) -> None:
+        """
+        :raises ValueError: a form is wanted that is made of whole documents
+        """
+        for name, given in (("columns", self.document_columns_list), ("variant", self.document_variant_list)):
+            if given:
+                raise ValueError(f"document.{name}.list: {why}")
+
+    def check_columns(self) -> None:
+        """
+        :raises ValueError: a schema is of a collection whose documents are no columns
+        :raises ConfigError: it is no schema
+        """
+        for collection, text in self.document_columns_schema.items():
+            if not _names(collection, self.document_columns_list):
+                raise ValueError(f"{PROPERTY}.{collection}: document.columns.list does not name this collection")
+            parsed(collection, text, self.document_columns_depth)

@@ -1,0 +1,95 @@
+"""Events of structure: what becomes of the target when a collection is dropped, renamed, or otherwise altered.
+
+``drop``, and with it ``dropDatabase``, which drops collection by collection: the target is emptied. ``rename``: the old name's target is emptied, and the
+collection of the new name is read again. All others change no document: indexes, validators, images, sharding, moved chunks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, Final
+
+import bson
+
+from airflow_provider_cdc.core.errors import UnknownLogEvent
+from airflow_provider_cdc.core.model.log_items import LogItem, SchemaChange, Truncate
+from airflow_provider_cdc.core.model.schema import TableId
+from airflow_provider_cdc.core.spi.source import Tables
+from airflow_provider_cdc.sources.mongodb.position import MongoPosition
+
+log = logging.getLogger(__name__)
+
+WITHOUT_DOCUMENTS: Final = frozenset(
+    {
+        "create", "createIndexes", "dropIndexes", "startIndexBuild", "startIndexBuilds", "abortIndexBuild", "abortIndexBuilds", "modify", "dropDatabase",
+        "shardCollection", "refineCollectionShardKey", "reshardCollection", "migrateChunkToNewShard", "migrateLastChunkFromShard",
+        "newShardDetected", "reshardBegin", "reshardDoneCatchUp", "reshardBlockingWrites", "endOfTransaction", "namespacePlacementChanged",
+        "movePrimary", "databaseCreated",
+    }
+)  # fmt: skip
+"""Events that change no document."""
+INVALIDATE: Final = "invalidate"
+
+
+def items(event: dict[str, Any], tables: Tables, position: MongoPosition) -> Iterator[LogItem]:
+    """The items of an event that changes no single document.
+
+    :param position: behind it
+    :raises UnknownLogEvent: it is not known what the event means
+    """
+    operation = event.get("operationType")
+    if operation == "drop":
+        yield from _dropped(_table(event["ns"]), tables, position, event)
+    elif operation == "rename":
+        old, new = _table(event["ns"]), _table(event["to"])
+        yield from _renamed(old, new, tables, position, event)
+    elif operation in WITHOUT_DOCUMENTS or operation == INVALIDATE:
+        log.debug("%s at %s changes no document", operation, position)
+    else:
+        raise UnknownLogEvent(
+            f"The change stream has an event {operation!r}, of which it is not known whether it changes documents.",
+            where=str(position),
+            safe="Everything before this event is captured.",
+            remedy='if it changes none, leave it out: cursor.pipeline=[{"$match": {"operationType": {"$ne": "'
+            + str(operation)
+            + '"}}}]',
+        )
+
+
+def _dropped(table: TableId, tables: Tables, position: MongoPosition, event: dict[str, Any]) -> Iterator[LogItem]:
+    if tables.captured(table) and tables.get(table) is not None:
+        yield Truncate([table], position, position.time.ts_us, source=_source(event, position))
+
+
+def _renamed(
+    old: TableId, new: TableId, tables: Tables, position: MongoPosition, event: dict[str, Any]
+) -> Iterator[LogItem]:
+    if old == new:
+        return
+    yield from _dropped(old, tables, position, event)
+    if tables.captured(new):
+        command = f'{{"renameCollection": "{old}", "to": "{new}"}}'
+        source = _source(event, position)
+        yield SchemaChange(command, new.namespace, [], position, position.time.ts_us, source, structure_unknown=[new])
+
+
+def _source(event: dict[str, Any], position: MongoPosition) -> dict[str, object]:
+    wall = event.get("wallTime")
+    return {
+        "ord": position.time.ordinal,
+        "lsid": None,
+        "txnNumber": None,
+        "wallTime": None if wall is None else int(wall),
+    }
+
+
+def _table(name: dict[str, str]) -> TableId:
+    return TableId(namespace=name["db"], name=name["coll"])
+
+
+def decoded(raw: bytes) -> dict[str, Any]:
+    """An event as a dictionary, its dates as milliseconds."""
+    from airflow_provider_cdc.sources.mongodb.connect import ORDERED
+
+    return bson.decode(raw, codec_options=ORDERED)

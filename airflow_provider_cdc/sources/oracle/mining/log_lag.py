@@ -1,0 +1,30 @@
+"""How much redo is left to mine: by the archived logs that the control file lists, whose sizes it has."""
+
+from __future__ import annotations
+
+from airflow_provider_cdc.core.model.log_range import LogWindow
+from airflow_provider_cdc.sources.oracle.connect import Connection
+from airflow_provider_cdc.sources.oracle.position import OraclePosition
+from airflow_provider_cdc.sources.oracle.privileges import asked
+
+_ARCHIVED = """
+SELECT THREAD#, SEQUENCE#, FIRST_CHANGE#, NEXT_CHANGE#, BLOCKS, BLOCK_SIZE
+FROM V$ARCHIVED_LOG
+WHERE ARCHIVED = 'YES' AND STANDBY_DEST = 'NO' AND RESETLOGS_CHANGE# = :resetlogs AND NEXT_CHANGE# > :low"""
+
+
+def window_around(connection: Connection, position: OraclePosition) -> LogWindow:
+    """The bytes of archived logs that end after a position; of the log that it is in, a share by SCNs. What is in online logs alone is not known, and neither
+    is when logs are deleted: that is up to RMAN and the recovery area."""
+    archived = asked(connection, _ARCHIVED, resetlogs=position.resetlogs, low=position.scn)
+    if archived is None:
+        return LogWindow()
+    found = {
+        (thread, sequence): (int(first), int(following), int(blocks) * int(size))
+        for thread, sequence, first, following, blocks, size in archived
+    }
+    behind = 0
+    for first, following, size in found.values():
+        left = following - max(first, position.scn)
+        behind += size * left // max(following - first, 1)
+    return LogWindow(behind)

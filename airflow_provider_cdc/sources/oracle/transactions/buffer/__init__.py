@@ -1,0 +1,1 @@
+"""The buffer of open transactions: rows in memory and on disk until commit or rollback."""

@@ -1,0 +1,270 @@
+"""Fires events of assets when tables change, for DAGs that start when a table changes.
+
+One poll of the state tables serves all watched tables of a connector. Each table has a cursor of its own in the asset's state store: the
+number of the last batch that an event was fired for. It moves on only when the event is in Airflow's database. So no event is missed when
+a triggerer dies; an event may come twice.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Hashable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+from airflow.triggers.shared_stream import AdvanceItem, SharedStreamProducer
+
+from airflow_provider_cdc.core.config.topics import sanitized
+from airflow_provider_cdc.core.errors import ConfigError
+from airflow_provider_cdc.hooks.state import DEFAULT_CONN_ID
+from airflow_provider_cdc.triggers.polling import polls
+from airflow_provider_cdc.triggers.shared_state import shared_state
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from airflow_provider_cdc.core.spi.state_records import BatchRecord, ConnectorRecord
+    from airflow_provider_cdc.state.store import StateStore
+
+log = logging.getLogger(__name__)
+
+CURSOR = "cdc_batch"
+"""Name of the cursor in the asset's state store."""
+_LONGEST_S = 120.0
+"""Airflow gives up on events that are not stored after ``[triggerer] shared_stream_ack_timeout``, 300 seconds."""
+_BEHIND = 1000
+"""A cursor is stored at least every so many batches, also if no event was fired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poll:
+    """The result of one poll of the state tables.
+
+    :param number: of the poll
+    :param after: the last batch before
+    :param upto: the last batch now
+    :param offset: number and moment of the connector's offset, if it has one
+    :param batches: the batches in between, oldest first
+    """
+
+    number: int
+    after: int
+    upto: int
+    offset: tuple[int | None, datetime | None] | None
+    batches: Sequence[BatchRecord] = ()
+
+
+class CdcChangeTrigger(BaseEventTrigger):
+    """Fires when new batches of a connector hold events of watched tables, for an ``AssetWatcher``.
+
+    Use :func:`airflow_provider_cdc.dag.watched`, which names the asset and the topic. The event's payload is ``{"connector", "topics",
+    "events", "batches", "last_seq", "position"}``: events by topic, and first and last batch.
+
+    :param connector: name of the connector
+    :param topics: topics of the watched tables; none means all tables of the connector
+    :param asset: name of the asset whose state store keeps the cursor; ``None`` where one asset alone has this trigger
+    :param state_conn_id: Airflow connection to the state tables
+    :param poll_interval: seconds between two polls, at most 120: events of one poll count as stored with the next
+    :raises ConfigError: it is longer
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        topics: Sequence[str] = (),
+        *,
+        asset: str | None = None,
+        state_conn_id: str = DEFAULT_CONN_ID,
+        poll_interval: float = 5.0,
+    ) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        if not 0 < poll_interval <= _LONGEST_S:
+            raise ConfigError(f"poll_interval is {poll_interval:g}; valid values are up to {_LONGEST_S:g} seconds.")
+        self.connector, self.topics, self.asset = connector, sorted(topics), asset
+        self.state_conn_id, self.poll_interval = state_conn_id, poll_interval
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        path = f"{type(self).__module__}.{type(self).__qualname__}"
+        names = ("connector", "topics", "asset", "state_conn_id", "poll_interval")
+        return path, {name: getattr(self, name) for name in names}
+
+    def shared_stream_key(self) -> Hashable | None:
+        """All watched tables of a connector share one poll."""
+        return _key(self.serialize()[1])
+
+    @classmethod
+    def create_shared_stream_producer(cls, kwargs: dict[str, Any]) -> SharedStreamProducer:
+        return _Poller(kwargs)
+
+    async def filter_shared_stream(self, shared_stream: AsyncIterator[Any]) -> AsyncIterator[TriggerEvent]:
+        cursor = _Cursor(self)
+        _cursors.setdefault(self.shared_stream_key(), set()).add(cursor)
+        try:
+            async for poll in shared_stream:
+                if cursor.batch is None:
+                    await cursor.find(poll.after)
+                assert cursor.batch is not None
+                batches = poll.batches
+                if cursor.batch > poll.upto:  # the connector was deleted, and has begun again
+                    cursor.batch = 0
+                if cursor.batch < poll.after:  # committed while nobody listened
+                    batches = [*await self._missed(cursor.batch, poll.after), *batches]
+                payload = self._payload([b for b in batches if b.batch > cursor.batch])
+                cursor.fired(poll, bool(payload))
+                if payload:
+                    yield TriggerEvent(payload)  # type: ignore[no-untyped-call]
+        finally:
+            _cursors[self.shared_stream_key()].discard(cursor)
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """By itself, where there is no shared stream: in tests, or for a deferred task."""
+        producer = _Poller(self.serialize()[1])
+        last: Poll | None = None
+
+        async def stream() -> AsyncGenerator[Poll, None]:
+            nonlocal last
+            async with aclosing(producer.open_stream()) as looks:  # type: ignore[type-var]
+                async for poll, _ in looks:
+                    if last is not None:
+                        await producer.confirm(last.number)
+                    last = poll
+                    yield poll
+
+        async with aclosing(stream()) as poll, aclosing(self.filter_shared_stream(poll)) as events:  # type: ignore[type-var]
+            async for event in events:
+                yield event
+
+    async def _missed(self, after: int, upto: int) -> list[BatchRecord]:
+        async with shared_state(self.state_conn_id) as state:
+            return await state.ask(self.connector, lambda _, store: _batches(store, self.connector, after, upto))
+
+    def _payload(self, batches: Sequence[BatchRecord]) -> dict[str, Any] | None:
+        found: dict[str, int] = {}
+        changed = []
+        wanted = {sanitized(topic) for topic in self.topics}  # connectors of earlier releases have others
+        for batch in batches:
+            events = {t: n for t, n in batch.topics.items() if n and (not wanted or sanitized(t) in wanted)}
+            if events:
+                changed.append(batch)
+            for topic, n in events.items():
+                found[topic] = found.get(topic, 0) + n
+        if not changed:
+            return None
+        return {
+            "connector": self.connector,
+            "topics": found,
+            "events": sum(found.values()),
+            "batches": [changed[0].batch, changed[-1].batch],
+            "last_seq": changed[-1].last_seq,
+            "position": changed[-1].position,
+        }
+
+
+@dataclass(eq=False)
+class _Cursor:
+    """The last batch that an event of one asset was fired for."""
+
+    trigger: CdcChangeTrigger
+    batch: int | None = None
+    kept: int = -1
+    """The batch in the asset's state store."""
+    open: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    """Poll → its last batch, and whether an event was fired for it."""
+
+    async def find(self, now: int) -> None:
+        """Begin where the asset's state store says, the first time with what comes from ``now`` on."""
+        found = None if (store := self._store()) is None else await store.aget(CURSOR)
+        if found is None:
+            self.batch = now
+            await self._keep(now)
+        else:
+            self.batch = self.kept = int(found)
+
+    def fired(self, poll: Poll, something: bool) -> None:
+        self.batch = poll.upto
+        self.open[poll.number] = (self.batch, something)
+
+    async def confirm(self, poll: int) -> None:
+        """The events of this poll, and of those before it, are in Airflow's database.
+
+        A cursor that did not see this poll may have failed at one before it, and is not concerned.
+        """
+        if poll not in self.open:
+            return
+        done = [self.open.pop(number) for number in sorted(self.open) if number <= poll]
+        if done and (any(something for _, something in done) or abs(done[-1][0] - self.kept) >= _BEHIND):
+            await self._keep(done[-1][0])
+
+    async def _keep(self, batch: int) -> None:
+        if (store := self._store()) is not None:
+            await store.aset(CURSOR, batch)
+        self.kept = batch
+
+    def _store(self) -> Any:
+        store, asset = self.trigger.asset_state_store, self.trigger.asset
+        return store if store is None or asset is None else store[Asset(asset)]
+
+
+_cursors: dict[Hashable, set[_Cursor]] = {}
+"""Shared stream → the cursors of its listeners; all in the one event loop of a triggerer."""
+
+
+def _key(kwargs: dict[str, Any]) -> Hashable:
+    return ("cdc-changes", kwargs["connector"], kwargs["state_conn_id"], kwargs["poll_interval"])
+
+
+class _Poller(SharedStreamProducer):
+    """The one poll of the state tables for a connector."""
+
+    def __init__(self, kwargs: dict[str, Any]) -> None:
+        self._key = _key(kwargs)
+        self._connector, self._conn_id = kwargs["connector"], kwargs["state_conn_id"]
+        self._interval = kwargs["poll_interval"]
+
+    async def open_stream(self) -> AsyncIterator[tuple[Any, Any]]:
+        last: Poll | None = None
+
+        def ask(record: ConnectorRecord | None, store: StateStore) -> Poll:
+            number, offset = time.monotonic_ns(), None if record is None else (record.version, record.moved_at)
+            if last is not None and offset is not None and last.offset == offset:  # no batch comes without a new offset
+                return Poll(number, last.upto, last.upto, offset)
+            newest = store.batches(self._connector, limit=1)
+            upto = newest[0].batch if newest else 0
+            after = upto if last is None or last.upto > upto else last.upto
+            return Poll(number, after, upto, offset, _batches(store, self._connector, after, upto))
+
+        async with shared_state(self._conn_id) as state:
+            found = polls(
+                lambda: state.ask(self._connector, ask), self._interval, whom=f"The state of {self._connector}", log=log
+            )
+            async with aclosing(found) as found:  # type: ignore[type-var]
+                async for poll in found:
+                    # empty polls are passed on too: somebody may have begun to listen since the last one
+                    yield poll, poll.number
+                    last = poll
+
+    async def advance(self, batch: Sequence[AdvanceItem]) -> None:
+        for item in batch:
+            # What failed is not kept for all who listened: those that live on are confirmed with the next look, and those that
+            # do not begin again at their own cursor.
+            if not item.outcome.failed:
+                await self.confirm(item.broker_payload)
+
+    async def confirm(self, poll: int) -> None:
+        for cursor in list(_cursors.get(self._key, ())):
+            await cursor.confirm(poll)
+
+
+def _batches(store: StateStore, connector: str, after: int, upto: int) -> list[BatchRecord]:
+    """Batches after one up to another one, oldest first."""
+    limit = upto - after
+    while limit > 0:
+        newest = store.batches(connector, limit=limit)
+        if len(newest) < limit or newest[-1].batch <= after + 1:
+            return [b for b in reversed(newest) if after < b.batch <= upto]
+        limit += newest[-1].batch - after  # more were committed meanwhile
+    return []
