@@ -38,12 +38,10 @@ DRY = arg(
 CONFIRM = arg("--confirm", metavar="NAME", help="carry it out; NAME is the connector's name")
 
 
-def action(
-    name: str, help_: str, *args: Arg, description: str | None = None, where: str | None = None
-) -> ActionCommand:
-    """A command, whose code is imported when it is called.
+def action(name: str, help_: str, *args: Arg, where: str, description: str | None = None) -> ActionCommand:
+    """Define a command. Its code is imported when the command is called.
 
-    :param where: module and function, where they are not ``commands`` and the name
+    :param where: module of this package and function, as ``list_commands.batches``
     """
-    func = lazy_load_command(f"airflow_provider_cdc.cli.{where or f'commands.{name}'}")
+    func = lazy_load_command(f"airflow_provider_cdc.cli.{where}")
     return ActionCommand(name=name, help=help_, description=description, func=func, args=(*args, ARG_VERBOSE))

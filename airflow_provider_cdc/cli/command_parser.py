@@ -78,13 +78,20 @@ def _check() -> ActionCommand:
         arg("--source", help="kind of source, where the connection's type does not say it"),
         STATE,
         OUTPUT,
+        where="check_and_events.check",
         description="Exit status: 0 ready, 1 not ready, with the statements that repair it.",
     )
 
 
 def _lists() -> list[ActionCommand]:
     return [
-        action("connectors", "List connectors with their states and offsets", STATE, OUTPUT, where="lists.connectors"),
+        action(
+            "connectors",
+            "List connectors with their states and offsets",
+            STATE,
+            OUTPUT,
+            where="list_commands.connectors",
+        ),
         action(
             "metrics",
             "Show what captures and applies have measured: totals over all runs, and latest values",
@@ -98,8 +105,10 @@ def _lists() -> list[ActionCommand]:
             OUTPUT,
             where="metrics.metrics",
         ),
-        action("offsets", "Show the offsets in full", SOME_CONNECTOR, STATE, OUTPUT, where="lists.offsets"),
-        action("batches", "List the batches of a connector", CONNECTOR, LIMIT, STATE, OUTPUT, where="lists.batches"),
+        action("offsets", "Show the offsets in full", SOME_CONNECTOR, STATE, OUTPUT, where="list_commands.offsets"),
+        action(
+            "batches", "List the batches of a connector", CONNECTOR, LIMIT, STATE, OUTPUT, where="list_commands.batches"
+        ),
     ]
 
 
@@ -124,6 +133,7 @@ def _events() -> ActionCommand:
             help="connection with fsspec options of the change log, where the run's are not known",
         ),
         STATE,
+        where="check_and_events.events",
         description="Records have topic, key, value and headers; a delete is followed by its tombstone, whose value is null.",
     )
 

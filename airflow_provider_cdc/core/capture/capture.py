@@ -1,7 +1,7 @@
 """One capture run of one connector, as callers see it: takes the lease, runs, and returns the result.
 
 :class:`Capture` takes a source, the state store and the change log; it knows nothing of Airflow. What becomes
-durable, and when, is decided in ``core/capture/run.py`` and ``core/writing/batch.py``.
+durable, and when, is decided in ``core/capture/capture_run.py`` and ``core/writing/batch.py``.
 
     >>> with source:
     ...     result = Capture(RunInputs("shop", source, config, filters, store, changelog)).run()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from airflow_provider_cdc.sources.mysql.kernels.tagged_gtids import *
     from airflow_provider_cdc.sources.mysql.kernels.texts import *
 
-_COMPILED = ("crc", "results", "route", "rows", "split", "tagged", "texts")
+_COMPILED = ("crc", "result_rows", "route", "rows", "split", "tagged_gtids", "texts")
 
 
 def __getattr__(name: str) -> Any:

@@ -52,7 +52,7 @@ def decode_result(
     """Decode rows until the bytes end, the buffers are full, or the result set ends.
 
     :param columns: ``int64[columns, 4]``: kind, a, b, and number of the buffer in its store
-    :param fixed: output buffers, this and the following; see ``columns/buffers.py``
+    :param fixed: output buffers, this and the following; see ``columns/decode_buffers.py``
     :return: number of rows, offset of the first unused byte, and why it stopped
     """
     capacity, ncols = valid.shape[1], len(columns)

@@ -66,7 +66,7 @@ def _ids(numbers: Int64s, ends: Int64s, first: Int64s, events: Events, file: str
 
 
 def gtid_numbers(events: Events, picked: Int64s) -> Int64s:
-    """GTID events as rows of numbers, ``int64[transactions, GTID_FIELDS]``; see ``kernels/tagged.py``.
+    """GTID events as rows of numbers, ``int64[transactions, GTID_FIELDS]``; see ``kernels/tagged_gtids.py``.
 
     :param picked: index of the GTID event per transaction, ``-1`` for a transaction without one
     :raises ValueError: a tagged GTID has an unknown form
