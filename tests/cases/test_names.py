@@ -28,9 +28,9 @@ from tests.support.connectors import Connector, memory_connector
 from tests.support.derby import adapted
 from tests.support.sampled import Sampled
 from tests.targets.database import conftest as databases
+from tests.targets.database.apply.test_database_apply import UPPER, in_order, rows, sink
 from tests.targets.database.conftest import _FIXTURES
 from tests.targets.database.source_table import ID, Table
-from tests.targets.database.test_apply import UPPER, in_order, rows, sink
 
 oracle, url, every_database = databases.oracle, databases.url, databases.engine
 """Fixtures."""

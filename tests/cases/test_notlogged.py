@@ -20,7 +20,7 @@ from airflow_provider_cdc.sources.mysql.schema.catalog import Catalog
 from airflow_provider_cdc.sources.mysql.snapshot.snapshot import MySqlSnapshot
 from tests.support.connectors import Connector, mysql_connector
 from tests.support.workload import source_rows
-from tests.targets.database.test_apply import in_order, rows, sink
+from tests.targets.database.apply.test_database_apply import in_order, rows, sink
 
 _EPOCH = dt.date(1970, 1, 1)
 """What a date that the calendar does not have is in a column that may not be null."""

@@ -21,8 +21,8 @@ from tests.sources.debezium.written import connector as debezium
 from tests.sources.oracle_adapter import OracleAdapter
 from tests.sources.suite import INT, TEXT, Adapter
 from tests.support.connectors import Connector, memory_connector, mysql_connector
-from tests.targets.database.test_apply import rows as rows_of
-from tests.targets.database.test_apply import sink
+from tests.targets.database.apply.test_database_apply import rows as rows_of
+from tests.targets.database.apply.test_database_apply import sink
 
 STATEMENTS = {
     "shift up": ('UPDATE {} SET "id" = "id" + 1',),

@@ -30,11 +30,11 @@ from airflow_provider_cdc.targets.database.rebuild_database import RebuildDataba
 from tests.support.connectors import memory_connector
 from tests.support.sampled import Sampled
 from tests.support.signals import snapshot
+from tests.targets.database.apply.test_database_apply import errors, rows, sink
 from tests.targets.database.conftest import _FIXTURES
+from tests.targets.database.parallel.test_parallel_apply import staged
 from tests.targets.database.source_table import ID, Table, column
-from tests.targets.database.test_apply import errors, rows, sink
-from tests.targets.database.test_staged import staged
-from tests.targets.database.test_verify import only, verified
+from tests.targets.database.verify.test_verify_database import only, verified
 
 KINDS = ("sqlite", "postgresql", "mariadb", "mysql")
 

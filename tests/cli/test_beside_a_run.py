@@ -26,7 +26,7 @@ from tests.support.workload import source_rows
 CHANGE = {"setup", "pause", "resume", "stop", "restart", "signal", "snapshot", "delete", "maintain", "rebuild"}
 """Commands that change something whatever they are given. What only tells unless it is confirmed is among those that look."""
 ELSEWHERE = {"verify", "row", "forget-target", "db2 add-table", "db2 remove-table", "db2 switch-capture-instance"}
-"""``verify`` looks at tables, with Spark: tests/targets/lake/test_verify_beside.py has it beside a capture and an apply. ``forget-target`` is about
+"""``verify`` looks at tables, with Spark: tests/targets/lake/verify/test_verify_beside.py has it beside a capture and an apply. ``forget-target`` is about
 applies, and tells unless it is confirmed: tests/cli/test_maintain.py. Those of Db2 tell, unless they
 are confirmed: tests/cli/test_procedures.py. ``row`` has to be allowed first: tests/cli/test_row.py."""
 LOOK: dict[str, list[str]] = {

@@ -25,7 +25,7 @@ from tests.support.leftovers import consistent
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.mongodb_work import Work, manners, same
 from tests.support.patience import until
-from tests.targets.database.test_apply import rows, sink
+from tests.targets.database.apply.test_database_apply import rows, sink
 
 pytestmark = pytest.mark.crash
 

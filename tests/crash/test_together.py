@@ -31,7 +31,7 @@ from tests.support.patience import LONGEST_S
 from tests.support.sampled import Sampled
 from tests.support.workload import WORDS, WORDS_OF_MARIADB, Writer
 from tests.targets.database import killed as killed_sink
-from tests.targets.database.test_apply import sink
+from tests.targets.database.apply.test_database_apply import sink
 
 pytestmark = pytest.mark.crash
 

@@ -373,7 +373,7 @@ def test_a_job_that_wrote_no_report_is_no_success(tmp_path: Path, spark: Spark) 
 
 
 def test_where_every_table_stands_at_the_last_batch_no_job_is_submitted(tmp_path: Path, spark: Spark) -> None:
-    """The tables are two commits of a Delta log; what makes real ones is at work in ``tests/targets/lake/test_up_to_date.py``."""
+    """The tables are two commits of a Delta log; what makes real ones is at work in ``tests/targets/lake/apply/test_skip_check.py``."""
     location = f"{tmp_path}/lake/{{table}}"
     operator = apply(tmp_path, location=location)
     changelog = operator.access.changelog()

@@ -1,7 +1,7 @@
 """The apply task of several connectors: what it submits, and what it makes of their reports.
 
 A stand-in for ``spark-submit`` records how it was called, and writes the reports that the job would; the job itself is at work in
-``tests/targets/lake/test_connectors.py``.
+``tests/targets/lake/jobs/test_connector_threads.py``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from airflow_provider_cdc.core.errors import ConfigError
 from airflow_provider_cdc.operators.apply_connectors import ApplyConnectorsOperator, TablesOf
 from airflow_provider_cdc.operators.base.apply_target import alias
 from airflow_provider_cdc.operators.base.spark_job import job_path
+from tests.operators.base.test_continuous_apply import Meanwhile, until
 from tests.operators.test_apply_changes import LOCATION, table
-from tests.operators.test_warm_task import Meanwhile, until
 from tests.support.face import TaskState, connect, context
 
 SUBMIT = """#!{python}

@@ -1,6 +1,6 @@
 """The task that applies to a relational database by a Spark job: what it submits, and what it makes of what the job tells.
 
-A stand-in for ``spark-submit`` records how it was called; the real one is at work in ``tests/targets/lake/test_apply_to_database.py``.
+A stand-in for ``spark-submit`` records how it was called; the real one is at work in ``tests/targets/lake/jobs/test_apply_to_database.py``.
 """
 
 from __future__ import annotations

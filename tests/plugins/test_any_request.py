@@ -17,7 +17,7 @@ from schemathesis.specs.openapi.checks import response_schema_conformance
 from airflow_provider_cdc.dag import lifecycle_dag, tables_dag
 from airflow_provider_cdc.plugins.plugin_app import app
 from tests.plugins.conftest import Asked, known_to_airflow
-from tests.plugins.test_rights import BODIES
+from tests.plugins.test_authorization import BODIES
 from tests.support.face import Shop
 
 DOCUMENT = schemathesis.openapi.from_dict(app.openapi())

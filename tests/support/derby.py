@@ -2,7 +2,7 @@
 
 Array binds end the connection (the driver chains requests in a way that Derby does not read), and MERGE takes its rows from a table, not from VALUES. Here, each
 row of an array is executed by itself, and a MERGE from VALUES is one from SYSIBM.SYSDUMMY1, which has one row, with the bound values in their places. Derby has one
-savepoint at a time, has no large objects in tables of a session, and changes no type of a column but its length: a column gets another type as a new one that is renamed. A savepoint inside another is left out, where the sink runs a single statement, which Derby undoes by itself if it fails. All else is sent as it is. On a real Db2 nothing of this is needed: the statements as they are sent there are compared as texts in ``tests/targets/database/test_statements.py``.
+savepoint at a time, has no large objects in tables of a session, and changes no type of a column but its length: a column gets another type as a new one that is renamed. A savepoint inside another is left out, where the sink runs a single statement, which Derby undoes by itself if it fails. All else is sent as it is. On a real Db2 nothing of this is needed: the statements as they are sent there are compared as texts in ``tests/targets/database/dialects/test_statements.py``.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from dev.servers.mongodb import MongoDb
 from tests.support import mongodb
 from tests.support.mongodb_scenarios import DATABASE, SCENARIOS, TOPIC, Scenario
 
-FILE = Path(__file__).parents[1] / "changelog" / "recorded" / "mongodb_scenarios.json"
+FILE = Path(__file__).parents[1] / "changelog" / "debezium" / "recorded" / "mongodb_scenarios.json"
 LONG = 10_000
 """Characters of a text from which on it is shortened."""
 Record = dict[str, Any]

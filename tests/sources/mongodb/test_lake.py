@@ -16,7 +16,7 @@ from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_work import Work, same
 from tests.support.signals import send
 from tests.targets.lake.lake import Lake, start_spark
-from tests.targets.lake.test_verify_beside import _verify as verify
+from tests.targets.lake.verify.test_verify_beside import _verify as verify
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ from tests.support.mongodb import mongodb_connector
 from tests.support.mongodb_json import write
 from tests.support.mongodb_recordings import scenarios
 from tests.support.rendered import captured
-from tests.targets.database.test_apply import rows, sink
+from tests.targets.database.apply.test_database_apply import rows, sink
 
 
 def test_updates_in_a_row_have_the_last_document_and_each_its_own_step(uri: str, tmp_path: Path, database: Any) -> None:

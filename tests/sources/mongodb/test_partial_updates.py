@@ -21,9 +21,9 @@ from tests.support.mongodb_work import Work, same
 from tests.support.patience import LONGEST_S
 from tests.support.row_stories import stories
 from tests.support.signals import send, snapshot
+from tests.targets.database.apply.test_database_apply import rows, sink
 from tests.targets.database.killed import start
-from tests.targets.database.test_apply import rows, sink
-from tests.targets.database.test_verify import only, verified
+from tests.targets.database.verify.test_verify_database import only, verified
 
 NAMED = {"collection__name__format": "${source.table}"}
 

@@ -19,8 +19,8 @@ from tests.support import mongodb_columns
 from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.mongodb_work import Work, manners, same
 from tests.support.signals import snapshot
-from tests.targets.database.test_apply import rows, sink
-from tests.targets.database.test_verify import compare, only, opened, verified
+from tests.targets.database.apply.test_database_apply import rows, sink
+from tests.targets.database.verify.test_verify_database import compare, only, opened, verified
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -29,8 +29,8 @@ from tests.support.mongodb import MongoConnector, mongodb_connector
 from tests.support.patience import LONGEST_S, until
 from tests.support.shop import operations
 from tests.support.signals import snapshot
-from tests.targets.database.test_apply import rows, sink
-from tests.targets.database.test_verify import only, verified
+from tests.targets.database.apply.test_database_apply import rows, sink
+from tests.targets.database.verify.test_verify_database import only, verified
 
 IMAGES = {"changeStreamPreAndPostImages": {"enabled": True}}
 

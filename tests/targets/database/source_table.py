@@ -14,7 +14,7 @@ from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from airflow_provider_cdc.targets.database.dialects import dialect_of
 from airflow_provider_cdc.targets.database.schema.target_table import Name
 from tests.support.connectors import Connector, memory_connector
-from tests.targets.database.test_apply import UPPER, in_order, rows, sink
+from tests.targets.database.apply.test_database_apply import UPPER, in_order, rows, sink
 
 ID = Column(name="id", type="int64", nullable=False)
 

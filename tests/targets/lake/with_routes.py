@@ -11,7 +11,7 @@ from pathlib import Path
 from airflow_provider_cdc.core.config.table_rules import TableRules
 from airflow_provider_cdc.targets.lake.types.spark_types import quoted
 from tests.targets.lake.lake import Lake, Row, new_lake
-from tests.targets.lake.test_routes import COLUMNS, ODD, PLAIN, Work
+from tests.targets.lake.placement.test_routes import COLUMNS, ODD, PLAIN, Work
 from tests.targets.lake.with_catalog import apply, begin
 
 ROUNDS, STEPS = 5, 8

@@ -1,0 +1,176 @@
+"""Building tables of a database again from the change log, while everything else goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from airflow_provider_cdc.changelog.retention.retention import Limits, Retention
+from airflow_provider_cdc.changelog.retention.target_progress import needs_of
+from airflow_provider_cdc.core.errors import BatchesRemoved, ConfigError, TargetError
+from airflow_provider_cdc.sources.memory.database import MemoryDatabase
+from airflow_provider_cdc.targets.database import rebuild_database as module
+from airflow_provider_cdc.targets.database.apply.database_apply import Sink
+from airflow_provider_cdc.targets.database.config import EQUAL, SinkConfig
+from airflow_provider_cdc.targets.database.dialects import dialect_of
+from airflow_provider_cdc.targets.database.rebuild_database import RebuildDatabase
+from tests.support.connectors import Connector, memory_connector
+from tests.targets.database.apply.test_database_apply import in_order, rows, sink
+from tests.targets.database.verify.test_verify_database import COLUMNS, run
+
+
+def rebuild(engine: sa.Engine, connector: Connector, *names: str, **properties: Any) -> dict[str, Any]:
+    config = SinkConfig.parse({**EQUAL, **{k.replace("__", "."): v for k, v in properties.items()}})
+    return RebuildDatabase(engine, config, connector.changelog, connector.name).run(names, "r")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> MemoryDatabase:
+    source = MemoryDatabase(str(tmp_path))
+    for name in ("s.t", "s.u"):
+        source.create_table(name, COLUMNS, key=("id",))
+    return source
+
+
+@pytest.fixture
+def connector(source: MemoryDatabase, tmp_path: Path) -> Connector:
+    """One with three batches, of which the second adds a column."""
+    connector = memory_connector(source, tmp_path, topic_prefix="p")
+    for n in range(3):
+        if n == 1:
+            source.add_column("s.t", "c", "int32", 7, text="7")
+        with source.transaction() as t:
+            for name in ("s.t", "s.u"):
+                t.insert(name, {"id": n, "a": f"n{n}", "b": n})
+                t.insert(name, {"id": 10 + n, "a": "gone", "b": 100 + n})
+                t.delete(name, {"id": 9 + n})
+        connector.capture()
+    return connector
+
+
+def _markers(engine: sa.Engine) -> list[dict[str, Any]]:
+    return [{name.lower(): value for name, value in row.items()} for row in rows(engine, "cdc_applied", quoted=True)]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    ["DROP TABLE p_s_t", "DELETE FROM p_s_t", "UPDATE p_s_t SET a = 'else'", "INSERT INTO p_s_t (id) VALUES (99)"],
+)
+def test_a_table_is_as_the_source_again_and_others_are_left_alone(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector, harm: str
+) -> None:
+    sink(engine, connector).apply()
+    run(engine, harm, "UPDATE p_s_u SET a = 'mine'")
+    report = rebuild(engine, connector, "s.t")
+    assert report["problem"] == ""
+    ((topic, location, batch),) = [(t["topic"], t["location"], t["batch"]) for t in report["tables"]]
+    assert (topic, location, batch) == ("p.s.t", dialect_of(engine).fold("p_s_t"), 3)
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+    assert {row["a"] for row in rows(engine, "p_s_u")} == {"mine"}
+    (marker,) = _markers(engine)
+    assert (marker["topic"], marker["batch"]) == ("*", 3)
+    assert sink(engine, connector).apply().events == 0
+
+
+def test_what_is_killed_is_finished_by_the_next_apply_and_its_batches_are_kept(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink(engine, connector).apply()
+
+    class Killed(BaseException):
+        pass
+
+    def killed(_: Sink) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(module.Sink, "apply", killed)
+        with pytest.raises(Killed):
+            rebuild(engine, connector, "p.s.t")
+    assert rows(engine, "p_s_t") == []
+    (need,) = needs_of(connector.changelog.storage, connector.name)
+    assert (need.after, list(need.tables)) == (0, ["p.s.t"])
+    (marker,) = [row for row in _markers(engine) if row["topic"] == "p.s.t"]
+    assert (marker["batch"], marker["error"]) == (0, module.WHY)
+    with source.transaction() as t:
+        for name in ("s.t", "s.u"):
+            t.insert(name, {"id": 50, "a": "new", "b": 0})
+    connector.capture()
+    sink(engine, connector).apply()
+    for name in ("t", "u"):
+        assert in_order(rows(engine, f"p_s_{name}")) == in_order(source.rows(f"s.{name}"))
+
+
+def test_a_table_that_still_refuses_a_row_is_named_and_the_others_are_built(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    sink(engine, connector).apply()
+    run(engine, "DELETE FROM p_s_t", "DELETE FROM p_s_u", "CREATE UNIQUE INDEX one ON p_s_t (c)")
+    with source.transaction() as t:
+        t.update("s.t", {"id": 1}, {"c": 3})
+        t.update("s.t", {"id": 2}, {"c": 3})
+    connector.capture()
+    report = rebuild(engine, connector, "s.t", "s.u")
+    assert f"p.s.t: {dialect_of(engine).fold('p_s_t')} cannot take a row" in report["problem"]
+    assert [table["topic"] for table in report["tables"]] == ["p.s.u"]
+    assert in_order(rows(engine, "p_s_u")) == in_order(source.rows("s.u"))
+
+
+def test_tables_that_others_are_behind_with_are_no_problem_of_this_one(
+    engine: sa.Engine, source: MemoryDatabase, connector: Connector
+) -> None:
+    sink(engine, connector).apply()
+    run(engine, "CREATE UNIQUE INDEX one ON p_s_u (b)")
+    with source.transaction() as t:
+        t.insert("s.u", {"id": 60, "a": "", "b": 1})
+    connector.capture()
+    with pytest.raises(TargetError):
+        sink(engine, connector).apply()
+    run(engine, "DELETE FROM p_s_t")
+    assert rebuild(engine, connector, "s.t")["problem"] == ""
+    assert in_order(rows(engine, "p_s_t")) == in_order(source.rows("s.t"))
+
+
+def test_a_log_whose_first_batches_are_gone_builds_what_it_has_all_of(
+    tmp_path: Path, source: MemoryDatabase, connector: Connector
+) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    source.create_table("s.late", COLUMNS, key=("id",))
+    with source.transaction() as t:
+        t.insert("s.late", {"id": 1, "a": "", "b": 1})
+    connector.capture()
+    source.truncate("s.u")
+    with source.transaction() as t:
+        t.insert("s.u", {"id": 1, "a": "after", "b": 1})
+    connector.capture()
+    sink(engine, connector).apply()
+    retention = Retention(connector.changelog, connector.name, Limits(0, -1))
+    retention.run()
+    first = connector.changelog.first(connector.name)
+    assert first > 1
+    with pytest.raises(BatchesRemoved, match=r"(?s)p\.s\.t cannot be built.*s\.t --replace"):
+        rebuild(engine, connector, "s.t")
+    assert rows(engine, "p_s_t")  # nothing was changed
+    run(engine, "DELETE FROM p_s_u")
+    assert rebuild(engine, connector, "s.u")["problem"] == ""
+    assert rows(engine, "p_s_u") == [{"id": 1, "a": "after", "b": 1}]
+
+
+def test_a_table_that_is_not_applied_is_not_built(tmp_path: Path, connector: Connector) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path}/target.db")
+    with pytest.raises(ConfigError, match=r"has no table s\.x that is applied here(.|\n)*s\.t, s\.u"):
+        rebuild(engine, connector, "s.x")
+    with pytest.raises(ConfigError, match=r"has no table s\.t"):
+        rebuild(engine, connector, "s.t", topics="p.s.u")
+
+
+def test_rows_that_are_events_are_the_same_events_again(engine: sa.Engine, connector: Connector) -> None:
+    events = {"insert__mode": "insert", "primary__key__mode": "kafka", "delete__enabled": False}
+    sink(engine, connector, **events).apply()
+    before = sorted(rows(engine, "p_s_u"), key=lambda row: row["__connect_offset"])
+    run(engine, "DELETE FROM p_s_u")
+    rebuild(engine, connector, "s.u", **events)
+    assert sorted(rows(engine, "p_s_u"), key=lambda row: row["__connect_offset"]) == before
