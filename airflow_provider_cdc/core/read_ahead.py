@@ -29,10 +29,11 @@ def read_ahead(items: Iterator[Item], cancel: Callable[[], None] = _nothing) -> 
 
     Leaving the block waits for the thread. The iterator raises the errors of making an item.
 
-    :param cancel: ends the call that the thread may be in, if the caller leaves the block before the last item; it may be repeated
+    :param cancel: ends the call that the thread may be in, if the caller leaves the block before the last item; it may be repeated.
+        It is not called after the last item: a driver would end the next call of the connection instead
     """
     made: queue.Queue[tuple[bool, Item | BaseException | None]] = queue.Queue(1)
-    ended = threading.Event()
+    ended, exhausted = threading.Event(), threading.Event()
 
     def hand(item: tuple[bool, Item | BaseException | None]) -> bool:
         while not ended.is_set():
@@ -46,8 +47,10 @@ def read_ahead(items: Iterator[Item], cancel: Callable[[], None] = _nothing) -> 
             for item in items:
                 if not hand((True, item)):
                     return
+            exhausted.set()
             hand((False, None))
         except BaseException as e:  # the iterator raises it
+            exhausted.set()
             hand((False, e))
 
     def taken() -> Iterator[Item]:
@@ -67,5 +70,6 @@ def read_ahead(items: Iterator[Item], cancel: Callable[[], None] = _nothing) -> 
     finally:
         ended.set()
         while thread.is_alive():  # a call that begins after a cancel needs another one
-            cancel()
+            if not exhausted.is_set():
+                cancel()
             thread.join(_CANCEL_S)

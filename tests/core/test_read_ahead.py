@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -66,6 +68,29 @@ def test_leaving_early_cancels_the_call_that_the_thread_waits_for() -> None:
     with read_ahead(waiting(), cancelled.set) as items:
         assert next(items) == 1
     assert (cancelled.is_set(), _threads()) == (True, [])
+
+
+@pytest.mark.parametrize("error", [None, ValueError("two")], ids=["end", "error"])
+def test_nothing_is_cancelled_after_the_last_item(monkeypatch: pytest.MonkeyPatch, error: Exception | None) -> None:
+    """The thread may be alive for a moment after it has handed over the last item; a cancel then would end the caller's next call."""
+
+    class SlowToEnd(threading.Thread):
+        def run(self) -> None:
+            super().run()
+            time.sleep(0.2)
+
+    monkeypatch.setattr(threading, "Thread", SlowToEnd)
+    cancels = list[int]()
+
+    def made() -> Iterator[int]:
+        yield 1
+        if error is not None:
+            raise error
+
+    expected = contextlib.nullcontext() if error is None else pytest.raises(ValueError, match="two")
+    with expected, read_ahead(made(), lambda: cancels.append(1)) as items:
+        list(items)
+    assert (cancels, _threads()) == ([], [])
 
 
 def test_a_call_that_begins_after_the_cancel_is_cancelled_too(monkeypatch: pytest.MonkeyPatch) -> None:

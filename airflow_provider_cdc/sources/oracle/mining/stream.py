@@ -181,6 +181,7 @@ class LogMinerStream:
         """Mine again from where all is captured that was delivered so far."""
         position, schemas = self._processor.position, self._processor.versions.state()
         self._processor.close()
+        self._session.close()  # a cancel of the last call may come late, and end the next call of this connection
         if self._inside:
             self._inside = False
             yield Rollback()
