@@ -6,13 +6,16 @@ says, or that brings back a deleted row, is an error there.
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from airflow_provider_cdc.core.incremental.chunk_reader_thread import ChunkThread
 from airflow_provider_cdc.sources.memory.database import MemoryDatabase
 from tests.core.incremental.work import COLUMNS, Busy, fill, partial, paused
+from tests.support.patience import LONGEST_S
 from tests.support.shop import equal
 from tests.support.signals import notified, scans, send, signal_state, snapshot
 
@@ -34,11 +37,23 @@ def test_pause_keeps_the_place_and_resume_goes_on(db: MemoryDatabase, tmp_path: 
 
 
 def test_a_table_that_is_paused_while_a_chunk_is_read_goes_on_with_that_chunk(
-    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any
+    db: MemoryDatabase, tmp_path: Path, form: dict[str, Any], at_read: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No row is read into the log twice, and none is left out."""
     connector = partial(db, tmp_path, **form)
-    at_read(5, lambda: paused(connector))
+    written = threading.Event()
+    done = ChunkThread.done
+
+    def first_chunk_written(self: ChunkThread, window: Any) -> None:
+        done(self, window)
+        written.set()
+
+    def pause() -> None:
+        assert written.wait(LONGEST_S)  # chunks are read ahead: all five may wait to be written
+        paused(connector)
+
+    monkeypatch.setattr(ChunkThread, "done", first_chunk_written)
+    at_read(5, pause)
     asked = snapshot(connector, "shop.a")
     connector.capture()
     before = connector.replay.advance().operations["r"]
