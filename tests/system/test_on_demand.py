@@ -56,7 +56,15 @@ class Runs:
 
     def begin(self, dag: str, **conf: Any) -> str:
         body = {"logical_date": None, "conf": conf}
-        return str(self.services.json("POST", f"/api/v2/dags/{dag}/dagRuns", body)["dag_run_id"])
+
+        def begun() -> str | None:
+            status, text = self.services.request("POST", f"/api/v2/dags/{dag}/dagRuns", body)
+            if status == 500 and "Database error" in text:
+                return None  # Airflow's SQLite has one writer at a time, and its API server does not wait for long
+            assert status < 300, (dag, status, text)
+            return str(json.loads(text)["dag_run_id"])
+
+        return str(self.services.until(begun, 60, f"a run of {dag} begins"))
 
     def of(self, dag: str) -> list[dict[str, Any]]:
         """Newest first."""
