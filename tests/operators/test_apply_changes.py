@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -547,6 +548,8 @@ def test_there_is_no_archive_where_java_or_the_user_does_not_want_one(
     spark.will(report())
     operator.execute(context())
     assert "jsa" not in spark.java
+    for uri in re.findall(r"log4j2\.configurationFile=file://(\S+)", spark.java):
+        assert Path(uri).is_file()
     assert ("TieredStopAtLevel" in spark.java) == (how in ("settings", "blank"))
     assert not spark.archives
 
