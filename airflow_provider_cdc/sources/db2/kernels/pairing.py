@@ -32,7 +32,7 @@ def pair_rows(
     :param commits: ``[row, word]``, ``IBMSNAP_COMMITSEQ``
     :param letters: ``IBMSNAP_OPERATION``, a byte each
     :param pairs: a delete followed by an insert is an update
-    :param ops: room for one operation per row, in the codes of ``core.model.events``; likewise ``before`` and ``after``
+    :param ops: room for one operation per row, in the codes of ``core.model.log_items``; likewise ``before`` and ``after``
     :param before: row of the image before, :data:`NONE` without one; of a ``U`` row, the row itself
     :param after: row of the image after
     :return: how many events there are; of an unknown letter, ``-1 -`` its row

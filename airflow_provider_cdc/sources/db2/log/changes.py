@@ -21,7 +21,7 @@ class Changes:
 
     :param commit: ``IBMSNAP_COMMITSEQ`` of each, the LSN of its transaction's commit
     :param intent: ``IBMSNAP_INTENTSEQ``, the LSN of the change; of an update that came as two rows, that of the second one
-    :param op: codes of ``core.model.events``; likewise ``before``, ``after`` and the masks, see ``RowBlock`` there
+    :param op: codes of ``core.model.log_items``; likewise ``before``, ``after`` and the masks, see ``RowBlock`` there
     """
 
     table: TableSchema

@@ -31,7 +31,7 @@ class Event:
     :param origin: index of its first log row
     :param named: index of a log row that has its ROWID; -1 if there is none
     :param image: index of its images in :class:`.images.Images`
-    :param op: operation code of ``core.model.events``
+    :param op: operation code of ``core.model.log_items``
     :param values: column → long value that replaces the image's: a :class:`LongValue`, bytes, ``None``, :data:`UNAVAILABLE`, or the index
         of the image that has the value
     :param listed: it was added to the output

@@ -46,7 +46,7 @@ _SAFE = "Nothing is lost: the batch was not written."
 class Rows:
     """The rows of the statements, in their order.
 
-    :param op: ``int8[n]``, codes of ``core.model.events``
+    :param op: ``int8[n]``, codes of ``core.model.log_items``
     :param before: struct array of length n, null for a row without a before image; ``None`` if no row has one
     :param after: the same for the after image
     :param unavailable_before: ``bool[column, row]``: values that the statement does not have, which are null in ``before``: a LOB,
