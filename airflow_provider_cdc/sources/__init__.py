@@ -45,7 +45,7 @@ SOURCES = {
     "mongodb": Kind(
         f"{__name__}.mongodb.source:MongoDbSource",
         f"{__name__}.mongodb.config:MongoDbConfig",
-        updates=f"{__name__}.mongodb.documents.partial:PARTIAL_UPDATES",
+        updates=f"{__name__}.mongodb.documents.partial_updates:PARTIAL_UPDATES",
     ),
     "debezium": Kind(f"{__name__}.debezium.source:DebeziumSource", f"{__name__}.debezium.config:DebeziumConfig"),
 }
