@@ -272,9 +272,9 @@ class Absent(importlib.abc.MetaPathFinder):
 
 sys.meta_path.insert(0, Absent())
 import airflow_provider_cdc.dag, airflow_provider_cdc.operators.apply_changes, airflow_provider_cdc.operators.capture
-from airflow_provider_cdc.operators import lineage
+from airflow_provider_cdc.operators.base import openlineage_events
 
-print(lineage.is_installed(), [name for name in sys.modules if name.startswith("openlineage")])
+print(openlineage_events.is_installed(), [name for name in sys.modules if name.startswith("openlineage")])
 """
 
 
