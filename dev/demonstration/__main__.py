@@ -212,7 +212,7 @@ class Demo:
         with self.report.step("every row and value compared, in Spark") as step:
             found = FOLDER / "verified.json"
             command = [
-                sys.executable, "-m", "airflow_provider_cdc.targets.lake.jobs.verify_tables", "--changelog", str(FOLDER / "reference"), "--connector",
+                sys.executable, str(paths.ROOT / "spark_jobs" / "verify_tables.py"), "--changelog", str(FOLDER / "reference"), "--connector",
                 "reference", "--location", self.lake, "--json", str(found), "--values",
             ]  # fmt: skip
             jars = self.airflow.environment["AIRFLOW_VAR_CDC_JARS"]
