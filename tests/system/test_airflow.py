@@ -25,6 +25,12 @@ from tests.system.conftest import LINEAGE, PASSWORD, PLAIN
 pytestmark = [pytest.mark.airflow, pytest.mark.slow]
 
 DAG = "inventory_mariadb_to_delta"
+WHERE = """
+import importlib.metadata, json
+from airflow_provider_cdc.operators.base.spark_job import job_path
+installed = {file.parts[0] for file in importlib.metadata.files("airflow-provider-cdc")}
+print(json.dumps([job_path("apply_changes.py"), sorted(installed)]))
+"""
 
 
 # commands
@@ -37,13 +43,13 @@ def test_the_provider_is_there_from_its_wheel(airflow: Airflow) -> None:
     hooks = json.loads(airflow.run("providers", "hooks", "-o", "json").stdout)
     types = {h["connection_type"]: h["class"] for h in hooks if h["package_name"] == "airflow-provider-cdc"}
     assert set(types) == {*(f"cdc_{kind}" for kind in SOURCES), "cdc_state"}
-    where = "from airflow_provider_cdc.operators.base.spark_job import job_path; print(job_path('apply_changes.py'))"
     code = subprocess.run(
-        [str(airflow.python), "-c", where], env=airflow.environment, cwd="/", capture_output=True, text=True
+        [str(airflow.python), "-c", WHERE], env=airflow.environment, cwd="/", capture_output=True, text=True
     )
-    script = Path(code.stdout.split()[-1])
-    assert script.is_relative_to(airflow.python.parents[1]), code
-    assert script.is_file()
+    script, installed = json.loads(code.stdout.splitlines()[-1])
+    assert Path(script).is_relative_to(airflow.python.parents[1]), code
+    assert Path(script).is_file()
+    assert {name for name in installed if not name.endswith(".dist-info")} == {"airflow_provider_cdc"}
 
 
 def test_db_migrate_has_made_our_tables_with_a_version_of_their_own(airflow: Airflow) -> None:
