@@ -1,4 +1,4 @@
-"""Answers a stream's questions from the database's catalog (:class:`..schema.lookups.Lookups`)."""
+"""Answers a stream's questions from the database's catalog (:class:`..schema.catalog_questions.Lookups`)."""
 
 from __future__ import annotations
 

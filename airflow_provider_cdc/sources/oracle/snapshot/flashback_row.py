@@ -42,7 +42,7 @@ def row_at(
 def row_of_key(
     connection: Connection, config: OracleConfig, schema: TableSchema, key: Sequence[Any], scn: int
 ) -> pa.StructArray | None:
-    """The row with a key, see :meth:`..schema.lookups.Lookups.row_of_key`.
+    """The row with a key, see :meth:`..schema.catalog_questions.Lookups.row_of_key`.
 
     :param connection: in the container of the tables
     """

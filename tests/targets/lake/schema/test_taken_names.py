@@ -68,7 +68,7 @@ def test_columns_whose_names_are_used_for_something_else_are_columns_like_others
     db.create_table("s.keys", {**dict.fromkeys(first, "string!"), "n": "int64"}, key=first)
     db.create_table("s.bag", dict.fromkeys((*first, "n"), "string"))
     if way == "beside":
-        for module in ("delta.commit", "delta.bag", "iceberg.copy_on_write"):
+        for module in ("delta.array_commit", "delta.keyless_commit", "iceberg.copy_on_write"):
             monkeypatch.setattr(f"airflow_provider_cdc.targets.lake.formats.{module}.MOST_BYTES", -1)
     options = {"writes": "merge" if way == "merge" else "auto", "profile": "fast" if way == "beside" else "compatible"}
 

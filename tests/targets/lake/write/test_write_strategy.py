@@ -126,7 +126,7 @@ class World:
 def _begun(lake: Lake, way: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Lake, str]:
     """A second lake that follows the same connector; and the profile of tables, so that rows go as ``way`` says."""
     if way != "files":
-        module = {"delta": "delta.commit", "iceberg": "iceberg.copy_on_write"}[lake.kind]
+        module = {"delta": "delta.array_commit", "iceberg": "iceberg.copy_on_write"}[lake.kind]
         monkeypatch.setattr(f"airflow_provider_cdc.targets.lake.formats.{module}.MOST_BYTES", -1)
     merged = Lake(lake.spark, lake.folder, lake.connector, name="merged", kind=lake.kind, tables=lake.tables)
     return merged, "fast" if way in ("vectors", "keys") else "compatible"
