@@ -1,1 +1,1 @@
-"""What operators, pages and commands ask of a connector."""
+"""Answer operators, pages and commands about connectors."""

@@ -69,6 +69,11 @@ class Past(Replay, ABC, Generic[TruthT]):
         return self
 
     @property
+    def snapshot_tables(self) -> set[str]:
+        """Names of the tables that a snapshot has read; all others are compared nowhere."""
+        return set(self._read)
+
+    @property
     def positions(self) -> int:
         return len(self._compared_at)
 
