@@ -135,7 +135,7 @@ class Life:
 
         def restored() -> None:
             if log:
-                shutil.rmtree(self.folder / "c/changelog")
+                shutil.rmtree(self.folder / "c/changelog", ignore_errors=True)  # it may be lost
                 if (backup / "changelog").exists():
                     shutil.copytree(backup / "changelog", self.folder / "c/changelog")
             if state:
