@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SHARED = ("tests/targets/lake/", "tests/system/")
 """Folders whose tests share a Spark session, or an Airflow with all of its services: one for each file would cost more than it saves."""
 HALVED = "tests/targets/lake/"
-"""The one that takes as long as all the rest: its files up to ``test_l…`` are one group, the others another one."""
+"""The one that takes as long as all the rest: its folders up to ``jobs`` are one group, the others another one."""
 
 
 def group_of(nodeid: str) -> str:
@@ -26,7 +26,7 @@ def group_of(nodeid: str) -> str:
     folder = next((folder for folder in SHARED if file.startswith(folder)), file)
     if folder != HALVED:
         return folder
-    return f"{folder}, {'first' if file < f'{HALVED}test_m' else 'second'} half"
+    return f"{folder}, {'first' if file < f'{HALVED}k' else 'second'} half"
 
 
 class Grouped(LoadFileScheduling):  # type: ignore[misc]
