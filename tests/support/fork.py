@@ -135,7 +135,9 @@ def _work(question: dict[str, Any]) -> None:
         answer = {"result": getattr(importlib.import_module(module), name)(**question["arguments"])}
     except BaseException as e:
         answer = {"error": type(e).__name__, "text": "".join(traceback.format_exception(e))}
-    Path(question["answer"]).write_text(json.dumps(answer))
+    written = Path(f"{question['answer']}.part")
+    written.write_text(json.dumps(answer))
+    written.replace(question["answer"])  # a kill from outside leaves a whole answer, or none
     os._exit(0)
 
 
