@@ -69,7 +69,7 @@ def test_several_workers_that_die_cost_a_test_each(tmp_path: Path) -> None:
 def test_spark_is_two_groups_and_other_files_are_one_each() -> None:
     spark = {
         group_of(f"tests/targets/lake/{file}.py::test")
-        for file in ("test_apply", "test_lake", "test_merge", "sub/test_a")
+        for file in ("apply/test_a", "jobs/test_a", "placement/test_a", "write/modes/test_a")
     }
     assert len(spark) == 2
     assert group_of("tests/system/test_a.py::test") == group_of("tests/system/test_b.py::test")
